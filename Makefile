@@ -1,0 +1,73 @@
+# The only entry points: make help lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The first of these that is installed; PYTHON=/path/to/python3.13 make install takes another.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
+BIN := .venv/bin
+UV := $(shell command -v uv)
+INSTALLED := .venv/.installed
+CODE := $(wildcard plugins stack tests dags spark_jobs benchmarks)
+
+.PHONY: help install up down status demo test lint format bench lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(INSTALLED) ## make .venv with exactly what requirements.lock names, and this package in it
+
+.venv/bin/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo 'make: no Python 3.11, 3.12 or 3.13 found: install one, or say PYTHON=/path/to/python' >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+
+# With uv in seconds, with pip alone in a minute or two; both check every hash.
+$(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
+ifneq ($(UV),)
+	"$(UV)" pip install --quiet --python .venv/bin/python --require-hashes -r requirements.lock
+	"$(UV)" pip install --quiet --python .venv/bin/python --no-deps -e .
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+endif
+	@touch $@
+
+up: install ## start two Kafka clusters and Airflow on this machine
+	@$(BIN)/python -m stack up
+
+down: install ## stop what make up started; the data stays
+	@$(BIN)/python -m stack down
+
+status: install ## say what of it runs, and where
+	@$(BIN)/python -m stack status
+
+demo: install ## replicate a topic between two real clusters and show what happened
+	@$(BIN)/python -m stack demo
+
+test: lint ## lint, then all tests
+	@$(BIN)/python -m pytest
+
+lint: install ## ruff, mypy --strict, import rules
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: install ## let ruff rewrite the code
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+bench: install ## measure, on real clusters
+	@$(BIN)/python -m benchmarks
+
+# Both files together: what the tests need must fit what runs. Indexes and wheel folders of this machine stay out of the result.
+lock: install ## resolve requirements*.txt anew into requirements.lock
+	@env -u PIP_FIND_LINKS -u UV_FIND_LINKS $(or $(UV),$(BIN)/uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links requirements.txt requirements-dev.txt -o requirements.lock
+
+clean: ## stop the stack, then delete everything that can be made again
+	@[ ! -x $(BIN)/python ] || $(BIN)/python -m stack down
+	rm -rf .state .venv build dist plugins/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

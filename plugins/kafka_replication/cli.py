@@ -1,0 +1,208 @@
+"""The command line: ``kafka-replication check|plan|run|status|verify|ledger FILE``.
+
+One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafka_replication import ledger as formats
+from kafka_replication import preflight, runner, steps
+from kafka_replication.config import Replication
+from kafka_replication.config_file import load_replication
+from kafka_replication.connections import STORE_URL, EnvironmentConnections
+from kafka_replication.errors import BadInput, ReplicationError
+from kafka_replication.jobs import Launcher
+from kafka_replication.plan import Plan
+from kafka_replication.plan import plan as make_plan
+from kafka_replication.report import table
+from kafka_replication.status import status as make_status
+from kafka_replication.status import status_table
+from kafka_replication.steps import Request, Run
+from kafka_replication.store import open_store
+from kafka_replication.watermarks import WatermarkStore
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+File = Annotated[Path, typer.Argument(help="The replication's YAML file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
+Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]
+DEFAULT_STORE = "sqlite:///.state/store.db"
+
+
+def default_store() -> WatermarkStore:
+    return open_store(os.environ.get(STORE_URL) or DEFAULT_STORE)
+
+
+def _act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
+    """Load, act, print; every expected error becomes one message and its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        replication = load_replication(file)
+        with closing(default_store()) as store:
+            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id()))
+    except ReplicationError as e:
+        if as_json:
+            typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))
+        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
+        raise typer.Exit(2 if isinstance(e, BadInput) else 1) from None
+    typer.echo(json.dumps(document, indent=2) if as_json else text)
+    raise typer.Exit(code)
+
+
+def _request(topics: list[str], until: str, dry_run: bool = False) -> Request:
+    return Request(tuple(topics), parse_time(until) if until else None, dry_run)
+
+
+def parse_time(text: str) -> datetime:
+    """An RFC 3339 time with its zone. Raises BadInput."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as e:
+        raise BadInput(f"{text!r} is no RFC 3339 time", "write it like 2030-01-31T06:00:00Z") from e
+    if moment.tzinfo is None:
+        raise BadInput(f"{text!r} has no time zone", "write it like 2030-01-31T06:00:00Z")
+    return moment
+
+
+def _launcher(replication: Replication) -> Launcher:
+    from kafka_replication.spark.submit import SubmitLauncher
+
+    return SubmitLauncher(EnvironmentConnections().spark(replication.spark.connection), replication.spark.conf)
+
+
+@app.command()
+def check(file: File, as_json: Json = False) -> None:
+    """Check the file, the connections and the clusters; copy nothing."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        findings = preflight.check(run.replication, run.snapshot(run.view()))
+        bad = any(each.severity == "error" for each in findings)
+        rows = [{"severity": f.severity, "where": f.where, "what": f.what, "remedy": f.remedy} for f in findings]
+        document = {"replication": run.replication.name, "ok": not bad, "findings": rows}
+        return document, "\n".join(map(str, findings)) or "ok: nothing to object", int(bad)
+
+    _act(file, as_json, action)
+
+
+def _plan_text(made: Plan) -> str:
+    head = ("partition", "target", "state", "position", "source end", "copy", "verify")
+    rows = [
+        (str(p.key.source), p.key.target_topic, str(p.state), str(p.position), str(p.source_end), str(p.copy or "-"), str(p.verify or "-"))
+        for p in made.partitions
+    ]
+    return table([head, *rows]) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
+
+
+@app.command()
+def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006 - typer's way
+    """Say what a run would do, and change nothing."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        made, _ = steps.look(run, _request(topic, until, dry_run=True))
+        return json.loads(made.encode()), _plan_text(made), int(bool(made.refused))
+
+    _act(file, as_json, action)
+
+
+@app.command(name="run")
+def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006
+    """Copy, verify and advance, all steps in this terminal, with Spark where the connection says."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        request = _request(topic, until)
+        report = runner.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
+        text = report.table() if report.ranges else "nothing to do: everything is copied and verified"
+        return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
+
+    _act(file, as_json, action)
+
+
+@app.command()
+def status(file: File, as_json: Json = False) -> None:
+    """Per partition: source end, position, watermark, lag, last verification."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        view = run.view()
+        snapshot = run.snapshot(view)
+        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks()), snapshot, view)
+        document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}
+        return document, status_table(rows), 0
+
+    _act(file, as_json, action)
+
+
+@app.command()
+def verify(file: File, as_json: Json = False) -> None:
+    """Verify whatever is copied and not verified yet, and advance the watermarks."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            keys = list(run.view().positions)
+            results = steps.verify(run, keys, _LazyLauncher(run.replication))
+            moved = steps.advance(run, keys)
+        rows = [
+            {
+                "topic": r.key.source.topic, "partition": r.key.source.partition, "verified": r.verified.encode(), "records": r.records,
+                "error": r.error, "remedy": r.remedy or None, "watermark": moved.get(r.key),
+            }
+            for r in results
+        ]  # fmt: skip
+        lines = [f"{r.key.source}: {r.verified} verified, {r.records} records" + (f"; FAILED {r.error}" if r.error else "") for r in results]
+        return {"replication": run.replication.name, "ranges": rows}, "\n".join(lines) or "nothing to verify", int(any(r.error for r in results))
+
+    _act(file, as_json, action)
+
+
+class _LazyLauncher:
+    """Finds Spark only once there is a job."""
+
+    def __init__(self, replication: Replication) -> None:
+        self._replication = replication
+
+    def __call__(self, job: Any) -> Any:
+        return _launcher(self._replication)(job)
+
+
+@app.command()
+def ledger(file: File, as_json: Json = False) -> None:
+    """What the target's ledger says: positions, verified coverage and receipts."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        view = run.view()
+        receipts = run.ledger.receipts(list(view.positions)) if view.positions else {}
+        rows = [
+            {
+                "topic": key.source.topic, "partition": key.source.partition, "target_topic": key.target_topic,
+                "position": json.loads(formats.encode(position)),
+                "verified": json.loads(formats.encode(view.verified[key])) if key in view.verified else None,
+                "receipts": [json.loads(formats.encode(r)) for r in sorted(receipts[key], key=lambda r: (r.generation, r.range.from_))],
+            }
+            for key, position in sorted(view.positions.items())
+        ]  # fmt: skip
+        lines = [
+            f"{key}: generation {p.generation}, started at {p.start}, next {p.next_offset}, on the target {p.coverage}, "
+            f"verified {view.verified[key].coverage if key in view.verified else 'nothing'}, {len(receipts[key])} receipts"
+            for key, p in sorted(view.positions.items())
+        ]
+        return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines) or "the ledger knows nothing of it", 0
+
+    _act(file, as_json, action)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,113 @@
+"""Loads replication files: every mistake of a file at once, each with its line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kafka_replication.config import Replication
+from kafka_replication.config_messages import explain, found, place_of
+from kafka_replication.config_yaml import MAX_BYTES, Place, Problem, Tree, read_tree
+from kafka_replication.errors import ConfigError
+
+SUFFIXES = (".yaml", ".yml")
+REMEDY = "correct the file; docs/configuration.md explains every key"
+MINIMAL = "a replication needs at least name, source, target and topics"
+
+
+def load_replication(path: Path) -> Replication:
+    """The replication in one file.
+
+    Raises ConfigError, and nothing else, for a file that cannot be read or does not fit; ``what`` then has one line for
+    each mistake: ``FILE:LINE: key 'copy.chunk_record': unknown key; allowed: ...``.
+    """
+    return parse_replication(_read(path), str(path))
+
+
+def parse_replication(data: bytes, origin: str) -> Replication:
+    """The replication in these bytes; ``origin`` is what messages call them. Raises ConfigError."""
+    tree = read_tree(data)
+    problems = list(tree.problems)
+    if not problems and not isinstance(tree.value, dict):
+        problems.append(_no_mapping(tree))
+    if isinstance(tree.value, dict):  # even with YAML problems, so that one look shows every mistake
+        try:
+            replication = Replication.model_validate(tree.value)
+        except ValidationError as error:
+            for each in error.errors(include_url=False):
+                place = place_of(each)
+                problems.append(Problem(tree.line_of(place), place, explain(each)))
+        else:
+            if not problems:
+                return replication
+    raise _error(origin, problems)
+
+
+def load_all(folder: Path) -> tuple[dict[str, Replication], list[ConfigError]]:
+    """Every replication of a folder by name, in the order of the file names, and one error for each broken file.
+
+    Never raises. Files that start with a dot and folders below are passed over. Of two files with one name, the first by
+    file name is kept and the later one is the error, so that adding a file never changes what runs already.
+    """
+    try:
+        paths = sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and not each.name.startswith("."))
+    except OSError as error:
+        return {}, [ConfigError(f"{folder}: cannot be listed: {error.strerror}", "create the folder, or give another one")]
+    loaded: dict[str, Replication] = {}
+    origins: dict[str, Path] = {}
+    errors: list[ConfigError] = []
+    for path in paths:
+        try:
+            data = _read(path)
+            replication = parse_replication(data, str(path))
+        except ConfigError as error:
+            errors.append(error)
+            continue
+        if earlier := origins.get(replication.name):
+            line = read_tree(data).line_of(("name",))
+            errors.append(_duplicate(path, line, replication.name, earlier))
+            continue
+        loaded[replication.name] = replication
+        origins[replication.name] = path
+    return loaded, errors
+
+
+def _read(path: Path) -> bytes:
+    """At most one byte more than is allowed, so that a huge file costs nothing."""
+    try:
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a folder, not a file", "name one replication file")
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path}: is not a regular file", "name one replication file")
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{path}: cannot be read: {reason}", "check the path and its permissions") from None
+
+
+def _no_mapping(tree: Tree) -> Problem:
+    if tree.value is None:
+        return Problem(1, (), f"the file is empty; {MINIMAL}")
+    return Problem(tree.line_of(()), (), f"must be a mapping (key: value); found {found(tree.value)}; {MINIMAL}")
+
+
+def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
+    return ConfigError(f"{path}:{line}: key 'name': '{name}' is already the name of {earlier}", "give one of the two files another name")
+
+
+def _error(origin: str, problems: list[Problem]) -> ConfigError:
+    lines = [f"{origin}:{each.line}: {_printable(_key(each.place) + each.text)}" for each in sorted(problems, key=lambda each: each.line)]
+    return ConfigError("\n".join(lines), REMEDY)
+
+
+def _key(place: Place) -> str:
+    """``key 'topics.include[1]': ``, or nothing for the file as a whole."""
+    dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+    return f"key '{dotted[:200]}': " if place else ""
+
+
+def _printable(text: str) -> str:
+    """One line that any terminal takes: keys and values are the user's text, so what does not print is escaped."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

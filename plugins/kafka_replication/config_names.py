@@ -1,0 +1,108 @@
+"""What names, topic patterns and rename templates a replication file may hold.
+
+Every function returns what it was given, or raises ValueError with a text that says what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from functools import lru_cache
+
+LEDGER_PREFIX = "kafka-replication."
+NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
+TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
+PATTERN_MAX = 1000
+CONNECTION_MAX = 250  # Airflow's CONN_ID_MAX_LEN
+
+TOPIC_PLACEHOLDER = "{topic}"
+KAFKA_INTERNAL = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
+)
+
+_NAME = re.compile(r"[a-z0-9._-]+")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_CONNECTION = re.compile(r"[\w#!()\-.:/\\]+", re.ASCII)
+
+
+def check_replication_name(name: str) -> str:
+    """A DAG id of Airflow's that is also safe as a file name and in a ``transactional.id``."""
+    if not _NAME.fullmatch(name) or not name.strip("._-"):
+        raise ValueError("must be lower-case letters, digits, dots, underscores and dashes, with at least one letter or digit")
+    if len(name) > NAME_MAX:
+        raise ValueError(f"must be at most {NAME_MAX} characters long, not {len(name)}")
+    if name.endswith(".backfill"):
+        raise ValueError("must not end in '.backfill': that is how the backfill DAG of a replication is called")
+    return name
+
+
+def check_connection(name: str) -> str:
+    """An Airflow connection id (``sanitize_conn_id`` in airflow/models/connection.py)."""
+    if not _CONNECTION.fullmatch(name) or len(name) > CONNECTION_MAX or "://" in name:
+        raise ValueError(
+            f"must be the id of an Airflow connection: letters, digits and _ - . # ! ( ) : / \\, at most {CONNECTION_MAX} of them"
+        )
+    return name
+
+
+def topic_problem(name: str) -> str | None:
+    """Why Kafka would refuse this topic name, or None. The rule is ``org.apache.kafka.common.internals.Topic``."""
+    if name in {"", ".", ".."}:
+        return "is no topic name to Kafka"
+    if len(name) > TOPIC_MAX:
+        return f"is {len(name)} characters long; Kafka allows a topic name {TOPIC_MAX}"
+    if not _TOPIC.fullmatch(name):
+        return "is no topic name to Kafka: allowed are letters, digits, dots, underscores and dashes"
+    return None
+
+
+def target_problem(name: str) -> str | None:
+    """Why a topic of this name must not be written to, or None."""
+    if name.startswith(LEDGER_PREFIX):
+        return f"starts with '{LEDGER_PREFIX}', which belongs to the ledger"
+    if name in KAFKA_INTERNAL:
+        return "is an internal topic of Kafka"
+    return topic_problem(name)
+
+
+def is_internal(topic: str) -> bool:
+    """Topics that a pattern never selects: Kafka's own (``__*``) and the ledger's."""
+    return topic.startswith(("__", LEDGER_PREFIX))
+
+
+def is_pattern(entry: str) -> bool:
+    """True for a regular expression, which is what starts with ``^`` (librdkafka's convention)."""
+    return entry.startswith("^")
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The compiled pattern. Raises ValueError for one that Python's ``re`` refuses or warns about."""
+    if len(pattern) > PATTERN_MAX:
+        raise ValueError(f"regular expression of {len(pattern)} characters; allowed are {PATTERN_MAX}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what re warns about ("possible nested set") is seldom what was meant
+            return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
+        raise ValueError(f"is not a regular expression that Python's re can read: {error}") from None
+
+
+def check_topic_entry(entry: str) -> str:
+    """A topic name, or a regular expression that starts with ``^``."""
+    if is_pattern(entry):
+        compiled(entry)
+    elif problem := topic_problem(entry):
+        raise ValueError(f"{problem}; a regular expression must start with ^")
+    return entry
+
+
+def check_rename(template: str) -> str:
+    """A template such as ``dr.{topic}``; every target name it yields must be one Kafka takes."""
+    if TOPIC_PLACEHOLDER not in template:
+        raise ValueError(f"must contain {TOPIC_PLACEHOLDER}, or every topic would land in one")
+    if problem := target_problem(template.replace(TOPIC_PLACEHOLDER, "t")):
+        raise ValueError(
+            f"would give target topics a name that {problem}; outside {TOPIC_PLACEHOLDER} only letters, digits, . _ - may stand"
+        )
+    return template

@@ -1,0 +1,210 @@
+"""Copy one bounded offset range exactly once: fence, read the position, copy what is left, chunk by chunk.
+
+This module knows the protocol's order and nothing of how records travel: that is a `CopyEngine`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from kafka_replication import failpoints
+from kafka_replication.config import Copy
+from kafka_replication.errors import Fenced, ForeignWriter, GapFound, RecordRefused, Refused, ReplicationError, Unreachable
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position, Receipt, Segment
+from kafka_replication.offsets import OffsetRange
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """One range of one partition, as the plan bounds it. What is really left of it the ledger says."""
+
+    key: PartitionKey
+    range: OffsetRange
+    ids: Ids
+    generation: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What an engine put into the open transaction."""
+
+    range: OffsetRange
+    count: int
+    bytes: int
+    digest: str
+    digest_kind: str
+    segments: tuple[Segment, ...]
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """One range's outcome. ``copied`` counts this call's records only; ``error`` is None when all of it is on the target."""
+
+    key: PartitionKey
+    range: OffsetRange
+    copied: int = 0
+    bytes: int = 0
+    chunks: int = 0
+    sessions: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    remedy: str = ""
+    fenced: bool = False
+    retriable: bool = False
+
+
+class RefusedAt(RecordRefused):
+    """The target refuses the record at source offset ``offset`` (None: one of the chunk's, not known yet which)."""
+
+    def __init__(self, what: str, remedy: str, offset: int | None) -> None:
+        super().__init__(what, remedy)
+        self.offset = offset
+
+
+class CopySession(Protocol):
+    """One producer life for one partition. Any error ends it; what its open transaction held is aborted."""
+
+    def fence(self) -> None:
+        """Fence every earlier copier of this key and settle its open transaction (`init_transactions`)."""
+
+    def position(self) -> Position | None:
+        """The ledger's newest position, never a stale one. Only called after `fence`."""
+
+    def check_target(self, position: Position) -> None:
+        """Raise ForeignWriter where the target is not what the ledger left behind."""
+
+    def check_ids(self, ids: Ids) -> None:
+        """Raise Refused unless both topics still are the ones with these ids."""
+
+    def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
+        """Begin a transaction and put the next chunk of ``left`` into it; the chunk's range starts at ``left.from_``."""
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        """Add both entries to the transaction and commit it. Returning means: committed."""
+
+
+class CopyEngine(Protocol):
+    """Makes sessions; ``probing`` ones find out which single record the target refuses."""
+
+    name: str
+
+    def session(self, task: CopyTask, *, probing: bool = False) -> AbstractContextManager[CopySession]: ...
+
+
+Progress = Callable[[CopyTask, CopyResult], None]
+
+
+@dataclass(slots=True)
+class Copier:
+    """Copies one range, in as many sessions as it takes, within ``settings.sessions``."""
+
+    engine: CopyEngine
+    settings: Copy
+    progress: Progress = lambda task, result: None
+    pause: Callable[[float], None] = time.sleep
+    _result: CopyResult = field(init=False)
+
+    def copy(self, task: CopyTask) -> CopyResult:
+        """Never raises a ReplicationError: what went wrong is in the result, for the other ranges go on."""
+        started = time.monotonic()
+        self._result = CopyResult(task.key, task.range)
+        try:
+            self._sessions(task)
+        except ReplicationError as e:
+            self._result = replace(
+                self._result, error=e.what, remedy=e.remedy, fenced=isinstance(e, Fenced), retriable=e.retriable or isinstance(e, Fenced)
+            )
+        self._result = replace(self._result, seconds=round(time.monotonic() - started, 3))
+        return self._result
+
+    def _sessions(self, task: CopyTask) -> None:
+        for attempt in range(1, self.settings.sessions + 1):
+            try:
+                self._session(task)
+                return
+            except RefusedAt as refused:
+                self._isolate(task, refused)
+                raise
+            except Unreachable as e:
+                if attempt == self.settings.sessions:
+                    raise
+                log.warning("%s %s: session %d ended (%s); starting a new one", task.key.source, task.range, attempt, e)
+                self.pause(min(5.0, 0.2 * 2**attempt))
+
+    def _isolate(self, task: CopyTask, refused: RefusedAt) -> None:
+        """Copy everything before the refused record, and raise the error that names it."""
+        if refused.offset is None:
+            try:
+                self._session(task, probing=True)
+                return
+            except RefusedAt as exact:
+                refused = exact
+        if refused.offset is not None and refused.offset > task.range.from_:
+            self._session(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
+        raise refused
+
+    def _session(self, task: CopyTask, *, probing: bool = False) -> None:
+        self._result = replace(self._result, sessions=self._result.sessions + 1)
+        failpoints.reached("P0")
+        with self.engine.session(task, probing=probing) as session:
+            session.fence()
+            position = session.position()
+            _check_position(task, position)
+            assert position is not None
+            session.check_target(position)
+            while left := position.left_of(task.range):
+                position = self._chunk(task, session, left[0], position)
+
+    def _chunk(self, task: CopyTask, session: CopySession, left: OffsetRange, position: Position) -> Position:
+        chunk = session.copy_chunk(left, position)
+        target_end = max((segment.last + 1 for segment in chunk.segments), default=0)
+        moved = position.after(chunk.range, chunk.leader_epoch, target_end)
+        receipt = Receipt(
+            task.generation, chunk.range, chunk.count, chunk.bytes, chunk.digest, chunk.digest_kind, self.engine.name,
+            chunk.segments, task.ids, task.run_id, now(),
+        )  # fmt: skip
+        failpoints.reached("P1")
+        session.check_ids(task.ids)
+        session.commit(moved, receipt)
+        failpoints.reached("P3")
+        done = self._result
+        self._result = replace(done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1)
+        self.progress(task, self._result)
+        return moved
+
+
+def _check_position(task: CopyTask, position: Position | None) -> None:
+    """Refuse to copy from a position that is not the plan's."""
+    at = task.key.source
+    if position is None:
+        raise Refused(f"{at}: the ledger has no position for {task.key}, yet it was opened", "bring back the ledger topics of the target")
+    if position.generation != task.generation:
+        raise Refused(f"{at}: the plan is for generation {task.generation}, the ledger is at {position.generation}", "plan again")
+    if position.ids != task.ids:
+        raise Refused(f"{at}: the ledger speaks of {position.ids}, the plan of {task.ids}: a topic was re-created", "plan again")
+    if position.next_offset < task.range.from_ and position.left_of(OffsetRange(position.next_offset, task.range.from_)):
+        raise Refused(
+            f"{at}: the ledger's position {position.next_offset} lies below the planned range {task.range}: the ledger went back",
+            "find out what restored the ledger topics to an older state, then plan again",
+        )
+
+
+def now() -> str:
+    """This moment as RFC 3339 UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+__all__ = [
+    "Chunk", "Copier", "CopyEngine", "CopyResult", "CopySession", "CopyTask", "Fenced", "ForeignWriter", "GapFound", "RefusedAt", "now",
+]  # fmt: skip

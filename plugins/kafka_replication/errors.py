@@ -1,0 +1,103 @@
+"""Every error this package raises on purpose.
+
+    ReplicationError
+    |-- BadInput              the user's file, flag or connection is wrong       exit code 2
+    |   |-- ConfigError       a YAML file: names file, line and key
+    |   `-- ConnectionMissing an Airflow connection is absent or unusable
+    |-- Refused               going on could lose or double records; retrying changes nothing
+    |   |-- PreflightFailed   the clusters or topics do not fit the replication
+    |   |-- RecordRefused     the target does not take one record
+    |   |-- GapFound          source offsets that can no longer be read
+    |   |-- LedgerUnreadable  an entry this version cannot read
+    |   |-- ForeignWriter     the target holds records that the ledger does not know
+    |   |-- VerificationFailed  the copy differs from its receipt
+    |   `-- StaleWriter       somebody else moved the stored watermark
+    |-- Busy                  another run holds the lease                        retriable
+    |-- Fenced                a newer copier of the same range is at work        not retried in place
+    `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
+        `-- Stalled           nothing arrived within the stall clock
+
+``retriable`` is a fact of the type: may the same call succeed later without anybody changing anything?
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ReplicationError(Exception):
+    """Says what happened to which thing and why (``what``), and what to do about it (``remedy``)."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}. Remedy: {self.remedy}" if self.remedy else self.what
+
+
+class BadInput(ReplicationError):
+    """The user's input is wrong; nothing was started."""
+
+
+class ConfigError(BadInput):
+    """A replication file is wrong; ``what`` names the file, the line and the key."""
+
+
+class ConnectionMissing(BadInput):
+    """A connection named by a replication file does not exist or cannot be used."""
+
+
+class Refused(ReplicationError):
+    """Going on could lose or double records."""
+
+
+class PreflightFailed(Refused):
+    """The clusters, topics or rights do not fit the replication."""
+
+
+class RecordRefused(Refused):
+    """The target does not take one record; ``what`` names topic, partition, offset, size and limit."""
+
+
+class GapFound(Refused):
+    """Offsets between the position and the log start offset can no longer be read."""
+
+
+class LedgerUnreadable(Refused):
+    """A ledger entry is malformed or of a newer format."""
+
+
+class ForeignWriter(Refused):
+    """The target partition holds what the ledger does not know, or lacks what it knows."""
+
+
+class VerificationFailed(Refused):
+    """What was read back differs from its receipt."""
+
+
+class StaleWriter(Refused):
+    """The stored watermark was moved by somebody else since it was read."""
+
+
+class Busy(ReplicationError):
+    """Another run of the same replication holds the lease."""
+
+    retriable = True
+
+
+class Fenced(ReplicationError):
+    """A newer copier took over, or the transaction outlived its time-out: they look the same."""
+
+
+class Unreachable(ReplicationError):
+    """A cluster does not answer within the deadline."""
+
+    retriable = True
+
+
+class Stalled(Unreachable):
+    """A wait made no progress within its stall clock."""

@@ -1,0 +1,27 @@
+"""Places where a test may kill this process. Nothing happens unless ``KAFKA_REPLICATION_FAILPOINT`` names one.
+
+The value is ``NAME`` or ``NAME:N`` (die at the N-th time the point is reached, from 1):
+P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
+P4 verified and watermark not stored, P5 watermark stored and not reported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+VARIABLE = "KAFKA_REPLICATION_FAILPOINT"
+_reached: Counter[str] = Counter()
+
+
+def reached(name: str) -> None:
+    """Die by SIGKILL here if this point is armed."""
+    armed = os.environ.get(VARIABLE)
+    if not armed:
+        return
+    point, _, turn = armed.partition(":")
+    if point == name:
+        _reached[name] += 1
+        if _reached[name] == int(turn or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,54 @@
+"""The digest of a run of records: equal digests mean the same records in the same order, byte for byte.
+
+Fed per field, after a packed header, so that no two different records feed the same bytes; independent of how records
+are batched or compressed on the way. The timestamp's type is not part of it, nor are offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import xxhash
+
+DIGEST_KIND = "xxh3_128/1"
+Header = tuple[str, bytes | None]
+
+_record = struct.Struct("<qiii").pack  # timestamp in ms, key length, value length, header count; -1 = null
+_header = struct.Struct("<ii").pack  # name length in bytes, value length; -1 = null
+
+
+class Fingerprint:
+    """Accumulates count, bytes and digest of records in their order."""
+
+    __slots__ = ("_update", "bytes", "count", "hash")
+
+    def __init__(self) -> None:
+        self.hash = xxhash.xxh3_128()
+        self._update = self.hash.update
+        self.count = 0
+        self.bytes = 0
+
+    def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] | None) -> None:
+        """Feed one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
+        update = self._update
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        update(_record(timestamp, key_size, value_size, len(headers) if headers else 0))
+        if key:
+            update(key)
+        if value:
+            update(value)
+        if headers:
+            for name, content in headers:
+                encoded = name.encode()
+                update(_header(len(encoded), -1 if content is None else len(content)))
+                update(encoded)
+                if content:
+                    update(content)
+                self.bytes += len(encoded) + len(content or b"")
+        self.count += 1
+        self.bytes += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+
+    def hexdigest(self) -> str:
+        return str(self.hash.hexdigest())

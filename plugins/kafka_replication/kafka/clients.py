@@ -1,0 +1,149 @@
+"""Client configuration: what the protocol needs wins over what a connection says, and never the other way round.
+
+Clients are created where they are used (they do not survive a fork) and compared with ``is None``: an idle client is falsy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.errors import BadInput, Fenced, ReplicationError, Unreachable
+
+log = logging.getLogger(__name__)
+ClientConfig = Mapping[str, Any]
+
+REFUSED = ("transactional.id", "group.id", "group.instance.id")
+CONSUMER: dict[str, Any] = {
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "check.crcs": True,
+}
+CONSUMER_DEFAULTS: dict[str, Any] = {
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 32 << 20,
+    "receive.message.max.bytes": 128 << 20,
+    "queued.max.messages.kbytes": 32 << 10,  # 32 MiB of prefetch: what bounds a worker's memory
+    "queued.min.messages": 100_000,
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 2,  # the default of 1000 ms stalls a fast reader: 127k against 915k records/s
+}
+PRODUCER: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "message.max.bytes": 1_000_000_000,  # compares uncompressed sizes: the broker decides
+}
+PRODUCER_DEFAULTS: dict[str, Any] = {
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.num.messages": 100_000,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 64 << 10,  # 64 MiB: what bounds a worker's memory
+}
+_ours = {*CONSUMER, *PRODUCER}
+_consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS} - {"receive.message.max.bytes"})
+_producer_only = frozenset({*PRODUCER, *PRODUCER_DEFAULTS, "batch.size", "transaction.timeout.ms", "delivery.timeout.ms", "message.timeout.ms"})
+
+
+def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
+    """The connection's client settings, or BadInput naming the setting that may not be there."""
+    if not str(config.get("bootstrap.servers", "")).strip():
+        raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
+    for key in REFUSED:
+        if key in config:
+            raise BadInput(f"connection {name!r} sets {key}, which the replication names itself", f"remove {key} from the connection's extra")
+    for key in sorted(_ours & config.keys()):
+        log.warning("connection %s sets %s; the replication's own setting is used instead", name, key)
+    return {key: value for key, value in config.items() if key not in _ours}
+
+
+def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
+    """A ``read_committed`` consumer for explicit `assign`; ``group`` is only a name, nothing is committed to it."""
+    base = {key: value for key, value in config.items() if key not in _producer_only and key not in CONSUMER}
+    return _make(Consumer, {**CONSUMER_DEFAULTS, **base, **more, **CONSUMER, "group.id": group})
+
+
+def producer(config: ClientConfig, **more: Any) -> Producer:
+    base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
+    return _make(Producer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+
+
+def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
+    """An admin client that has its metadata: without it the first list_offsets may stall for seconds.
+
+    Raises Unreachable, naming the address and the last connection error, within ``timeout`` seconds.
+    """
+    errors: list[KafkaError] = []
+    base = {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
+    client: AdminClient = _make(AdminClient, {**base, "error_cb": errors.append})
+    try:
+        client.list_topics(timeout=timeout)
+    except KafkaException as e:
+        why = next((error.str() for error in reversed(errors) if error.code() != KafkaError._ALL_BROKERS_DOWN), e.args[0].str())
+        raise Unreachable(
+            f"cannot reach Kafka at {config['bootstrap.servers']} within {timeout:.0f} s: {why}",
+            "check the address, port and security settings of the connection, and that the brokers run",
+        ) from e
+    return client
+
+
+def _make(kind: Any, config: dict[str, Any]) -> Any:
+    try:
+        return kind({"log_level": 0, **config})
+    except (KafkaException, ValueError, TypeError) as e:
+        reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
+        raise BadInput(f"the client settings are not usable: {reason}", "correct the connection's extra") from e
+
+
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+_DENIED = frozenset({
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED,
+})  # fmt: skip
+
+
+def is_fenced(error: KafkaError) -> bool:
+    return error.code() in _FENCED
+
+
+def translate(error: KafkaError, doing: str) -> ReplicationError:
+    """Kafka's error as one of ours: fenced, refused for good, or worth a new session."""
+    if is_fenced(error):
+        return Fenced(
+            f"{doing}: fenced ({error.name()}): a newer copier took over, or the transaction outlived its time-out",
+            "run again when the other run has ended",
+        )
+    if error.code() in _DENIED:
+        return BadInput(f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md")
+    return Unreachable(f"{doing}: {error.name()}: {error.str()}", "check the brokers; running again goes on where this stopped")
+
+
+def true_error(raised: BaseException, client: Producer) -> KafkaError:
+    """Why a producer failed. A fatal error shows as ``_FATAL`` or as SystemError: the dead producer knows the reason."""
+    if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
+        return KafkaError(*_parts(raised.args[0]))
+    try:
+        client.abort_transaction(5)
+    except KafkaException as reason:
+        return KafkaError(*_parts(reason.args[0]))
+    except SystemError:
+        pass
+    return KafkaError(KafkaError._FAIL, str(raised))
+
+
+def _parts(error: KafkaError) -> tuple[int, str]:
+    return error.code(), error.str()
+
+
+def quietly_abort(client: Producer, timeout: float = 10.0) -> None:
+    """Abort the open transaction if there is one, so that readers need not wait for its time-out."""
+    with suppress(KafkaException, SystemError):
+        client.abort_transaction(timeout)

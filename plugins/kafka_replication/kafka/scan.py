@@ -1,0 +1,71 @@
+"""Reading a bounded stretch of one partition to its end, with a stall clock instead of a hope."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_replication.errors import GapFound, Refused, Stalled
+from kafka_replication.kafka.clients import translate
+from kafka_replication.offsets import OffsetRange, TopicPartition
+
+BATCH = 5_000
+POLL = 0.1  # seconds; consume() waits all of it unless BATCH events arrive
+
+
+def assign(consumer: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+    """Read from ``offset``; a stored leader epoch lets the broker notice that the log was truncated since (KIP-320)."""
+    epoch = {} if leader_epoch is None or leader_epoch < 0 else {"leader_epoch": leader_epoch}
+    consumer.assign([ClientPartition(at.topic, at.partition, offset, **epoch)])
+
+
+def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
+    """Raise what a consumer's error event means for a range that stands at ``position``."""
+    code = error.code()
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise GapFound(
+            f"{at}: offset {position} can no longer be read ({error.str()})",
+            "retention or a deletion removed it: restore it, or approve the gap; nothing after it is copied until then",
+        )
+    if code == KafkaError._LOG_TRUNCATION:
+        raise Refused(
+            f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
+            "find out which records were lost (unclean leader election?) before going on",
+        )
+    if code == KafkaError._BAD_MSG:
+        raise Refused(f"{at}: a batch at or after offset {position} is corrupted ({error.str()})", "repair the broker's log or its replica")
+    raise translate(error, f"reading {at} at offset {position}")
+
+
+def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: float = 60.0) -> Iterator[Message]:
+    """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll."""
+    if not wanted.span:
+        return
+    assign(consumer, at, wanted.from_)
+    position, heard = wanted.from_, time.monotonic()
+    while position < wanted.until:
+        for message in consume(consumer, at, position):
+            heard = time.monotonic()
+            error = message.error()
+            if error is None and message.offset() < wanted.until:
+                yield message
+            elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise_read_error(error, at, position)
+            position = message.offset() + (error is None)
+            if position >= wanted.until:
+                return
+        if time.monotonic() - heard > stall:
+            raise Stalled(
+                f"{at}: nothing arrived for {stall:.0f} s at offset {position} of {wanted}",
+                "check the brokers, and whether a transaction stays open there (last stable offset)",
+            )
+
+
+def consume(consumer: Consumer, at: TopicPartition, position: int) -> list[Message]:
+    try:
+        return consumer.consume(BATCH, POLL)
+    except KafkaException as e:
+        raise translate(e.args[0], f"reading {at} at offset {position}") from e

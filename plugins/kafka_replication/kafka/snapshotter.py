@@ -1,0 +1,62 @@
+"""Take a `Snapshot` of both clusters for one replication."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Replication
+from kafka_replication.config_names import is_pattern
+from kafka_replication.errors import PreflightFailed
+from kafka_replication.kafka import offsets, topics
+from kafka_replication.offsets import TopicPartition
+from kafka_replication.snapshot import Snapshot
+
+
+def take(
+    replication: Replication, source: AdminClient, target: AdminClient, only: Collection[str] = (), until: datetime | None = None,
+    known: Collection[TopicPartition] = (),
+) -> Snapshot:  # fmt: skip
+    """Both sides of every selected topic. ``known`` partitions were opened before: ``start_from`` is not resolved for them.
+
+    Raises PreflightFailed where a topic named in the file does not exist and was never replicated, Unreachable.
+    """
+    selected = [name for name in topics.names(source) if replication.selects(name) and (not only or name in only)]
+    _check_named(replication, selected, only, {at.topic for at in known})
+    sources = topics.describe(source, selected)
+    partitions = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.partitions]
+    return Snapshot(
+        topics.cluster_id(source),
+        topics.cluster_id(target),
+        sources,
+        topics.describe(target, [replication.target_topic(name) for name in selected]),
+        _starts(replication, source, [at for at in partitions if at not in set(known)]),
+        offsets.at_time(source, partitions, _millis(until)) if until else {},
+    )
+
+
+def _check_named(replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]) -> None:
+    named = {entry for entry in replication.topics.include if not is_pattern(entry)}
+    wanted = set(only) if only else named
+    missing = sorted(wanted - set(selected) - set(known))
+    if missing:
+        raise PreflightFailed(
+            f"replication {replication.name}: unknown source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+            "correct topics.include, create the topic, or grant Describe on it",
+        )
+
+
+def _starts(replication: Replication, source: AdminClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    match replication.start_from:
+        case "earliest":
+            return offsets.log_starts(source, partitions)
+        case "latest":
+            return offsets.last_stable(source, partitions)
+        case moment:
+            return offsets.at_time(source, partitions, _millis(moment))
+
+
+def _millis(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,99 @@
+"""Topics as the domain sees them: ids, partitions, offsets, configuration; and creating them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicDescription
+
+from kafka_replication.errors import Refused, Unreachable
+from kafka_replication.kafka import offsets
+from kafka_replication.kafka.clients import translate
+from kafka_replication.offsets import TopicPartition
+from kafka_replication.snapshot import Topic
+
+TIMEOUT = 30.0
+
+
+def cluster_id(admin: AdminClient) -> str:
+    try:
+        return str(admin.describe_cluster(request_timeout=TIMEOUT).result(TIMEOUT * 2).cluster_id)
+    except KafkaException as e:
+        raise translate(e.args[0], "describing the cluster") from e
+
+
+def names(admin: AdminClient) -> list[str]:
+    try:
+        return sorted(admin.list_topics(timeout=TIMEOUT).topics)
+    except KafkaException as e:
+        raise translate(e.args[0], "listing topics") from e
+
+
+def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
+    wanted = sorted(set(topics))
+    if not wanted:
+        return {}
+    found = {}
+    for name, future in admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT).items():
+        try:
+            found[name] = future.result(TIMEOUT * 2)
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translate(e.args[0], f"describing topic {name}") from e
+    return found
+
+
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """Topic ids (KIP-516) of those that exist."""
+    return {name: str(description.topic_id) for name, description in _descriptions(admin, topics).items()}
+
+
+def configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
+    if not resources:
+        return {}
+    try:
+        futures = admin.describe_configs(resources, request_timeout=TIMEOUT)
+        return {at.name: {k: str(v.value) for k, v in future.result(TIMEOUT * 2).items()} for at, future in futures.items()}
+    except KafkaException as e:
+        raise translate(e.args[0], "reading topic configurations") from e
+
+
+def describe(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
+    """Those of ``topics`` that exist, with every partition's offsets. Raises Unreachable."""
+    described = _descriptions(admin, topics)
+    settings = configs(admin, described)
+    found = offsets.all_three(admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions])
+    return {
+        name: Topic(
+            name, str(d.topic_id), {p.id: found[TopicPartition(name, p.id)] for p in d.partitions},
+            min((len(p.replicas) for p in d.partitions), default=0), settings[name],
+        )
+        for name, d in described.items()
+    }  # fmt: skip
+
+
+def create(admin: AdminClient, name: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> None:
+    """Create and wait until every partition has a leader; one that exists already is left as it is."""
+    topic = NewTopic(name, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
+    try:
+        admin.create_topics([topic], request_timeout=TIMEOUT)[name].result(TIMEOUT * 2)
+    except KafkaException as e:
+        if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            error = e.args[0]
+            if error.retriable():
+                raise translate(error, f"creating topic {name}") from e
+            raise Refused(f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics") from e
+    _await_leaders(admin, name)
+
+
+def _await_leaders(admin: AdminClient, name: str) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        topic = admin.list_topics(name, timeout=TIMEOUT).topics[name]
+        if topic.partitions and all(p.leader >= 0 for p in topic.partitions.values()):
+            return
+        time.sleep(0.05)
+    raise Unreachable(f"the new topic {name} has no leader after {TIMEOUT:.0f} s", "check that enough brokers are up")

@@ -1,0 +1,180 @@
+"""What the ledger on the target holds, and its fixed, versioned JSON form.
+
+Two compacted topics: `POSITIONS`, all that a copier reads, and `RECEIPTS`, the audit trail. Formats never change within
+a version; a newer version than this code knows is refused by name. A field this version does not know is refused too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from kafka_replication.errors import LedgerUnreadable
+from kafka_replication.keys import PartitionKey, dump
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+
+POSITIONS = "kafka-replication.positions"
+RECEIPTS = "kafka-replication.receipts"
+FORMAT = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """What the entries are about: names can be re-used, these cannot."""
+
+    source_cluster: str
+    source_topic: str
+    target_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one partition was copied. Written in the transaction of the records it speaks of, or when it is opened."""
+
+    generation: int
+    ids: Ids
+    start: int
+    next_offset: int
+    coverage: Coverage = field(default_factory=Coverage)
+    leader_epoch: int | None = None  # of the last copied source record; None before the first one
+    target_end: int = 0  # one past the highest target offset of ours; where a foreign writer would begin
+
+    def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
+        """This position once ``copied`` is on the target as well."""
+        coverage = self.coverage.add(copied)
+        return Position(
+            self.generation, self.ids, self.start, coverage.contiguous_end(self.next_offset), coverage,
+            self.leader_epoch if leader_epoch is None else leader_epoch, max(self.target_end, target_end),
+        )  # fmt: skip
+
+    def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        """What of ``wanted`` is not yet on the target."""
+        return self.coverage.missing_from(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Which offsets were read back and found equal, and how thoroughly. Written by the verify step, no transaction."""
+
+    generation: int
+    coverage: Coverage
+    level: str  # "digest" or "count"
+    run_id: str
+    time: str  # RFC 3339 UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive records of ours on one target partition: ``first`` and ``last`` are inclusive offsets."""
+
+    partition: int
+    first: int
+    last: int
+    count: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one chunk's transaction did. Its range tiles with its neighbours'; ``count`` 0 has no segments."""
+
+    generation: int
+    range: OffsetRange
+    count: int
+    bytes: int
+    digest: str
+    digest_kind: str
+    engine: str
+    segments: tuple[Segment, ...]
+    ids: Ids
+    run_id: str
+    time: str
+
+
+def position_key(key: PartitionKey) -> bytes:
+    return key.entry("position")
+
+
+def verified_key(key: PartitionKey) -> bytes:
+    return key.entry("verified")
+
+
+def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
+    return key.entry("receipt", receipt.generation, receipt.range.from_)
+
+
+def encode(entry: Position | Verified | Receipt) -> bytes:
+    """The entry as versioned JSON: sorted keys, no blanks, UTF-8."""
+    value = {name: _plain(content) for name, content in ((name, getattr(entry, name)) for name in entry.__slots__)}
+    return dump({"format": FORMAT, "type": type(entry).__name__.lower(), **value})
+
+
+def _plain(content: Any) -> Any:
+    match content:
+        case Coverage():
+            return content.encode()
+        case OffsetRange():
+            return [content.from_, content.until]
+        case Ids():
+            return asdict(content)
+        case tuple():
+            return [asdict(each) for each in content]
+        case _:
+            return content
+
+
+def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
+    """(kind, key, further numbers). Raises LedgerUnreadable for what was not written by this product."""
+    try:
+        kind, replication, topic, partition, target, *more = json.loads(data or b"")
+        return str(kind), PartitionKey(replication, TopicPartition(topic, partition), target), tuple(map(int, more))
+    except (ValueError, TypeError) as e:
+        raise LedgerUnreadable(f"a ledger entry has the key {data!r}, which is not ours", _FOREIGN) from e
+
+
+def decode_position(data: bytes) -> Position:
+    """Raises LedgerUnreadable."""
+    value = _load(data, "position")
+    return _build(data, lambda: Position(**{**value, "ids": Ids(**value["ids"]), "coverage": Coverage.decode(value["coverage"])}))
+
+
+def decode_verified(data: bytes) -> Verified:
+    """Raises LedgerUnreadable."""
+    value = _load(data, "verified")
+    return _build(data, lambda: Verified(**{**value, "coverage": Coverage.decode(value["coverage"])}))
+
+
+def decode_receipt(data: bytes) -> Receipt:
+    """Raises LedgerUnreadable."""
+    value = _load(data, "receipt")
+    return _build(data, lambda: Receipt(**{
+        **value, "range": OffsetRange(*value["range"]), "ids": Ids(**value["ids"]),
+        "segments": tuple(Segment(**each) for each in value["segments"]),
+    }))  # fmt: skip
+
+
+_FOREIGN = "only this product may write the ledger topics: find the writer, then delete or repair the entry"
+
+
+def _load(data: bytes, kind: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+        found, format_ = value.pop("type"), value.pop("format")
+    except (ValueError, AttributeError, KeyError, TypeError) as e:
+        raise LedgerUnreadable(f"a ledger entry is not readable: {data[:200]!r}", _FOREIGN) from e
+    if format_ != FORMAT:
+        raise LedgerUnreadable(f"a ledger {kind} has format {format_!r}, this version knows {FORMAT}", "upgrade this installation")
+    if found != kind:
+        raise LedgerUnreadable(f"a ledger entry is a {found!r} where a {kind} belongs", _FOREIGN)
+    return dict(value)
+
+
+def _build(data: bytes, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except (ValueError, TypeError, KeyError) as e:
+        raise LedgerUnreadable(f"a ledger entry is malformed ({e}): {data[:200]!r}", _FOREIGN) from e

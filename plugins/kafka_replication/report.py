@@ -1,0 +1,119 @@
+"""Explained arithmetic for every range of a run: what became of each offset between ``from`` and ``until``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Receipt
+from kafka_replication.offsets import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReport:
+    """One range: ``span = copied + copied_before + not_visible + missing``.
+
+    ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
+
+    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``missing`` offsets are not on the target yet. ``digest_ok`` is None
+    where nothing was verified at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
+    """
+
+    key: PartitionKey
+    range: OffsetRange
+    copied: int = 0
+    copied_before: int = 0
+    not_visible: int = 0
+    missing: int = 0
+    digest_ok: bool | None = None
+    watermark: int | None = None
+    bytes: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    remedy: str = ""
+
+    @property
+    def mb_per_second(self) -> float:
+        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable interface of ``run --json``."""
+        return {
+            "topic": self.key.source.topic,
+            "partition": self.key.source.partition,
+            "target_topic": self.key.target_topic,
+            "from": self.range.from_,
+            "until": self.range.until,
+            "copied": self.copied,
+            "copied_before": self.copied_before,
+            "not_visible": self.not_visible,
+            "missing": self.missing,
+            "digest_ok": self.digest_ok,
+            "watermark": self.watermark,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "error": f"{self.error}. Remedy: {self.remedy}" if self.error and self.remedy else self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``errors`` names what concerns no single range."""
+
+    replication: str
+    run_id: str
+    ranges: tuple[RangeReport, ...]
+    dry_run: bool = False
+
+    @property
+    def failed(self) -> tuple[RangeReport, ...]:
+        return tuple(each for each in self.ranges if each.error)
+
+    @property
+    def outcome(self) -> str:
+        if self.failed:
+            return "failed"
+        return "done" if self.ranges else "nothing_to_do"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "replication": self.replication, "run_id": self.run_id, "outcome": self.outcome,
+            "ranges": [each.as_json() for each in self.ranges],
+        }  # fmt: skip
+
+    def table(self) -> str:
+        """The report as a person reads it in a log."""
+        head = ("partition", "range", "span", "copied", "before", "not visible", "missing", "digest", "watermark", "MB/s")
+        return table([head, *(_cells(each) for each in self.ranges)]) + "".join(
+            f"\nFAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in self.failed
+        )
+
+
+def _cells(each: RangeReport) -> tuple[str, ...]:
+    digest = {None: "-", True: "equal", False: "DIFFERS"}[each.digest_ok]
+    speed = f"{each.mb_per_second:.1f}" if each.seconds else "-"
+    numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.missing)
+    return (str(each.key.source), str(each.range), *map(str, numbers), digest, str(each.watermark), speed)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns; the first row is the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What receipts say of a range: records, the offsets they account for, and bytes."""
+
+    records: int
+    span: int
+    bytes: int
+
+
+def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
+    """The sum of the receipts that lie within ``range_``."""
+    inside = [r for r in receipts if range_.from_ <= r.range.from_ and r.range.until <= range_.until]
+    return Copied(sum(r.count for r in inside), sum(r.range.span for r in inside), sum(r.bytes for r in inside))

@@ -1,0 +1,50 @@
+"""One whole run, under the replication's lease: what the command line does, and what the DAG spreads over tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from kafka_replication import steps
+from kafka_replication.config import Replication
+from kafka_replication.connections import Connections
+from kafka_replication.jobs import Launcher
+from kafka_replication.report import RunReport
+from kafka_replication.steps import Request, Run
+from kafka_replication.watermarks import HeldLease, WatermarkStore, wait_for_lease
+
+log = logging.getLogger(__name__)
+
+
+def new_run_id() -> str:
+    """Names this run wherever it is named: in leases, receipts and reports."""
+    return f"cli-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def held(replication: Replication, store: WatermarkStore, owner: str, *, release: bool) -> HeldLease:
+    """Wait for the lease, bounded by ``lease.wait``. Raises Busy naming the holder."""
+    lease = wait_for_lease(store, replication.name, owner, replication.lease.duration, replication.lease.wait)
+    return HeldLease(store, lease, replication.lease.duration, release=release)
+
+
+def run(
+    replication: Replication, connections: Connections, store: WatermarkStore, launcher: Callable[[], Launcher], request: Request
+) -> RunReport:
+    """All steps of one run. An idle run never asks for a launcher, so no Spark starts."""
+    run_id = new_run_id()
+    with ExitStack() as stack:
+        lease = stack.enter_context(held(replication, store, run_id, release=True))
+        this = Run(replication, connections, store, run_id, lease.check)
+        plan = steps.prepare(this, request)
+        keys = [p.key for p in plan.partitions if not p.refused]
+        verified = []
+        if not plan.idle:
+            launch = launcher()
+            steps.copy(this, plan, launch)
+            verified = steps.verify(this, keys, launch)
+        steps.advance(this, keys)
+        return steps.report(this, plan, verified)

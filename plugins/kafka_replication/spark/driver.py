@@ -1,0 +1,86 @@
+"""What runs in the Spark driver: deal the ranges to tasks, collect one result a range."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from kafka_replication.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
+from kafka_replication.spark.worker import execute
+
+log = logging.getLogger(__name__)
+PARENT = "KAFKA_REPLICATION_PARENT"
+_SCHEMA = pa.schema([pa.field("result", pa.string())])
+
+
+def main(kind: str) -> None:
+    """Entry point of the scripts in ``spark_jobs/``: ``SCRIPT JOB_FILE RESULT_FILE``."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    watch_parent()
+    job = JOB.validate_json(Path(sys.argv[1]).read_bytes())
+    if job.kind != kind:
+        sys.exit(f"{sys.argv[1]} is a {job.kind} job, not a {kind} job")
+    spark = SparkSession.builder.appName(f"kafka-replication {kind} {job.replication}").getOrCreate()
+    try:
+        result = run(spark, job)
+    finally:
+        spark.stop()
+    write_private(Path(sys.argv[2]), RESULT.dump_json(result))
+
+
+def run(spark: SparkSession, job: Job) -> JobResult:
+    """Run every range of the job; a failing range is a result like any other."""
+    hands = deal(range(len(job.copies or job.verifications)), job.parallelism)
+    try:
+        rows = spark.range(0, len(hands), 1, len(hands)).mapInArrow(_task(job, hands), "result string").collect()
+    except Exception as e:  # a task that died more often than Spark tries it
+        log.exception("Spark gave up")
+        return JobResult(error=f"Spark gave up on a task: {str(e).splitlines()[0][:500]}")
+    results = [row["result"] for row in rows]
+    if job.kind == "copy":
+        return JobResult(copies=[COPY_RESULT.validate_json(each) for each in results])
+    return JobResult(verifications=[VERIFY_RESULT.validate_json(each) for each in results])
+
+
+def _task(job: Job, hands: list[list[int]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def task(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for hand in batch.column(0).to_pylist():
+                for number in hands[hand]:
+                    yield pa.RecordBatch.from_arrays([pa.array([execute(job, number)], pa.string())], schema=_SCHEMA)
+
+    return task
+
+
+def watch_parent() -> None:
+    """End Spark when the process that submitted it is gone: killing that process alone leaves Spark running."""
+    parent = os.environ.get(PARENT)
+    if parent:
+        threading.Thread(target=_watch, args=(int(parent),), daemon=True, name="watch-parent").start()
+
+
+def _watch(parent: int) -> None:
+    while _alive(parent):
+        time.sleep(0.5)
+    log.error("the process that submitted this job (pid %d) is gone: stopping", parent)
+    os.kill(os.getppid(), signal.SIGTERM)  # the driver's JVM, which ends its Python workers
+    os._exit(1)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,70 @@
+"""Where every partition of a replication stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.plan import PartitionPlan, Plan
+from kafka_replication.report import table
+from kafka_replication.snapshot import LedgerView, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition; offsets are the source's. ``lag`` counts offsets from the watermark to the last stable offset."""
+
+    plan: PartitionPlan
+    log_start: int | None
+    last_verified: str | None
+    position: int | None
+
+    @property
+    def lag(self) -> int:
+        return self.plan.source_end - (self.plan.start if self.plan.watermark is None else self.plan.watermark)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable interface of ``status --json``."""
+        return {
+            "topic": self.plan.key.source.topic,
+            "partition": self.plan.key.source.partition,
+            "target_topic": self.plan.key.target_topic,
+            "state": str(self.plan.state),
+            "log_start": self.log_start,
+            "source_end": self.plan.source_end,
+            "position": self.position,
+            "watermark": self.plan.watermark,
+            "lag": self.lag,
+            "last_verified": self.last_verified,
+            "error": self.plan.what or None,
+            "remedy": self.plan.remedy or None,
+        }
+
+
+def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
+    """One row a partition of the plan."""
+    rows = []
+    for each in plan.partitions:
+        topic = snapshot.source.get(each.key.source.topic)
+        offsets = topic.partitions.get(each.key.source.partition) if topic else None
+        entry, position = view.verified.get(each.key), view.positions.get(each.key)
+        rows.append(PartitionStatus(
+            each, offsets.log_start if offsets else None, entry.time if entry else None, position.next_offset if position else None
+        ))  # fmt: skip
+    return rows
+
+
+def status_table(rows: list[PartitionStatus]) -> str:
+    head = ("partition", "target", "state", "log start", "source end", "position", "watermark", "lag", "last verified")
+    lines = [
+        (
+            str(row.plan.key.source), row.plan.key.target_topic, str(row.plan.state), _text(row.log_start), str(row.plan.source_end),
+            _text(row.position), _text(row.plan.watermark), str(row.lag), row.last_verified or "-",
+        )
+        for row in rows
+    ]  # fmt: skip
+    return table([head, *lines])
+
+
+def _text(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,20 @@
+"""The watermark store in a database; the only place that imports SQLAlchemy.
+
+SQLite needs nothing more. For PostgreSQL install a driver: ``pip install "psycopg[binary]"`` and use ``postgresql+psycopg://``.
+Keep an SQLite file on a local disk: its locks do not hold on network file systems.
+"""
+
+from kafka_replication.store.sql import SqlStore
+from kafka_replication.watermarks import WatermarkStore
+
+
+def open_store(url: str) -> WatermarkStore:
+    """Open the store at an SQLAlchemy url, creating folder, file and tables where they are missing.
+
+    ``?timeout=S`` of an SQLite url sets how many seconds to wait for another process's write (default 30).
+    Raises BadInput (no usable url), Unreachable (no answer, or locked), Refused (a newer version made its tables).
+    """
+    return SqlStore(url)
+
+
+__all__ = ["open_store"]

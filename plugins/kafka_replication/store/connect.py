@@ -1,0 +1,186 @@
+"""Connecting to the database: url, settings per database, its clock, and its errors in this package's words."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, InternalError, NoSuchModuleError, OperationalError
+
+from kafka_replication.errors import BadInput, Refused, ReplicationError, Unreachable
+
+LOCK_SECONDS: Final = 30
+CONNECT_SECONDS: Final = 10
+_EXAMPLES: Final = "use sqlite:////absolute/path/store.db or postgresql+psycopg://user:password@host/database"
+_DRIVER: Final = 'install one: pip install "psycopg[binary]" for postgresql+psycopg://'
+
+# Not PostgreSQL's now(): that is the transaction's start, which is long ago for one that waited for a row.
+_CLOCKS: Final = {
+    "sqlite": text("SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"),
+    "postgresql": text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
+}
+# A host that vanishes inside a transaction leaves its row locks to the server; it drops such a session after a minute.
+_PG_LIMITS: Final = text(
+    f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true), set_config('idle_in_transaction_session_timeout', '60s', true)"
+)
+
+
+def clock(connection: Connection) -> int:
+    """The database's own time in milliseconds since the epoch. Ask after the rows are locked, not before."""
+    return int(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one())
+
+
+def parse(url: str) -> URL:
+    """Raises BadInput for what is no usable store url; the message never repeats the password."""
+    try:
+        parsed = make_url(url)
+        dialect = parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise BadInput("the store url is not an SQLAlchemy url of a known database", _EXAMPLES) from None
+    if parsed.get_backend_name() not in _CLOCKS:
+        raise BadInput(f"{parsed.get_backend_name()} is not supported as the watermark store", _EXAMPLES)
+    if dialect.is_async:
+        raise BadInput(f"{parsed.drivername} is an asynchronous driver", _EXAMPLES)
+    if "@" in (parsed.host or ""):  # the rest of an unescaped password would be looked up as a host name, and logged
+        raise BadInput("the store url holds more than one @", "write @ inside a password as %40")
+    file = parsed.database or ""
+    if parsed.get_backend_name() == "sqlite" and (not file or file.startswith((":memory:", "file:"))):
+        raise BadInput("an SQLite watermark store needs a plain file, for it has to outlive the process", _EXAMPLES)
+    return parsed
+
+
+def connect(url: URL) -> Engine:
+    """An engine without a pool: Airflow forks its tasks, and no connection may be shared across a fork. Raises BadInput."""
+    settings: dict[str, Any] = {}
+    if url.get_backend_name() == "sqlite":
+        _make_parent(Path(url.database or ""))
+        if "timeout" not in url.query:  # seconds SQLite itself waits for another process's write
+            settings["timeout"] = LOCK_SECONDS
+    elif "connect_timeout" not in url.query and url.get_driver_name() in ("psycopg", "psycopg2"):
+        settings["connect_timeout"] = CONNECT_SECONDS
+    try:
+        engine = create_engine(url, poolclass=NullPool, connect_args=settings, hide_parameters=True)
+    except ModuleNotFoundError as missing:
+        raise BadInput(f"the store url asks for {url.drivername}, but its driver is not installed ({missing})", _DRIVER) from None
+    if url.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    # The server's default may be stricter, and would then fail where this code waits for a row and decides again.
+    return engine.execution_options(isolation_level="READ COMMITTED")
+
+
+def for_writing(engine: Engine) -> Engine:
+    """The same connections, whose transactions take SQLite's write lock at once: waiting for it later cannot be bounded."""
+    return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+
+
+def limit_waits(connection: Connection) -> None:
+    """Bound PostgreSQL's waits within this transaction; SQLite's are bounded by its busy timeout."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_PG_LIMITS)
+
+
+def use_wal(engine: Engine) -> None:
+    """Let readers and a writer of an SQLite file work side by side; the file remembers it.
+
+    Switching needs the file alone and does not heed the busy timeout, so processes that open a new file together retry.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    deadline = time.monotonic() + LOCK_SECONDS
+    raw = engine.raw_connection()
+    try:
+        while True:
+            try:
+                raw.cursor().execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as problem:
+                if not _is_locked(problem) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+    finally:
+        raw.close()
+
+
+@contextmanager
+def speaking(url: URL) -> Iterator[None]:
+    """Say database errors in this package's words; the url's secrets stay out of the message and the traceback."""
+    try:
+        yield
+    except DBAPIError as problem:
+        passing = isinstance(problem, (OperationalError, InterfaceError, InternalError)) or problem.connection_invalidated
+        if translated := _translated(problem.orig, passing, url):
+            raise translated from None
+        raise
+    except sqlite3.Error as problem:  # from `use_wal`, which works below SQLAlchemy
+        if translated := _translated(problem, isinstance(problem, sqlite3.OperationalError), url):
+            raise translated from None
+        raise
+
+
+def describe(url: URL) -> str:
+    """Which database, without user, password or parameters."""
+    if url.get_backend_name() == "sqlite":
+        return f"watermark store {url.database}"
+    return f"watermark store {url.get_backend_name()}://{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+
+
+def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
+    """``passing``: a kind of error that goes away without anybody changing the program."""
+    where, why = describe(url), _scrubbed(problem, url)
+    name = str(getattr(problem, "sqlite_errorname", ""))
+    if name.startswith("SQLITE_NOTADB"):
+        return BadInput(f"{where} is not an SQLite database ({why})", "name another file in the store url")
+    if name.startswith("SQLITE_CORRUPT"):
+        return Refused(f"{where} is damaged ({why})", "move it away, then rebuild the watermarks from the ledger")
+    if name.startswith("SQLITE_READONLY"):
+        return BadInput(f"{where} is read-only ({why})", "give this user the right to write the file and its folder")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Unreachable(f"{where} is locked ({why})", "run again; if it stays, find the process that holds a write transaction open")
+    if passing:
+        return Unreachable(f"{where} does not answer or failed ({why})", "make the database reachable from this host, then run again")
+    return None
+
+
+def refused_schema(problem: DatabaseError, url: URL) -> Refused:
+    """The error for tables that cannot be created, such as for a missing right."""
+    return Refused(
+        f"{describe(url)}: its tables cannot be created ({_scrubbed(problem.orig, url)})", "grant this user CREATE on the database's schema"
+    )
+
+
+def _scrubbed(problem: BaseException | None, url: URL) -> str:
+    lines = str(problem).strip().splitlines()
+    said = lines[0] if lines else type(problem).__name__
+    query = [each for name, value in url.query.items() if "pass" in name for each in ([value] if isinstance(value, str) else value)]
+    for secret in (str(url.password or ""), *query):
+        said = said.replace(secret, "***") if secret else said
+    return said
+
+
+def _is_locked(problem: sqlite3.Error) -> bool:
+    return problem.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _make_parent(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise BadInput(f"the watermark store's folder {file.parent} cannot be made ({problem.strerror})", "name another folder") from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so, not where the driver guesses
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA synchronous=FULL")  # a stored watermark survives a power cut
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(str(connection.get_execution_options().get("sqlite_begin", "BEGIN")))

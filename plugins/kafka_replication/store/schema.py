@@ -1,0 +1,131 @@
+"""The store's tables and their version. Portable between SQLite and PostgreSQL.
+
+Times are milliseconds since the epoch in BIGINT columns, as Kafka has them: the same in both databases, and no time zone
+can creep in. They are always the database's own clock, see `connect.clock`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    text,
+)
+
+from kafka_replication.errors import Refused
+
+SCHEMA_VERSION: Final = 1
+# Any number will do, as long as every version of this package uses the same one.
+_ADVISORY_LOCK: Final = 4_217_061_881
+
+metadata = MetaData()
+
+
+def _key(primary: bool) -> list[Column[Any]]:
+    return [
+        Column("replication", String, primary_key=primary, nullable=False),
+        Column("source_topic", String, primary_key=primary, nullable=False),
+        Column("source_partition", Integer, primary_key=primary, nullable=False, autoincrement=False),
+        Column("target_topic", String, primary_key=primary, nullable=False),
+    ]
+
+
+def _value(version_is_key: bool) -> list[Column[Any]]:
+    return [
+        Column("generation", Integer, nullable=False),
+        Column("source_topic_id", String, nullable=False),
+        Column("target_topic_id", String, nullable=False),
+        Column("next_offset", BigInteger, nullable=False),
+        Column("version", BigInteger, primary_key=version_is_key, nullable=False, autoincrement=False),
+        Column("updated_at", BigInteger, nullable=False),
+        Column("run_id", String, nullable=False),
+    ]
+
+
+schema_table = Table("kafka_replication_schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False))
+watermarks = Table("kafka_replication_watermarks", metadata, *_key(primary=True), *_value(version_is_key=False))
+history = Table("kafka_replication_watermark_history", metadata, *_key(primary=True), *_value(version_is_key=True))
+
+# A row stays after its lease is given back (held = false): the token must never start again.
+leases = Table(
+    "kafka_replication_leases",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("held", Boolean, nullable=False),
+    Column("acquired_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("token", BigInteger, nullable=False),
+)
+
+runs = Table(
+    "kafka_replication_runs",
+    metadata,
+    Column("sequence", Integer, primary_key=True),
+    Column("run_id", String, nullable=False, unique=True),
+    Column("replication", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Index("kafka_replication_runs_latest", "replication", "sequence"),
+)
+
+outcomes = Table(
+    "kafka_replication_range_outcomes",
+    metadata,
+    Column("run_id", String, ForeignKey(runs.c.run_id), primary_key=True),
+    *_key(primary=True),
+    Column("from_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("until_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("copied", BigInteger, nullable=False),
+    Column("not_visible", BigInteger, nullable=False),
+    Column("digest_ok", Boolean),
+    Column("level", String, nullable=False),
+    Column("watermark", BigInteger),
+    Column("error", Text),
+    Column("remedy", Text),
+    Column("seconds", Float, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("recorded_at", BigInteger, nullable=False),
+    Column("verified_at", BigInteger),
+    Index("kafka_replication_range_outcomes_verified", "replication", "verified_at"),
+)
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the tables are there in this version. Raises Refused when a newer one made them."""
+    if not inspect(connection).has_table(schema_table.name):
+        return False
+    version = connection.execute(select(schema_table.c.version)).scalar()
+    if version is not None and version > SCHEMA_VERSION:
+        raise Refused(
+            f"the watermark store has schema version {version}; this version of kafka-replication knows up to {SCHEMA_VERSION}",
+            "upgrade kafka-replication here too, or use the store of the older version",
+        )
+    return version == SCHEMA_VERSION
+
+
+def create(connection: Connection) -> None:
+    """Create what is missing, inside the caller's write transaction: whoever comes second waits, then finds all there."""
+    if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+    if not is_current(connection):
+        metadata.create_all(connection)
+        connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))

@@ -1,0 +1,1 @@
+"""The embedded default stack: real Kafka clusters and Airflow standalone on this machine, for `make demo` and the tests."""

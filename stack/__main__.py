@@ -1,0 +1,141 @@
+"""``python -m stack up|down|status``: two Kafka clusters and Airflow on this machine, all state in one folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stack.airflow_standalone import USER, AirflowSettings, AirflowStandalone
+from stack.artifacts import kafka_jars
+from stack.errors import StackError
+from stack.folders import state_folder
+from stack.kafka_cluster import KafkaCluster, start_all, stop_all
+
+SOURCE_PORT = "KAFKA_REPLICATION_SOURCE_PORT"
+TARGET_PORT = "KAFKA_REPLICATION_TARGET_PORT"
+AIRFLOW_PORT = "KAFKA_REPLICATION_AIRFLOW_PORT"
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+console = Console(soft_wrap=True, highlight=False)
+errors = Console(soft_wrap=True, highlight=False, stderr=True)
+NoAirflow = Annotated[bool, typer.Option("--no-airflow", help="Only the two Kafka clusters.")]
+
+
+class Stack:
+    """The parts of the default stack in the state folder."""
+
+    def __init__(self) -> None:
+        self.folder = state_folder()
+        self.source = KafkaCluster("source", self.folder, ports=_ports(SOURCE_PORT))
+        self.target = KafkaCluster("target", self.folder, ports=_ports(TARGET_PORT))
+        self.store_url = f"sqlite:///{self.folder / 'watermarks.db'}"
+
+    @property
+    def clusters(self) -> tuple[KafkaCluster, KafkaCluster]:
+        return self.source, self.target
+
+    def airflow(self) -> AirflowStandalone:
+        """Airflow, told where the clusters are if they are known."""
+        known = all(cluster.brokers for cluster in self.clusters)
+        settings = AirflowSettings(self.source.bootstrap, self.target.bootstrap, self.store_url) if known else None
+        return AirflowStandalone(self.folder, settings, port=next(iter(_ports(AIRFLOW_PORT) or ()), None))
+
+
+@app.command()
+def up(no_airflow: NoAirflow = False) -> None:
+    """Start what does not run yet, and say where everything is."""
+    stack = Stack()
+    stack.folder.mkdir(parents=True, exist_ok=True)
+    with _step("Kafka's jars"):
+        kafka_jars(say=console.print)
+    with _step("two Kafka clusters"):
+        start_all(stack.clusters)
+    if not no_airflow:
+        with _step("Airflow (10 to 30 s)"):
+            stack.airflow().start()
+    _print_status(stack)
+
+
+@app.command()
+def down() -> None:
+    """Stop everything; the data stays for the next start."""
+    stack = Stack()
+    failures = [failure for stop in (stack.airflow().stop, lambda: stop_all(stack.clusters)) if (failure := _attempt(stop)) is not None]
+    if failures:
+        raise failures[0]
+    console.print(f"Nothing runs any more. Data and logs stay in {stack.folder}; make up brings them back.")
+
+
+@app.command()
+def status() -> None:
+    """Say what runs, and where. Exit code 0 if all of it does, else 1."""
+    raise typer.Exit(0 if _print_status(Stack()) else 1)
+
+
+def _print_status(stack: Stack) -> bool:
+    """Print where everything is; whether all of it runs."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for cluster in stack.clusters:
+        where = cluster.bootstrap if cluster.brokers else "never started"
+        table.add_row(f"Kafka {cluster.name}", _state(cluster.running), where)
+        for broker in cluster.brokers:
+            table.add_row("", f"pid {broker.pid or '-'}", f"log {broker.log}")
+    airflow = stack.airflow()
+    healthy = airflow.healthy
+    if healthy:
+        table.add_row("Airflow", _state(True), f"{airflow.url}  user {USER}, password {airflow.password}")
+    else:
+        table.add_row("Airflow", "not healthy" if airflow.process else _state(False), "")
+    if airflow.process:
+        table.add_row("", f"pid {airflow.process.pid}", f"log {airflow.log}")
+    table.add_row("Watermark store", "", stack.store_url)
+    console.print(table)
+    console.print("Stop it with make down.")
+    return healthy and all(cluster.running for cluster in stack.clusters)
+
+
+def _state(running: bool) -> str:
+    return "[green]running[/green]" if running else "[red]stopped[/red]"
+
+
+def _ports(variable: str) -> list[int] | None:
+    """The port that an environment variable asks for, or None."""
+    text = os.environ.get(variable, "")
+    if text and not (text.isdecimal() and 0 < int(text) < 65536):
+        raise StackError(f"{variable}={text} is not a port", "give a number from 1 to 65535, or unset it")
+    return [int(text)] if text else None
+
+
+def _attempt(stop: Callable[[], None]) -> StackError | None:
+    try:
+        stop()
+    except StackError as error:
+        return error
+    return None
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    with console.status(f"starting {what} ..."):
+        yield
+    console.print(f"[green]ok[/green] {what}")
+
+
+def main() -> None:
+    """Run a command; an error that was foreseen is shown as text, without a traceback."""
+    try:
+        app()
+    except StackError as error:
+        errors.print(str(error), style="red", markup=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Free ports on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+LOWEST = 15_000
+LOOPBACK = "127.0.0.1"
+
+
+def is_taken(port: int) -> bool:
+    """Whether a server could not listen on this port now. A port that is only in TIME_WAIT counts as free, as it does for Java."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return True
+    return False
+
+
+def answers(port: int) -> bool:
+    """Whether a server accepts connections on this port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
+    """Ports that nothing listens on, chosen at random **below** the range that the system gives to outgoing connections.
+
+    A port of that range would do until its broker is killed: then any client's outgoing connection may take it, and a client that
+    keeps trying to reach the dead broker may even be connected to itself, so that the broker cannot come back.
+    """
+    candidates = list(range(LOWEST, _first_ephemeral_port()))
+    random.shuffle(candidates)
+    found: list[int] = []
+    for port in candidates:
+        if len(found) == count:
+            break
+        if port not in avoid and not is_taken(port):
+            found.append(port)
+    return found
+
+
+def _first_ephemeral_port() -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+        if first > LOWEST + 1000:
+            return first
+    return 32_768

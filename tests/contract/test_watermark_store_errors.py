@@ -1,0 +1,110 @@
+"""What a person is told when a watermark store cannot be opened or used; no message may show a password."""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.engine import make_url
+
+from kafka_replication.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.store import open_store
+from kafka_replication.watermarks import WatermarkStore
+
+SECRET = "s3cr-t"
+HAS_DRIVER = importlib.util.find_spec("psycopg") is not None
+
+
+def failure(url: str) -> ReplicationError:
+    with pytest.raises(ReplicationError) as caught:
+        open_store(url)
+    assert SECRET not in repr(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None, "a traceback must not show the driver's own words"
+    assert caught.value.remedy
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "not an SQLAlchemy url"),
+        (f"store {SECRET}", "not an SQLAlchemy url"),
+        (f"nosuch+driver://user:{SECRET}@host/db", "of a known database"),
+        (f"postgresql://user:{SECRET}@host:port/db", "not an SQLAlchemy url"),
+        (f"mysql://user:{SECRET}@host/db", "mysql is not supported"),
+        (f"postgresql+psycopg://user:pass@{SECRET}@host/db", "more than one @"),
+        (f"postgresql+asyncpg://user:{SECRET}@host/db", "asynchronous"),
+        ("sqlite+aiosqlite:////tmp/store.db", "asynchronous"),
+        ("sqlite://", "has to outlive the process"),
+        ("sqlite:///:memory:", "has to outlive the process"),
+        ("sqlite:////dev/null/folder/store.db", "/dev/null/folder cannot be made"),
+    ],
+)
+def test_a_url_that_cannot_work_is_bad_input(url: str, said: str) -> None:
+    error = failure(url)
+    assert isinstance(error, BadInput)
+    assert said in error.what
+
+
+@pytest.mark.skipif(HAS_DRIVER, reason="psycopg is installed")
+def test_a_missing_driver_is_named_with_how_to_install_it() -> None:
+    error = failure(f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db")
+    assert isinstance(error, BadInput)
+    assert 'pip install "psycopg[binary]"' in error.remedy
+
+
+@pytest.mark.skipif(not HAS_DRIVER, reason="psycopg is not installed")
+@pytest.mark.parametrize(
+    "url", [f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db", f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}"]
+)
+def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
+    error = failure(url)
+    assert isinstance(error, Unreachable)
+    assert error.retriable
+    assert "postgresql://127.0.0.1:1/db does not answer" in error.what
+
+
+def test_a_folder_in_place_of_the_file_is_unreachable(tmp_path: Path) -> None:
+    error = failure(f"sqlite:///{tmp_path}")
+    assert isinstance(error, Unreachable)
+    assert "unable to open database file" in error.what
+
+
+def test_a_file_that_is_no_database_is_bad_input(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    file.write_text("replication: orders-dr\n" * 100)
+    error = failure(f"sqlite:///{file}")
+    assert isinstance(error, BadInput)
+    assert f"{file} is not an SQLite database" in error.what
+
+
+def test_a_locked_file_is_unreachable_after_the_stated_wait_and_readable_meanwhile(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    store = open_store(f"sqlite:///{file}?timeout=0.2")
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unreachable, match=r"store\.db is locked"):
+        store.start_run("run-1", "orders-dr", "live", "{}")
+    assert open_store(f"sqlite:///{file}?timeout=0.2").run("run-1") is None
+    other.close()
+    assert store.start_run("run-1", "orders-dr", "live", "{}").state == "planned"
+
+
+def test_a_store_made_by_a_newer_version_is_refused_and_left_alone(store: WatermarkStore, store_url: str) -> None:
+    engine = create_engine(make_url(store_url), poolclass=NullPool)
+    with engine.begin() as db:
+        db.execute(text("UPDATE kafka_replication_schema SET version = 7"))
+    error = failure(store_url)
+    assert isinstance(error, Refused)
+    assert "has schema version 7; this version of kafka-replication knows up to 1" in error.what
+    with engine.begin() as db:
+        assert db.execute(text("SELECT version FROM kafka_replication_schema")).scalars().all() == [7]
+
+
+def test_the_store_prints_itself_without_secrets(store: WatermarkStore, store_url: str) -> None:
+    assert str(make_url(store_url).database) in repr(store)
+    assert (make_url(store_url).password or SECRET) not in repr(store)

@@ -1,0 +1,114 @@
+"""What every watermark store must do when real processes race, and when one is killed inside a write."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_replication
+from kafka_replication.keys import PartitionKey
+from kafka_replication.offsets import TopicPartition
+from kafka_replication.store import open_store
+from kafka_replication.watermarks import Watermark, WatermarkStore
+
+NAME = "orders-dr"
+KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")
+PROGRAM = Path(__file__).with_name("watermark_store_process.py")
+PACKAGES = str(Path(kafka_replication.__file__).parents[1])
+
+
+Start = Callable[..., "Processes"]
+
+
+class Processes:
+    """`watermark_store_process.py`: one process for each of ``each``, which all act at once and answer one line of JSON."""
+
+    def __init__(self, url: str, command: str, each: list[dict[str, object]]) -> None:
+        self.count = len(each)
+        self.popen = subprocess.Popen(
+            [sys.executable, str(PROGRAM), url, command, json.dumps(each)],
+            env={**os.environ, "PYTHONPATH": PACKAGES},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def answer(self) -> Any:
+        assert self.popen.stdout
+        return json.loads(self.popen.stdout.readline())
+
+    def answers(self) -> list[Any]:
+        """In the order in which they were done."""
+        return [self.answer() for _ in range(self.count)]
+
+
+@pytest.fixture
+def start(store_url: str) -> Iterator[Start]:
+    started: list[Processes] = []
+
+    def some(command: str, each: list[dict[str, object]]) -> Processes:
+        started.append(Processes(store_url, command, each))
+        return started[-1]
+
+    yield some
+    for processes in started:
+        with suppress(ProcessLookupError):
+            os.killpg(processes.popen.pid, signal.SIGKILL)  # the forked ones too
+        processes.popen.communicate()
+
+
+def advance(store: WatermarkStore, offset: int, version: int | None) -> Watermark:
+    ids = {"source_topic_id": "source-id", "target_topic_id": "target-id"}
+    return store.advance(KEY, generation=1, offset=offset, expected_version=version, run_id="parent", **ids)
+
+
+def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> None:
+    assert start("open", [{}] * 12).answers() == [{"watermarks": 0}] * 12
+
+
+def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store_url: str) -> None:
+    answers = start("lease", [{"replication": NAME, "owner": f"run-{number}", "seconds": 60} for number in range(20)]).answers()
+    [winner] = [answer["owner"] for answer in answers if answer["owner"]]
+    losers = [answer["busy"] for answer in answers if not answer["owner"]]
+    assert len(losers) == 19
+    assert all(f"is being worked on by {winner}," in busy for busy in losers)
+    lease = open_store(store_url).lease_of(NAME)
+    assert lease is not None
+    assert (lease.owner, lease.token) == (winner, 1)
+
+
+@pytest.mark.parametrize("version", [None, 1])
+def test_of_processes_that_advance_from_one_version_exactly_one_wins(start: Start, store: WatermarkStore, version: int | None) -> None:
+    if version:
+        advance(store, 1, None)
+    wanted = {f"run-{number}": 100 + number for number in range(10)}
+    common = {"replication": NAME, "version": version}
+    answers = start("advance", [{**common, "run_id": run, "offset": at} for run, at in wanted.items()]).answers()
+    stored = store.watermarks(NAME)[KEY]
+    assert (len(store.history(KEY)), stored.version) == ((2, 2) if version else (1, 1))
+    assert stored.offset == wanted[stored.run_id]
+    # Who wants no more than the winner stored succeeds and finds the winner's; who wants more is told of the winner.
+    contented = [answer for answer in answers if not answer["stale"]]
+    assert contented == [{"run_id": stored.run_id, "offset": stored.offset, "stale": None}] * (stored.offset - 99)
+    assert all(f"{stored.run_id} stored {stored.offset} " in answer["stale"] for answer in answers if answer not in contented)
+
+
+def test_a_process_killed_inside_a_write_leaves_nothing_behind(start: Start, store: WatermarkStore) -> None:
+    before = advance(store, 10, None)
+    killed = start("hang-in-advance", [{"replication": NAME, "offset": 20, "version": 1, "run_id": "killed"}]).answer()
+    assert store.watermarks(NAME) == {KEY: before}, "readers neither wait for an open write nor see it"
+    os.kill(killed["in transaction"], signal.SIGKILL)
+    started = time.monotonic()
+    assert advance(store, 30, 1).version == 2
+    assert time.monotonic() - started < 10
+    assert [mark.offset for mark in store.history(KEY)] == [10, 30]

@@ -1,0 +1,93 @@
+"""What every watermark store must do with runs and the outcomes of their ranges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_replication.errors import BadInput, Refused
+from kafka_replication.keys import PartitionKey
+from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.watermarks import RangeOutcome, WatermarkStore
+
+NAME = "orders-dr"
+KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
+COPIED = RangeOutcome("run-1", KEY, OffsetRange(120, 2**62), copied=7, not_visible=3, seconds=1.25, bytes=2**40)
+VERIFIED = replace(COPIED, digest_ok=True, level="digest", watermark=2**62)
+
+
+def test_a_repeated_start_returns_the_stored_plan(store: WatermarkStore) -> None:
+    first = store.start_run("run-1", NAME, "live", '{"ranges": [[0, 10]]}')
+    assert (first.state, first.finished_at) == ("planned", None)
+    assert store.start_run("run-1", NAME, "live", '{"ranges": [[0, 99]]}') == first
+    assert store.run("run-1") == first
+    assert store.run("run-2") is None
+
+
+@pytest.mark.parametrize(("replication", "kind"), [("another", "live"), (NAME, "backfill")])
+def test_a_run_id_of_something_else_is_refused(store: WatermarkStore, replication: str, kind: str) -> None:
+    store.start_run("run-1", NAME, "live", "{}")
+    with pytest.raises(Refused, match=f"run-1 belongs to a live run of orders-dr, not to a {kind} run of {replication}"):
+        store.start_run("run-1", replication, kind, "{}")
+
+
+def test_a_finished_run_keeps_its_plan_and_can_finish_again(store: WatermarkStore) -> None:
+    started = store.start_run("run-1", NAME, "live", "{}")
+    failed = store.finish_run("run-1", "failed")
+    assert failed.finished_at is not None
+    assert failed == replace(started, state="failed", finished_at=failed.finished_at)
+    assert failed.finished_at >= started.created_at
+    assert store.start_run("run-1", NAME, "live", "other") == failed
+    assert store.finish_run("run-1", "done").state == "done"
+
+
+def test_finishing_needs_a_known_run_and_state(store: WatermarkStore) -> None:
+    with pytest.raises(BadInput, match="run-9 was never started"):
+        store.finish_run("run-9", "done")
+    store.start_run("run-1", NAME, "live", "{}")
+    with pytest.raises(ValueError, match="planned, done, nothing_to_do, failed, not 'finished'"):
+        store.finish_run("run-1", "finished")
+
+
+def test_the_latest_runs_come_first(store: WatermarkStore) -> None:
+    for number in range(4):
+        store.start_run(f"run-{number}", NAME, "live", "{}")
+    store.start_run("elsewhere", "another", "live", "{}")
+    assert [run.run_id for run in store.runs(NAME, 3)] == ["run-3", "run-2", "run-1"]
+
+
+def test_an_outcome_is_replaced_by_run_key_and_range(store: WatermarkStore) -> None:
+    store.start_run("run-1", NAME, "live", "{}")
+    failed = RangeOutcome("run-1", KEY, OffsetRange(0, 120), error="refused", remedy="raise max.message.bytes", digest_ok=False)
+    for outcome in (COPIED, failed, VERIFIED):
+        store.record_outcome(outcome)
+    assert store.outcomes("run-1") == [failed, VERIFIED]
+    assert all(each.recorded_at for each in store.outcomes("run-1"))
+    assert store.outcomes("run-2") == []
+
+
+@pytest.mark.parametrize("run_id", ["never started", "run of another"])
+def test_an_outcome_needs_a_run_of_its_replication(store: WatermarkStore, run_id: str) -> None:
+    store.start_run("run of another", "another", "live", "{}")
+    with pytest.raises(BadInput, match=f"{run_id} was not started for orders-dr"):
+        store.record_outcome(replace(COPIED, run_id=run_id))
+    assert store.outcomes(run_id) == []
+
+
+def test_last_verified_is_when_a_digest_last_matched(store: WatermarkStore) -> None:
+    other = PartitionKey(NAME, TopicPartition("orders", 4), "orders")
+    for run in ("run-1", "run-2"):
+        store.start_run(run, NAME, "live", "{}")
+    store.record_outcome(COPIED)
+    assert store.last_verified(NAME) == {}
+    store.record_outcome(VERIFIED)
+    [verified] = store.outcomes("run-1")
+    assert store.last_verified(NAME) == {KEY: verified.recorded_at}
+    store.record_outcome(COPIED)  # the copy is repeated: that does not undo the verification
+    store.record_outcome(replace(COPIED, run_id="run-2", digest_ok=False))
+    store.record_outcome(replace(COPIED, key=other, digest_ok=None))
+    assert store.last_verified(NAME) == {KEY: verified.recorded_at}
+    store.record_outcome(replace(VERIFIED, run_id="run-2"))
+    assert store.last_verified(NAME) == {KEY: store.outcomes("run-2")[0].recorded_at}
+    assert store.last_verified("another") == {}

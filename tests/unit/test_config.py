@@ -1,0 +1,170 @@
+"""The model of a replication: defaults, selection, renaming, schedules and start points."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kafka_replication import config_reference
+from kafka_replication.config import Replication
+from kafka_replication.config_names import is_pattern, target_problem, topic_problem
+from kafka_replication.config_shape import fields_of, section_of
+from kafka_replication.config_time import PRESETS, check_schedule
+from kafka_replication.errors import BadInput, ConfigError
+
+ROOT = Path(__file__).parents[2]
+TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in {".", ".."})
+
+
+def replication(**changes: Any) -> Replication:
+    minimal: dict[str, Any] = {
+        "name": "orders-dr",
+        "source": {"connection": "kafka_source"},
+        "target": {"connection": "kafka_target"},
+        "topics": {"include": ["orders", "^audit\\..*"]},
+    }
+    return Replication.model_validate(minimal | changes)
+
+
+def test_a_minimal_replication_gets_the_documented_defaults() -> None:
+    made = replication()
+    assert made.schedule is None
+    assert made.start_from == "earliest"
+    assert made.max_records_per_run is None
+    assert (made.copying.chunk_records, made.copying.chunk_bytes, made.copying.chunk_seconds) == (100_000, 268_435_456, 60)
+    assert (made.copying.engine, made.copying.transaction_timeout, made.copying.stall_timeout, made.copying.rounds) == (
+        "record",
+        600,
+        60,
+        3,
+    )
+    assert made.verify.level == "digest"
+    assert (made.target_topics.create, made.target_topics.on_existing, made.target_topics.exclusive) == (True, "refuse", True)
+    assert (made.target_topics.replication_factor, made.target_topics.min_compaction_lag, made.target_topics.config) == (None, 604_800, {})
+    assert made.preflight.unsafe_target == "warn"
+    assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
+    assert (made.retries.attempts, made.retries.delay, made.retries.max_delay) == (3, 30, 600)
+    assert (made.lease.duration, made.lease.wait, made.timeouts.request) == (120, 60, 30)
+
+
+def test_a_replication_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        replication().name = "other"
+
+
+@pytest.mark.parametrize("start", ["latest", "2030-01-31T08:00:00.5+02:00"])
+def test_what_is_dumped_loads_again(start: str) -> None:
+    made = replication(start_from=start, copy={"chunk_records": 7}, schedule="*/15 * * * *")
+    dumped = made.model_dump(mode="json")
+    assert dumped["copy"]["chunk_records"] == 7
+    assert Replication.model_validate(dumped) == made
+
+
+@pytest.mark.parametrize(
+    ("topics", "topic", "selected"),
+    [
+        ({"include": ["orders"]}, "orders", True),
+        ({"include": ["orders"]}, "orders2", False),
+        ({"include": ["or.ers"]}, "orders", False),
+        ({"include": ["^audit\\..*"]}, "audit.eu", True),
+        ({"include": ["^audit\\."]}, "audit.eu", True),
+        ({"include": ["^audit$"]}, "audit.eu", False),
+        ({"include": ["^audit"]}, "my.audit", False),
+        ({"include": ["^a|b"]}, "xb", False),
+        ({"include": ["^.*"]}, "__consumer_offsets", False),
+        ({"include": ["^.*"]}, "__mine", False),
+        ({"include": ["__mine"]}, "__mine", True),
+        ({"include": ["^.*"]}, "kafka-replication.positions", False),
+        ({"include": ["^.*"]}, "kafka-replicationx", True),
+        ({"include": ["^.*"], "exclude": ["orders"]}, "orders", False),
+        ({"include": ["^.*"], "exclude": ["orders"]}, "orders2", True),
+        ({"include": ["^.*"], "exclude": ["^tmp"]}, "tmp.x", False),
+    ],
+)
+def test_selects(topics: dict[str, Any], topic: str, selected: bool) -> None:
+    assert replication(topics=topics).selects(topic) is selected
+
+
+def test_is_pattern() -> None:
+    assert is_pattern("^orders")
+    assert not is_pattern("orders")
+
+
+def test_target_topic_follows_the_template() -> None:
+    assert replication().target_topic("orders") == "orders"
+    assert replication(topics={"include": ["orders"], "rename": "dr.{topic}-copy"}).target_topic("orders") == "dr.orders-copy"
+
+
+@given(TOPIC_NAMES)
+def test_target_topic_gives_a_name_kafka_takes_or_refuses(name: str) -> None:
+    made = replication(topics={"include": ["^.*"], "rename": "dr.{topic}"})
+    if len(name) <= 246:
+        assert topic_problem(made.target_topic(name)) is None
+    else:
+        with pytest.raises(ConfigError, match=r"orders-dr.*Remedy: change topics.rename"):
+            made.target_topic(name)
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "kafka-replication.positions"])
+def test_the_ledger_and_kafkas_own_topics_are_never_a_target(topic: str) -> None:
+    assert target_problem(topic)
+    with pytest.raises(BadInput, match=r"change topics\.rename"):
+        replication(topics={"include": ["^.*"]}).target_topic(topic)
+    with pytest.raises(ValidationError, match="change rename"):
+        replication(topics={"include": [topic]})
+    assert replication(topics={"include": [topic], "rename": "old.{topic}"}).target_topic(topic) == f"old.{topic}"
+
+
+def test_numbers_and_booleans_among_settings_become_their_text() -> None:
+    made = replication(target_topics={"config": {"retention.ms": 1000, "preallocate": True}}, spark={"conf": {"spark.cores.max": 2}})
+    assert made.target_topics.config == {"retention.ms": "1000", "preallocate": "true"}
+    assert made.spark.conf == {"spark.cores.max": "2"}
+
+
+def test_start_times_become_utc() -> None:
+    six = datetime(2030, 1, 31, 6, tzinfo=UTC)
+    for text in ("2030-01-31T06:00:00Z", "2030-01-31t08:00:00+02:00", "2030-01-31 05:30:00-00:30", "2030-01-31T06:00:00.000000000Z"):
+        made = replication(start_from=text).start_from
+        assert isinstance(made, datetime)
+        assert made == six and made.utcoffset() == timedelta(0)
+    assert replication(start_from=six.astimezone(timezone(timedelta(hours=9)))).start_from == six
+
+
+@pytest.mark.parametrize("schedule", [*PRESETS, "* * * * *", "*/15 8-18 * * mon-fri", "0 0 29 2 *", "0 0 31 2 1", "5/10 0,12 1 JAN-jun 7"])
+def test_schedules_that_run(schedule: str) -> None:
+    assert replication(schedule=schedule).schedule == schedule
+
+
+FIELD = st.from_regex(r"(\*|[0-9]{1,2}|[0-9]{1,2}-[0-9]{1,2})(/[0-9]{1,2})?", fullmatch=True)
+
+
+@given(st.lists(FIELD, min_size=5, max_size=5))
+def test_a_schedule_we_take_is_one_that_airflow_can_run(fields: list[str]) -> None:
+    croniter = pytest.importorskip("croniter")
+    text = " ".join(fields)
+    try:
+        check_schedule(text)
+    except ValueError:
+        return
+    assert croniter.croniter(text, datetime(2030, 1, 1, tzinfo=UTC)).get_next(datetime)
+
+
+def test_the_reference_is_current() -> None:
+    assert (ROOT / "docs/configuration.md").read_text() == config_reference.render(), (
+        "run: python -m kafka_replication.config_reference > docs/configuration.md"
+    )
+
+
+def test_the_reference_has_every_key_with_a_meaning() -> None:
+    rows = [line for line in config_reference.render().splitlines() if line.startswith("| `")]
+    keys = list(fields_of(Replication))
+    for field in fields_of(Replication).values():
+        keys += list(fields_of(inner)) if (inner := section_of(field)) else []
+    assert sorted(row.split("`")[1] for row in rows) == sorted(keys)
+    assert all(len(row.split(" | ")[-1]) > 15 for row in rows)
