@@ -23,7 +23,7 @@ install: $(INSTALLED) ## make .venv with exactly what requirements.lock names, a
 		{ echo 'make: no Python 3.11, 3.12 or 3.13 found: install one, or say PYTHON=/path/to/python' >&2; exit 1; }
 	"$(PYTHON)" -m venv .venv
 
-# With uv in seconds, with pip alone in a minute or two; both check every hash.
+# With uv in seconds, with pip alone in a few minutes; both check every hash.
 $(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
 ifneq ($(UV),)
 	"$(UV)" pip install --quiet --python .venv/bin/python --require-hashes -r requirements.lock

@@ -21,7 +21,7 @@ from stack.ports import LOOPBACK, free_ports, is_taken
 from stack.processes import ProcessRecord, launch, tail
 
 USER = "admin"
-START_SECONDS = 180
+START_SECONDS = 300
 STOP_SECONDS = 30
 COMPONENTS = frozenset({"metadatabase", "scheduler", "triggerer", "dag_processor"})
 
@@ -99,13 +99,13 @@ class AirflowStandalone:
         self._wait_healthy()
 
     def stop(self) -> None:
-        """SIGINT to the whole session, as Ctrl-C does (the only signal on which standalone stops cleanly); in the end SIGKILL."""
+        """SIGINT to the leader, which ends its parts in order; sent to all of them, as Ctrl-C does, it hangs. In the end SIGKILL."""
         record = ProcessRecord.read(self._record)
         if record is None:
             return
         # Once the leader is gone its number may lead another session: its members are only looked for when it was alive just now.
         if record.alive:
-            record.send_group(signal.SIGINT)
+            record.send(signal.SIGINT)
             if not record.wait(STOP_SECONDS):
                 record.send_group(signal.SIGTERM)
                 record.wait(2)

@@ -251,7 +251,9 @@ class KafkaCluster:
         command = [*tool, "format", "-t", self._cluster_id, "-c", str(broker.properties)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
         if done.returncode:
-            raise StackError(f"formatting the storage of {broker} failed:\n{done.stdout}{done.stderr}", f"delete {self.folder}")
+            raise StackError(
+                f"formatting the storage of {broker} failed:\n{done.stdout}{done.stderr}", f"mend what it names, or delete {self.folder}"
+            )
 
 
 def _own_properties(broker: Broker, controller_port: int) -> dict[str, str]:

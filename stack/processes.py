@@ -125,3 +125,11 @@ def _session_members(session: int) -> list[int]:
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     found = ((pid, _proc_stat(pid)) for pid in pids)
     return [pid for pid, fields in found if fields is not None and fields[3] == str(session) and fields[0] not in "ZX"]
+
+
+def sweep(folder: Path) -> None:
+    """End every process that has a record below a folder."""
+    for path in folder.rglob("*.pid"):
+        record = ProcessRecord.read(path)
+        if record is not None:
+            record.send(signal.SIGKILL)

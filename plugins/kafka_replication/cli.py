@@ -162,8 +162,14 @@ def verify(file: File, as_json: Json = False) -> None:
             }
             for r in results
         ]  # fmt: skip
-        lines = [f"{r.key.source}: {r.verified} verified, {r.records} records" + (f"; FAILED {r.error}" if r.error else "") for r in results]
-        return {"replication": run.replication.name, "ranges": rows}, "\n".join(lines) or "nothing to verify", int(any(r.error for r in results))
+        lines = [
+            f"{r.key.source}: {r.verified} verified, {r.records} records" + (f"; FAILED {r.error}" if r.error else "") for r in results
+        ]
+        return (
+            {"replication": run.replication.name, "ranges": rows},
+            "\n".join(lines) or "nothing to verify",
+            int(any(r.error for r in results)),
+        )
 
     _act(file, as_json, action)
 

@@ -129,30 +129,27 @@ class Copier:
         return self._result
 
     def _sessions(self, task: CopyTask) -> None:
-        for attempt in range(1, self.settings.sessions + 1):
+        """New sessions until the range is copied. A refusal that names no record is repeated once, probing for it."""
+        probing = False
+        for attempt in range(1, self.settings.sessions + 2):
             try:
-                self._session(task)
+                self._session(task, probing=probing)
                 return
             except RefusedAt as refused:
-                self._isolate(task, refused)
-                raise
+                if probing or refused.offset is not None:
+                    self._copy_before(task, refused)
+                    raise
+                probing = True
             except Unreachable as e:
-                if attempt == self.settings.sessions:
+                if attempt >= self.settings.sessions:
                     raise
                 log.warning("%s %s: session %d ended (%s); starting a new one", task.key.source, task.range, attempt, e)
                 self.pause(min(5.0, 0.2 * 2**attempt))
 
-    def _isolate(self, task: CopyTask, refused: RefusedAt) -> None:
-        """Copy everything before the refused record, and raise the error that names it."""
-        if refused.offset is None:
-            try:
-                self._session(task, probing=True)
-                return
-            except RefusedAt as exact:
-                refused = exact
+    def _copy_before(self, task: CopyTask, refused: RefusedAt) -> None:
+        """Bring everything before the refused record to the target: nothing is passed over, nothing waits for it."""
         if refused.offset is not None and refused.offset > task.range.from_:
             self._session(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
-        raise refused
 
     def _session(self, task: CopyTask, *, probing: bool = False) -> None:
         self._result = replace(self._result, sessions=self._result.sessions + 1)

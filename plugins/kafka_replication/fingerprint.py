@@ -7,12 +7,12 @@ are batched or compressed on the way. The timestamp's type is not part of it, no
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from typing import Any
 
 import xxhash
 
 DIGEST_KIND = "xxh3_128/1"
-Header = tuple[str, bytes | None]
+Headers = Any  # a sequence of names and values (bytes or None), as the client gives them
 
 _record = struct.Struct("<qiii").pack  # timestamp in ms, key length, value length, header count; -1 = null
 _header = struct.Struct("<ii").pack  # name length in bytes, value length; -1 = null
@@ -29,7 +29,7 @@ class Fingerprint:
         self.count = 0
         self.bytes = 0
 
-    def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] | None) -> None:
+    def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> None:
         """Feed one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
         update = self._update
         key_size = -1 if key is None else len(key)

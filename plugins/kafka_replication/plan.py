@@ -112,14 +112,16 @@ class Plan:
 
 def _row(value: dict[str, Any]) -> PartitionPlan:
     key = value.pop("key")
-    return PartitionPlan(**{
-        **value,
-        "key": PartitionKey(key["replication"], TopicPartition(**key["source"]), key["target_topic"]),
-        "state": State(value["state"]),
-        "ids": Ids(**value["ids"]),
-        "copy": OffsetRange(*value["copy"]) if value["copy"] else None,
-        "verify": Coverage.decode(value["verify"]),
-    })
+    return PartitionPlan(
+        **{
+            **value,
+            "key": PartitionKey(key["replication"], TopicPartition(**key["source"]), key["target_topic"]),
+            "state": State(value["state"]),
+            "ids": Ids(**value["ids"]),
+            "copy": OffsetRange(*value["copy"]) if value["copy"] else None,
+            "verify": Coverage.decode(value["verify"]),
+        }
+    )
 
 
 def plan(replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]) -> Plan:
@@ -191,7 +193,9 @@ class _Planner:
             return self.entry(key, State.LATE_GAP, fresh, source, **_late(key, offsets.log_start))
         return self.entry(key, State.OPENING, fresh, source, copy=self.next_range(key, start, source))
 
-    def refusal(self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids) -> tuple[State, str, str] | None:
+    def refusal(
+        self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
+    ) -> tuple[State, str, str] | None:
         """The first reason not to go on from this position, most fundamental first."""
         offsets = source.partitions[key.source.partition]
         known, next_, at = position.ids, position.next_offset, key.source
@@ -211,7 +215,7 @@ class _Planner:
                 "replicate again under another replication name, whose first run copies from the start",
             )
         if self.watermarks.get(key, 0) > next_:
-            return (State.LEDGER_LOST, *_ledger_lost(key, self.watermarks[key], next_).values())
+            return _refusal(State.LEDGER_LOST, _ledger_lost(key, self.watermarks[key], next_))
         if offsets.log_start > next_:
             return (
                 State.OVERRUN,
@@ -226,7 +230,7 @@ class _Planner:
                 "find out which records the source lost (unclean leader election, restored disk) before going on",
             )
         if key.source.partition not in target.partitions:
-            return (State.FEWER_PARTITIONS, *_fewer(key, source, target).values())
+            return _refusal(State.FEWER_PARTITIONS, _fewer(key, source, target))
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
@@ -243,10 +247,14 @@ class _Planner:
         )  # fmt: skip
 
 
+def _refusal(state: State, words: dict[str, str]) -> tuple[State, str, str]:
+    return state, words["what"], words["remedy"]
+
+
 def _ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> dict[str, str]:
     has = "has no entry" if position is None else f"ends at {position}"
     return {
-        "what": f"{key}: the store says everything below {watermark} was copied and verified, but the ledger {has}: it was lost or went back",
+        "what": f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went back",
         "remedy": "bring back the ledger topics of the target, or start anew under another replication name",
     }
 

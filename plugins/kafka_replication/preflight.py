@@ -73,7 +73,7 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
     at = f"{source.name} -> {target.name}"
     if len(target.partitions) < len(source.partitions):
         yield Finding(
-            "warning", at, f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: the others are refused",
+            "warning", at, f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: others are refused",
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )  # fmt: skip
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
@@ -91,7 +91,7 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
     policy = target.config.get("cleanup.policy", "delete")
     if "compact" in policy and _number(target, "min.compaction.lag.ms") < 3_600_000:
         yield Finding(
-            "warning", at, "the target is compacted without a min.compaction.lag.ms of an hour: records may vanish before they are verified",
+            "warning", at, "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are verified",
             f"set min.compaction.lag.ms on {target.name}",
         )  # fmt: skip
     if "delete" in policy and 0 <= _number(target, "retention.ms") < _number(source, "retention.ms", forever=2**63):

@@ -17,8 +17,9 @@ class RangeReport:
 
     ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
 
-    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``missing`` offsets are not on the target yet. ``digest_ok`` is None
-    where nothing was verified at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
+    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``missing``
+    offsets are
+    not on the target yet. ``digest_ok`` is None where nothing was verified at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
     """
 
     key: PartitionKey

@@ -12,15 +12,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from kafka_replication import failpoints, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
 from kafka_replication.errors import Refused, ReplicationError
 from kafka_replication.jobs import Job, JobResult, Launcher
-from kafka_replication.kafka import clients, ledger_topics, snapshotter, topics
+from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
 from kafka_replication.kafka.session import LedgerSession, open_partition
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Position, Verified
@@ -83,7 +81,7 @@ class Run:
         """What the ledger says; empty where it does not exist yet."""
         return self.ledger.view() if ledger_topics.ensure(self.target_admin, create=False) else LedgerView()
 
-    def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:  # noqa: B008 - an immutable value
+    def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
         known = {key.source for key in view.positions}
         return snapshotter.take(self.replication, self.source_admin, self.target_admin, request.topics, request.until, known)
 
@@ -253,9 +251,7 @@ def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult
     for each in results:
         if each.verified:
             coverage = verified_of(view, each.key).union(each.verified)
-            entries[each.key] = Verified(
-                view.positions[each.key].generation, coverage, run.replication.verify.level, run.run_id, now()
-            )
+            entries[each.key] = Verified(view.positions[each.key].generation, coverage, run.replication.verify.level, run.run_id, now())
     ledger_topics.write_verified(run.target, entries)
     failpoints.reached("P4")
 
@@ -308,9 +304,7 @@ def _ranges(each: PartitionPlan) -> list[OffsetRange]:
     return [*each.verify, *([each.copy] if each.copy else [])]
 
 
-def _judge(
-    line: RangeReport, each: PartitionPlan, copied: RangeOutcome | None, verified: VerifyResult | None, level: str
-) -> RangeReport:
+def _judge(line: RangeReport, each: PartitionPlan, copied: RangeOutcome | None, verified: VerifyResult | None, level: str) -> RangeReport:
     """Add what went wrong: the plan's refusal, the copy's error, the verification's; and never call unverified offsets done."""
     line = replace(line, seconds=copied.seconds if copied else 0.0)
     if each.refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,7 +53,7 @@ class TargetReader(Protocol):
 def tile(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
     """The receipts that make up ``wanted``, in order. Raises VerificationFailed for a hole or an overlap."""
     chosen = sorted((r for r in receipts if not wanted.missing_from(r.range)), key=lambda r: r.range.from_)
-    for before, after in zip(chosen, chosen[1:], strict=False):
+    for before, after in itertools.pairwise(chosen):
         if after.range.from_ < before.range.until:
             raise VerificationFailed(f"the receipts {before.range} and {after.range} overlap", _AUDIT)
     holes = wanted.subtract(Coverage.of(r.range for r in chosen))
@@ -81,7 +82,9 @@ def verify(task: VerifyTask, reader: TargetReader) -> VerifyResult:
 
 def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
     if sum(segment.count for segment in receipt.segments) != receipt.count:
-        raise VerificationFailed(f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records", _AUDIT)
+        raise VerificationFailed(
+            f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records", _AUDIT
+        )
     for segment in receipt.segments:
         found = reader.read(segment, digest=task.level == "digest")
         differences = list(_differences(task, segment, found))

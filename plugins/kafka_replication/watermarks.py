@@ -313,7 +313,7 @@ class HeldLease:
                 self._gone = gone
                 log.error("%s", gone)
                 return
-            except Exception as problem:  # whatever it is, `lost` tells once it lasted too long
+            except Exception as problem:  # noqa: BLE001 - whatever it is, `lost` tells once it lasted too long
                 log.warning("could not renew the %s: %s", self.lease, problem)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-import kafka_replication
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import TopicPartition
 from kafka_replication.store import open_store
@@ -24,7 +23,6 @@ from kafka_replication.watermarks import Watermark, WatermarkStore
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")
 PROGRAM = Path(__file__).with_name("watermark_store_process.py")
-PACKAGES = str(Path(kafka_replication.__file__).parents[1])
 
 
 Start = Callable[..., "Processes"]
@@ -37,7 +35,7 @@ class Processes:
         self.count = len(each)
         self.popen = subprocess.Popen(
             [sys.executable, str(PROGRAM), url, command, json.dumps(each)],
-            env={**os.environ, "PYTHONPATH": PACKAGES},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,

@@ -6,9 +6,9 @@ Clients are created where they are used (they do not survive a fork) and compare
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -17,6 +17,7 @@ from kafka_replication.errors import BadInput, Fenced, ReplicationError, Unreach
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
+C = TypeVar("C", Consumer, Producer, AdminClient)
 
 REFUSED = ("transactional.id", "group.id", "group.instance.id")
 CONSUMER: dict[str, Any] = {
@@ -50,7 +51,9 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
 }
 _ours = {*CONSUMER, *PRODUCER}
 _consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS} - {"receive.message.max.bytes"})
-_producer_only = frozenset({*PRODUCER, *PRODUCER_DEFAULTS, "batch.size", "transaction.timeout.ms", "delivery.timeout.ms", "message.timeout.ms"})
+_producer_only = frozenset(
+    {*PRODUCER, *PRODUCER_DEFAULTS, "batch.size", "transaction.timeout.ms", "delivery.timeout.ms", "message.timeout.ms"}
+)
 
 
 def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
@@ -59,7 +62,9 @@ def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
         raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
     for key in REFUSED:
         if key in config:
-            raise BadInput(f"connection {name!r} sets {key}, which the replication names itself", f"remove {key} from the connection's extra")
+            raise BadInput(
+                f"connection {name!r} sets {key}, which the replication names itself", f"remove {key} from the connection's extra"
+            )
     for key in sorted(_ours & config.keys()):
         log.warning("connection %s sets %s; the replication's own setting is used instead", name, key)
     return {key: value for key, value in config.items() if key not in _ours}
@@ -95,7 +100,7 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     return client
 
 
-def _make(kind: Any, config: dict[str, Any]) -> Any:
+def _make(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
     try:
         return kind({"log_level": 0, **config})
     except (KafkaException, ValueError, TypeError) as e:

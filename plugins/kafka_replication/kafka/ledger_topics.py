@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication import ledger
-from kafka_replication.errors import LedgerUnreadable, Refused
+from kafka_replication.errors import LedgerUnreadable, Refused, Unreachable
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
 from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey
@@ -103,9 +104,9 @@ def write_verified(config: clients.ClientConfig, entries: dict[PartitionKey, Ver
     errors: list[Exception] = []
     producer = clients.producer(config)
 
-    def delivered(error: object, message: Message) -> None:
+    def delivered(error: Any, _: Message) -> None:
         if error is not None:
-            errors.append(clients.translate(error, "writing verified coverage to the ledger"))  # type: ignore[arg-type]
+            errors.append(clients.translate(error, "writing verified coverage to the ledger"))
 
     for key, entry in entries.items():
         producer.produce(
@@ -118,4 +119,4 @@ def write_verified(config: clients.ClientConfig, entries: dict[PartitionKey, Ver
     if errors:
         raise errors[0]
     if left:
-        raise clients.Unreachable(f"the ledger did not acknowledge verified coverage within {timeout:.0f} s", "run again")
+        raise Unreachable(f"the ledger did not acknowledge verified coverage within {timeout:.0f} s", "run again")

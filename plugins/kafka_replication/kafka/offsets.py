@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 import tenacity
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kafka_replication.errors import Stalled
 from kafka_replication.kafka.clients import translate
 from kafka_replication.offsets import TopicPartition
 from kafka_replication.snapshot import PartitionOffsets
 
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # A partition that was just created, or whose leader just moved, answers so for a moment.
 _PASSING = frozenset({
@@ -27,9 +30,7 @@ def _passes(error: BaseException) -> bool:
     return isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in _PASSING
 
 
-@tenacity.retry(
-    retry=tenacity.retry_if_exception(_passes), stop=tenacity.stop_after_delay(15), wait=tenacity.wait_fixed(0.1), reraise=True
-)
+@tenacity.retry(retry=tenacity.retry_if_exception(_passes), stop=tenacity.stop_after_delay(15), wait=tenacity.wait_fixed(0.1), reraise=True)
 def _list(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool, timeout: float = 30.0
 ) -> dict[TopicPartition, int]:
@@ -45,15 +46,15 @@ def _list(
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return _list(admin, partitions, OffsetSpec.earliest(), committed=False)
+    return _list(admin, partitions, _EARLIEST, committed=False)
 
 
 def high_watermarks(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return _list(admin, partitions, OffsetSpec.latest(), committed=False)
+    return _list(admin, partitions, _LATEST, committed=False)
 
 
 def last_stable(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return _list(admin, partitions, OffsetSpec.latest(), committed=True)
+    return _list(admin, partitions, _LATEST, committed=True)
 
 
 def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:

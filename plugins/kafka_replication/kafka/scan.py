@@ -13,13 +13,18 @@ from kafka_replication.kafka.clients import translate
 from kafka_replication.offsets import OffsetRange, TopicPartition
 
 BATCH = 5_000
-POLL = 0.1  # seconds; consume() waits all of it unless BATCH events arrive
+POLL = 0.1  # seconds to wait for a first event
 
 
 def assign(consumer: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
     """Read from ``offset``; a stored leader epoch lets the broker notice that the log was truncated since (KIP-320)."""
-    epoch = {} if leader_epoch is None or leader_epoch < 0 else {"leader_epoch": leader_epoch}
-    consumer.assign([ClientPartition(at.topic, at.partition, offset, **epoch)])
+    known = leader_epoch is not None and leader_epoch >= 0
+    start = (
+        ClientPartition(at.topic, at.partition, offset, leader_epoch=leader_epoch)
+        if known
+        else ClientPartition(at.topic, at.partition, offset)
+    )
+    consumer.assign([start])
 
 
 def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
@@ -49,12 +54,12 @@ def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: 
     while position < wanted.until:
         for message in consume(consumer, at, position):
             heard = time.monotonic()
-            error = message.error()
-            if error is None and message.offset() < wanted.until:
+            error, offset = message.error(), offset_of(message)
+            if error is None and offset < wanted.until:
                 yield message
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise_read_error(error, at, position)
-            position = message.offset() + (error is None)
+            position = offset + (error is None)
             if position >= wanted.until:
                 return
         if time.monotonic() - heard > stall:
@@ -64,8 +69,15 @@ def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: 
             )
 
 
+def offset_of(message: Message) -> int:
+    """The record's offset, or where an end-of-partition event stands."""
+    return message.offset()  # type: ignore[return-value]  # None only for messages not yet sent
+
+
 def consume(consumer: Consumer, at: TopicPartition, position: int) -> list[Message]:
+    """What has arrived, at most about BATCH events; returns at the first one, where `consume` alone waits for all BATCH of them."""
     try:
-        return consumer.consume(BATCH, POLL)
+        first = consumer.poll(POLL)
+        return [] if first is None else [first, *consumer.consume(BATCH, 0)]
     except KafkaException as e:
         raise translate(e.args[0], f"reading {at} at offset {position}") from e

@@ -121,7 +121,7 @@ class LedgerSession:
             entries.append((RECEIPTS, ledger.receipt_key(self.key, receipt), ledger.encode(receipt)))
         for topic, key, value in entries:
             self.guard("writing the ledger", lambda t=topic, k=key, v=value: self._produce(t, k, v))  # type: ignore[misc]
-        self._flush()
+        self.flush()
         failpoints.reached("P2")
         for _ in range(COMMIT_ATTEMPTS):
             try:
@@ -135,7 +135,7 @@ class LedgerSession:
     def _produce(self, topic: str, key: bytes, value: bytes) -> None:
         self.producer.produce(topic, key=key, value=value, partition=self.key.ledger_partition)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         deadline = time.monotonic() + self.settings.stall_timeout
         while self.guard("sending", lambda: self.producer.flush(1.0)):
             if time.monotonic() > deadline:
@@ -155,7 +155,7 @@ def open_partition(session: LedgerSession, opened: Position, on_existing: str) -
     at = session.key.target
     if stranger is not None and on_existing != "append":
         raise ForeignWriter(
-            f"{at} on the target already holds records (the first at offset {stranger}) that replication {session.key.replication} did not copy",
+            f"{at} on the target already holds records (the first at offset {stranger}) that {session.key.replication} did not copy",
             "replicate to an empty topic (topics.rename), or say target_topics.on_existing: append to write behind them",
         )
     end = offsets.stable_ends(session.target_admin, [at])[at] if stranger is not None else 0

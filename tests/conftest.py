@@ -1,0 +1,75 @@
+"""Real Kafka clusters for the tests, each started once a session when the first test asks for it, in a fresh folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stack.kafka_cluster import KafkaCluster, start_all
+from stack.processes import ProcessRecord, sweep
+
+PREFIX = "kafka-replication-tests-"
+OWNER = "pytest.pid"
+
+
+@pytest.fixture(scope="session")
+def stack_folder() -> Iterator[Path]:
+    """An empty state folder. A session that was killed leaves brokers behind: the next one ends them."""
+    for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = ProcessRecord.read(leftover / OWNER)
+        if owner is not None and not owner.alive:
+            sweep(leftover)
+            shutil.rmtree(leftover, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    mine = ProcessRecord.of(os.getpid())
+    assert mine is not None
+    mine.write(folder / OWNER)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def _pair(stack_folder: Path) -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
+    """Source and target, started at the same time."""
+    pair = KafkaCluster("source", stack_folder), KafkaCluster("target", stack_folder)
+    try:
+        start_all(pair)
+        yield pair
+    finally:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(_end, pair))
+
+
+@pytest.fixture(scope="session")
+def source_cluster(_pair: tuple[KafkaCluster, KafkaCluster]) -> KafkaCluster:
+    """One broker."""
+    return _pair[0]
+
+
+@pytest.fixture(scope="session")
+def target_cluster(_pair: tuple[KafkaCluster, KafkaCluster]) -> KafkaCluster:
+    """One broker."""
+    return _pair[1]
+
+
+@pytest.fixture(scope="session")
+def target3(stack_folder: Path) -> Iterator[KafkaCluster]:
+    """Three brokers, replication factor 3, min ISR 2."""
+    cluster = KafkaCluster("target3", stack_folder, brokers=3)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        _end(cluster)
+
+
+def _end(cluster: KafkaCluster) -> None:
+    """Nobody needs the data: no orderly shutdown."""
+    for broker in cluster.brokers:
+        broker.kill()
