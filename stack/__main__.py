@@ -1,4 +1,4 @@
-"""``python -m stack up|down|status``: two Kafka clusters and Airflow on this machine, all state in one folder."""
+"""``python -m stack up|demo|down|status``: two Kafka clusters and Airflow on this machine, all state in one folder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.table import Table
 
 from stack.airflow_standalone import USER, AirflowSettings, AirflowStandalone
 from stack.artifacts import kafka_jars
+from stack.demo import demo as run_demo
 from stack.errors import StackError
 from stack.folders import state_folder
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
@@ -64,6 +65,17 @@ def up(no_airflow: NoAirflow = False) -> None:
 
 
 @app.command()
+def demo() -> None:
+    """Start everything, replicate the demo's topics twice, and show what happened."""
+    up()
+    stack = Stack()
+    with stack.airflow().api() as api:
+        run_demo(console, stack.source.bootstrap, api)
+    _print_status(stack)
+    console.print(f"Open {stack.airflow().url} (user {USER}, password {stack.airflow().password}); make down stops it all.")
+
+
+@app.command()
 def down() -> None:
     """Stop everything; the data stays for the next start."""
     stack = Stack()
@@ -90,7 +102,8 @@ def _print_status(stack: Stack) -> bool:
     airflow = stack.airflow()
     healthy = airflow.healthy
     if healthy:
-        table.add_row("Airflow", _state(True), f"{airflow.url}  user {USER}, password {airflow.password}")
+        table.add_row("Airflow", _state(True), airflow.url)
+        table.add_row("", f"user {USER}", f"password {airflow.password}")
     else:
         table.add_row("Airflow", "not healthy" if airflow.process else _state(False), "")
     if airflow.process:

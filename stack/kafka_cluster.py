@@ -18,7 +18,7 @@ from stack.artifacts import kafka_jars
 from stack.errors import StackError
 from stack.java import java
 from stack.ports import LOOPBACK, answers, free_ports, is_taken
-from stack.processes import ProcessRecord, launch, since, tail
+from stack.processes import ProcessRecord, complaints, launch, since, tail
 
 START_SECONDS = 90
 STOP_SECONDS = 15
@@ -79,7 +79,8 @@ class Broker:
         while not (answers(self.port) and STARTED in since(self.log, self._log_start)):
             last = f"the end of {self.log}:\n{tail(self.log, offset=self._log_start)}"
             if self.process is None:
-                raise StackError(f"{self} ended while starting; {last}", "the log names the cause; Java must be 17 or newer")
+                named = complaints(self.log, offset=self._log_start)
+                raise StackError(f"{self} ended while starting\n{named}\n{last}", "the log names the cause; Java must be 17 or newer")
             if time.monotonic() > deadline:
                 raise StackError(f"{self} has not started within {START_SECONDS} s; {last}", "see the log; free memory or processors")
             time.sleep(0.1)

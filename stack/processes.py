@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -86,6 +87,14 @@ def tail(log: Path, lines: int = 15, offset: int = 0) -> str:
     if not log.exists():
         return "(no log)"
     return "\n".join(since(log, offset).splitlines()[-lines:]) or "(empty log)"
+
+
+def complaints(log: Path, lines: int = 10, offset: int = 0) -> str:
+    """The lines of a Java log that name errors and their causes. The last lines of a dying JVM are mostly about its shutdown."""
+    found = [
+        line for line in since(log, offset).splitlines() if re.search(r" (ERROR|FATAL) |^Caused by: |^[\w.]+(Exception|Error): ", line)
+    ]
+    return "\n".join(found[:lines])
 
 
 def since(log: Path, offset: int) -> str:

@@ -25,9 +25,8 @@ from kafka_replication.config_file import load_replication
 from kafka_replication.connections import STORE_URL, EnvironmentConnections
 from kafka_replication.errors import BadInput, ReplicationError
 from kafka_replication.jobs import Launcher
-from kafka_replication.plan import Plan
 from kafka_replication.plan import plan as make_plan
-from kafka_replication.report import table
+from kafka_replication.report import plan_table
 from kafka_replication.status import status as make_status
 from kafka_replication.status import status_table
 from kafka_replication.steps import Request, Run
@@ -98,22 +97,13 @@ def check(file: File, as_json: Json = False) -> None:
     _act(file, as_json, action)
 
 
-def _plan_text(made: Plan) -> str:
-    head = ("partition", "target", "state", "position", "source end", "copy", "verify")
-    rows = [
-        (str(p.key.source), p.key.target_topic, str(p.state), str(p.position), str(p.source_end), str(p.copy or "-"), str(p.verify or "-"))
-        for p in made.partitions
-    ]
-    return table([head, *rows]) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
-
-
 @app.command()
 def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006 - typer's way
     """Say what a run would do, and change nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         made, _ = steps.look(run, _request(topic, until, dry_run=True))
-        return json.loads(made.encode()), _plan_text(made), int(bool(made.refused))
+        return json.loads(made.encode()), plan_table(made), int(bool(made.refused))
 
     _act(file, as_json, action)
 

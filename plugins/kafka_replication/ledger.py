@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from kafka_replication.errors import LedgerUnreadable
@@ -130,8 +130,11 @@ def _plain(content: Any) -> Any:
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
     """(kind, key, further numbers). Raises LedgerUnreadable for what was not written by this product."""
     try:
-        kind, replication, topic, partition, target, *more = json.loads(data or b"")
-        return str(kind), PartitionKey(replication, TopicPartition(topic, partition), target), tuple(map(int, more))
+        parts = json.loads(data or b"")
+        if [type(part) for part in parts] != [str, str, str, int, str] + [int] * (len(parts) - 5):
+            raise ValueError(f"not a ledger key: {parts!r}")
+        kind, replication, topic, partition, target, *more = parts
+        return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
     except (ValueError, TypeError) as e:
         raise LedgerUnreadable(f"a ledger entry has the key {data!r}, which is not ours", _FOREIGN) from e
 
@@ -139,21 +142,23 @@ def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
 def decode_position(data: bytes) -> Position:
     """Raises LedgerUnreadable."""
     value = _load(data, "position")
-    return _build(data, lambda: Position(**{**value, "ids": Ids(**value["ids"]), "coverage": Coverage.decode(value["coverage"])}))
+    return _build(data, lambda: Position(**{
+        **_exact(Position, value), "ids": Ids(**_exact(Ids, value["ids"])), "coverage": Coverage.decode(value["coverage"]),
+    }))  # fmt: skip
 
 
 def decode_verified(data: bytes) -> Verified:
     """Raises LedgerUnreadable."""
     value = _load(data, "verified")
-    return _build(data, lambda: Verified(**{**value, "coverage": Coverage.decode(value["coverage"])}))
+    return _build(data, lambda: Verified(**{**_exact(Verified, value), "coverage": Coverage.decode(value["coverage"])}))
 
 
 def decode_receipt(data: bytes) -> Receipt:
     """Raises LedgerUnreadable."""
     value = _load(data, "receipt")
     return _build(data, lambda: Receipt(**{
-        **value, "range": OffsetRange(*value["range"]), "ids": Ids(**value["ids"]),
-        "segments": tuple(Segment(**each) for each in value["segments"]),
+        **_exact(Receipt, value), "range": _range(value["range"]), "ids": Ids(**_exact(Ids, value["ids"])),
+        "segments": tuple(Segment(**_exact(Segment, each)) for each in value["segments"]),
     }))  # fmt: skip
 
 
@@ -178,3 +183,27 @@ def _build(data: bytes, make: Callable[[], T]) -> T:
         return make()
     except (ValueError, TypeError, KeyError) as e:
         raise LedgerUnreadable(f"a ledger entry is malformed ({e}): {data[:200]!r}", _FOREIGN) from e
+
+
+_PLAIN: dict[Any, Callable[[Any], bool]] = {  # by the annotation's text
+    "int": lambda value: type(value) is int and value >= 0,
+    "int | None": lambda value: value is None or type(value) is int,
+    "str": lambda value: type(value) is str,
+}
+
+
+def _exact(kind: type, value: Any) -> dict[str, Any]:
+    """``value``, which must hold the fields of ``kind`` and no other: a default would read a broken entry as another position."""
+    expected = {each.name: each.type for each in fields(kind)}
+    if not isinstance(value, dict) or value.keys() != expected.keys():
+        raise ValueError(f"its fields are not {sorted(expected)}")
+    wrong = [name for name, type_ in expected.items() if type_ in _PLAIN and not _PLAIN[type_](value[name])]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is {value[wrong[0]]!r}")
+    return value
+
+
+def _range(pair: Any) -> OffsetRange:
+    if not isinstance(pair, list) or [type(each) for each in pair] != [int, int]:
+        raise ValueError(f"not an offset range: {pair!r}")
+    return OffsetRange(*pair)

@@ -68,9 +68,11 @@ class Coverage:
         return cls(tuple(merged))
 
     @classmethod
-    def decode(cls, pairs: Iterable[Iterable[int]]) -> Coverage:
+    def decode(cls, pairs: object) -> Coverage:
         """The inverse of `encode`. Raises ValueError for anything that is not a list of pairs."""
-        return cls.of(OffsetRange(*map(int, pair)) for pair in pairs)
+        if not isinstance(pairs, list) or not all(isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs):
+            raise ValueError(f"not coverage: {pairs!r}")
+        return cls.of(OffsetRange(*pair) for pair in pairs)
 
     def encode(self) -> list[list[int]]:
         return [[each.from_, each.until] for each in self.ranges]

@@ -9,6 +9,7 @@ from typing import Any
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Receipt
 from kafka_replication.offsets import OffsetRange
+from kafka_replication.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +17,9 @@ class RangeReport:
     """One range: ``span = copied + copied_before + not_visible + missing``.
 
     ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
-
-    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``missing``
-    offsets are
-    not on the target yet. ``digest_ok`` is None where nothing was verified at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
+    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``missing`` offsets
+    are not on the target yet. ``digest_ok`` is None where nothing was verified at that level. ``seconds`` are the
+    copy's; 0 where this run copied nothing of it.
     """
 
     key: PartitionKey
@@ -97,6 +97,16 @@ def _cells(each: RangeReport) -> tuple[str, ...]:
     speed = f"{each.mb_per_second:.1f}" if each.seconds else "-"
     numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.missing)
     return (str(each.key.source), str(each.range), *map(str, numbers), digest, str(each.watermark), speed)
+
+
+def plan_table(made: Plan) -> str:
+    """A plan as a person reads it, what it refuses last."""
+    head = ("partition", "target", "state", "position", "source end", "copy", "verify")
+    rows = [
+        (str(p.key.source), p.key.target_topic, str(p.state), str(p.position), str(p.source_end), str(p.copy or "-"), str(p.verify or "-"))
+        for p in made.partitions
+    ]
+    return table([head, *rows]) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

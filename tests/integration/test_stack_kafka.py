@@ -60,7 +60,8 @@ def test_a_killed_broker_comes_back_with_its_records(source_cluster: KafkaCluste
     broker = source_cluster.broker(0)
     before, port = broker.pid, broker.port
     broker.kill()
-    assert not source_cluster.running
+    runs_while_dead = source_cluster.running
+    assert not runs_while_dead
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
     broker.start()
@@ -108,7 +109,7 @@ def test_a_taken_port_is_named_and_nothing_is_started(tmp_path: Path) -> None:
 
 def test_a_broker_that_dies_shows_its_log(tmp_path: Path) -> None:
     cluster = KafkaCluster("dying", tmp_path, extra={"metric.reporters": "no.such.Reporter"})
-    with pytest.raises(StackError, match=r"broker 1 of dying .* ended while starting; the end of(.|\n)*no\.such\.Reporter"):
+    with pytest.raises(StackError, match=r"broker 1 of dying .* ended while starting(.|\n)*no\.such\.Reporter"):
         cluster.start()
     assert not cluster.running
 

@@ -51,7 +51,8 @@ class LedgerReader:
     def _entries(self, topic: str, partitions: Collection[int]) -> Iterator[Message]:
         wanted = [TopicPartition(topic, number) for number in sorted(partitions)]
         starts, ends = offsets.log_starts(self._admin, wanted), offsets.stable_ends(self._admin, wanted)
-        reader = clients.consumer(self._config, f"kafka-replication.{self._replication}")
+        # An end-of-partition event answers an empty fetch: waiting 100 ms for each of 16 partitions adds up.
+        reader = clients.consumer(self._config, f"kafka-replication.{self._replication}", **{"fetch.wait.max.ms": 5})
         try:
             for at in wanted:
                 yield from records(reader, at, OffsetRange(min(starts[at], ends[at]), ends[at]))

@@ -1,0 +1,79 @@
+"""One DAG for each replication file. Building one reads the file and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, Param, TriggerRule
+
+from kafka_replication.config import Replication
+from kafka_replication.config_file import load_all
+from kafka_replication.orchestration.doc_md import doc_md
+from kafka_replication.orchestration.operators import AdvanceOperator, PlanOperator, ReportOperator
+from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOperator
+
+# Fixed, for Airflow schedules from it; with catchup off nothing between it and now is made up for.
+START = datetime(2024, 1, 1, tzinfo=UTC)
+UNTIL = r"^(latest|\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2}))$"
+
+
+def load_dags(folder: Path) -> dict[str, DAG]:
+    """The DAGs of all good files in a folder, by id; broken ones are `import_errors`' concern."""
+    replications, _ = load_all(folder)
+    return {name: build_dag(replication) for name, replication in replications.items()}
+
+
+def build_dag(replication: Replication) -> DAG:
+    """``plan -> copy -> verify -> advance -> report``; see `tasks` for which of them run after a failure."""
+    retries = replication.retries
+    with DAG(
+        dag_id=replication.name,
+        schedule=replication.schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        description=f"Replicates {replication.source.connection} to {replication.target.connection}",
+        doc_md=doc_md(replication),
+        tags=list(replication.tags),
+        params=_params(),
+        default_args={
+            "owner": replication.owner,
+            "retries": retries.attempts,
+            "retry_delay": timedelta(seconds=retries.delay),
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": timedelta(seconds=retries.max_delay),
+        },
+    ) as dag:
+        _tasks(replication)
+    return dag
+
+
+def _tasks(replication: Replication) -> None:
+    """After a plan, each step runs once those before it have ended, well or not: ranges that succeeded go their way to the end.
+
+    The rule asks for one success among the direct upstream tasks, and ``plan`` is one of them: without a plan nothing runs.
+    """
+    rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
+    plan = PlanOperator(task_id="plan", replication=replication)
+    copy = CopyOperator(task_id="copy", replication=replication)
+    verify = VerifyOperator(task_id="verify", replication=replication, trigger_rule=rule)
+    advance = AdvanceOperator(task_id="advance", replication=replication, trigger_rule=rule)
+    report = ReportOperator(task_id="report", replication=replication, trigger_rule=rule)
+    plan >> copy >> verify >> advance >> report
+    plan >> [verify, advance, report]
+
+
+def _params() -> dict[str, Param]:
+    """The trigger's form: names, times and switches only, never client settings."""
+    return {
+        "topics": Param(
+            [], type="array", items={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, uniqueItems=True, title="Topics",
+            description="Only these source topics of the replication, one a line; empty means all.",
+        ),
+        "until": Param(
+            "latest", type="string", pattern=UNTIL, title="Until",
+            description="Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
+        ),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only print the plan; change nothing."),
+    }  # fmt: skip

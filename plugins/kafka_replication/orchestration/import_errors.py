@@ -1,0 +1,19 @@
+"""One error that names every broken replication file, for Airflow's page to show.
+
+It is raised from a DAG file that defines no DAG: raised from the factory's, it would make every good DAG stale.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka_replication.config_file import load_all
+from kafka_replication.errors import ConfigError
+
+
+def raise_import_errors(folder: Path) -> None:
+    """Does nothing if all files are good. Raises ConfigError with ``FILE:LINE: key ...`` for each mistake."""
+    _, errors = load_all(folder)
+    if errors:
+        remedies = dict.fromkeys(each.remedy for each in errors)
+        raise ConfigError("\n".join(["broken replication files:", *(each.what for each in errors)]), "; ".join(remedies))

@@ -1,0 +1,104 @@
+"""The tasks around copying: plan, advance, report. Each calls the step function that the command line calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+
+from kafka_replication import preflight, steps
+from kafka_replication.config import Replication
+from kafka_replication.jobs import VERIFY_RESULT
+from kafka_replication.keys import PartitionKey
+from kafka_replication.orchestration import task_run
+from kafka_replication.plan import Plan
+from kafka_replication.report import RunReport, plan_table
+from kafka_replication.verify import VerifyResult
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+FAILED_VERIFICATIONS = "failed_verifications"
+
+
+class StepOperator(BaseOperator):
+    """A task of one replication. The replication is no template field: nothing of it is rendered or stored by Airflow."""
+
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, replication: Replication, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.replication = replication
+
+
+class PlanOperator(StepOperator):
+    """Snapshot and plan, under the lease that the run's later tasks take over. A dry run prints the plan and skips the rest."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns what the plan comes to, in numbers."""
+        with task_run.failing():
+            request = task_run.request_of(context["params"])
+        if request.dry_run:
+            self._show(context, request)
+            raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
+        with task_run.working(self.replication, context, release="on failure") as run:
+            made = steps.prepare(run, request)
+        self.log.info("plan of run %s:\n%s", run.run_id, plan_table(made))
+        return {
+            "run_id": run.run_id, "idle": made.idle, "to_copy": len(made.to_copy), "to_verify": len(made.pending),
+            "refused": len(made.refused), "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
+        }  # fmt: skip
+
+    def _show(self, context: Context, request: steps.Request) -> None:
+        with task_run.opened(self.replication, context) as run:
+            made, findings = steps.look(run, request)
+        for finding in findings:
+            self.log.warning("%s", finding)
+        self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(made))
+        with task_run.failing():
+            preflight.raise_errors(findings)
+
+
+class AdvanceOperator(StepOperator):
+    """Move the stored watermarks to what is verified."""
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Returns the watermark of every partition."""
+        with task_run.working(self.replication, context) as run:
+            moved = steps.advance(run, workable(task_run.planned(run)))
+        for key, offset in sorted(moved.items()):
+            self.log.info("%s: watermark %d", key.source, offset)
+        return {str(key.source): offset for key, offset in sorted(moved.items())}
+
+
+class ReportOperator(StepOperator):
+    """Account for every range, give the lease back, and fail if a range failed."""
+
+    def execute(self, context: Context) -> None:
+        """Pushes the report as its return value, before it fails."""
+        with task_run.working(self.replication, context, release="always") as run:
+            made = steps.report(run, task_run.planned(run), _verifications(context))
+        context["ti"].xcom_push("return_value", made.as_json())
+        text = made.table() if made.ranges else "everything is copied and verified"
+        self.log.info("run %s: %s\n%s", made.run_id, made.outcome.replace("_", " "), text)
+        if made.failed:
+            raise AirflowFailException(_summary(made))
+
+
+def workable(made: Plan) -> list[PartitionKey]:
+    """The partitions that the plan did not refuse."""
+    return [p.key for p in made.partitions if not p.refused]
+
+
+def _verifications(context: Context) -> list[VerifyResult]:
+    found = context["ti"].xcom_pull(task_ids="verify", key=FAILED_VERIFICATIONS) or []
+    return [VERIFY_RESULT.validate_json(each) for each in found]
+
+
+def _summary(made: RunReport) -> str:
+    lines = [f"{each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in made.failed]
+    return (
+        f"{len(made.failed)} of {len(made.ranges)} ranges failed; the others are done\n" + "\n".join(lines) + "\n"
+        "then clear 'copy' with its downstream tasks, which redoes only what is left; what the plan refused needs a new run"
+    )

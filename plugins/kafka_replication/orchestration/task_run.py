@@ -1,0 +1,84 @@
+"""One DAG run as a `Run`: its id, what its trigger asked for, its lease, and its errors in Airflow's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from kafka_replication import runner
+from kafka_replication.config import Replication
+from kafka_replication.config_time import parse_start
+from kafka_replication.errors import BadInput, Fenced, ReplicationError
+from kafka_replication.orchestration.connections import AirflowConnections
+from kafka_replication.orchestration.store_url import store
+from kafka_replication.plan import Plan
+from kafka_replication.steps import Request, Run
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+Release = Literal["never", "on failure", "always"]
+
+
+def run_id(context: Context) -> str:
+    """The same for every task and every try of one DAG run, so that each finds the stored plan and the lease is its own."""
+    return f"airflow-{context['dag'].dag_id}-{context['run_id']}"
+
+
+def request_of(params: Any) -> Request:
+    """What the trigger's form asked for. Raises BadInput."""
+    until = params["until"]
+    try:
+        moment = parse_start(until)
+    except ValueError as e:
+        raise BadInput(f"until: {until!r} {e}", "trigger again with latest, or a time such as 2030-01-31T06:00:00Z") from e
+    return Request(tuple(params["topics"]), moment if isinstance(moment, datetime) else None, params["dry_run"])
+
+
+@contextmanager
+def opened(replication: Replication, context: Context) -> Iterator[Run]:
+    """The run without its lease: for looking only."""
+    with failing(), closing(store()) as watermarks:
+        yield Run(replication, AirflowConnections(), watermarks, run_id(context))
+
+
+@contextmanager
+def working(replication: Replication, context: Context, *, release: Release = "never") -> Iterator[Run]:
+    """The run under its lease, renewed while the body runs. A lease that is not released is the run's next task's to take over."""
+    with opened(replication, context) as run:
+        lease = runner.held(replication, run.store, run.run_id, release=release == "always")
+        try:
+            with lease:
+                run.check = lease.check
+                yield run
+        except BaseException:
+            if release == "on failure":
+                with suppress(ReplicationError):  # must not hide the body's own error; the lease ends by itself
+                    run.store.release_lease(lease.lease)
+            raise
+
+
+def planned(run: Run) -> Plan:
+    """The plan that the plan task stored. Raises BadInput where there is none."""
+    known = run.store.run(run.run_id)
+    if known is None:
+        raise BadInput(f"run {run.run_id} has no plan", "clear its plan task, which plans it; or trigger a new run")
+    return Plan.decode(known.plan)
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Turn this package's errors into Airflow's: what no retry can heal fails the task at once."""
+    try:
+        yield
+    except ReplicationError as e:
+        raise failure(str(e), retriable=e.retriable or isinstance(e, Fenced)) from e
+
+
+def failure(message: str, *, retriable: bool) -> AirflowException:
+    """A try that failed, or with ``retriable`` false the task as a whole."""
+    return AirflowException(message) if retriable else AirflowFailException(message)

@@ -1,0 +1,96 @@
+"""Source topics as a shop would have them: keys, headers, nulls, tombstones, transactions, several partitions."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+
+FIRST_ORDER_MS = 1_780_000_000_000  # a fixed past moment, so that kept timestamps can be told from new ones
+Headers = list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record for one partition; ``timestamp`` in ms."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+
+
+TOPICS = {"demo.orders": 4, "demo.customers": 2, "demo.clicks": 3}
+
+
+def create_topics(bootstrap: str) -> None:
+    """Create what is missing."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
+    for future in admin.create_topics(new).values():
+        try:
+            future.result(30)
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def records(seed: int, count: int) -> Iterator[Record]:
+    """``count`` records over all topics: orders with headers, customers with tombstones, clicks without keys."""
+    rng = random.Random(seed)
+    for number in range(count):
+        timestamp = FIRST_ORDER_MS + seed * 86_400_000 + number * 7
+        user = rng.randrange(20_000)
+        match number % 10:
+            case 0:
+                gone = rng.random() < 0.2
+                value = (
+                    None if gone else json.dumps({"id": user, "name": f"customer {user}", "tier": rng.choice(["a", "b", None])}).encode()
+                )
+                yield Record("demo.customers", user % 2, b"c%05d" % user, value, [], timestamp)
+            case 1 | 2 | 3:
+                headers: Headers = [("session", b"%016x" % rng.getrandbits(64)), ("referrer", None)]
+                yield Record("demo.clicks", number % 3, None, rng.randbytes(120), headers, timestamp)
+            case _:
+                order = {
+                    "id": number,
+                    "user": user,
+                    "cents": rng.randrange(100, 90_000),
+                    "items": [rng.randrange(9_999) for _ in range(12)],
+                }
+                headers = [("source", b"shop")] if number % 4 == 0 else []
+                yield Record("demo.orders", user % 4, b"o%09d" % number, json.dumps(order).encode(), headers, timestamp)
+
+
+def produce(bootstrap: str, seed: int, count: int) -> int:
+    """Write them in transactions of 20,000, and one aborted transaction that no reader may ever see; returns ``count``."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "demo-shop", "compression.type": "lz4", "linger.ms": 20})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number, each in enumerate(records(seed, count), 1):
+        _send(producer, each)
+        if number % 20_000 == 0:
+            producer.commit_transaction(60)
+            producer.begin_transaction()
+    producer.commit_transaction(60)
+    producer.begin_transaction()
+    for each in records(seed + 1_000, 300):
+        _send(producer, each)
+    producer.flush(60)
+    producer.abort_transaction(60)
+    return count
+
+
+def _send(producer: Producer, each: Record) -> None:
+    while True:
+        try:
+            producer.produce(each.topic, each.value, each.key, each.partition, timestamp=each.timestamp, headers=each.headers)
+            return
+        except BufferError:
+            producer.poll(0.05)

@@ -1,0 +1,258 @@
+"""One replication between two real clusters, with everything a test does to it; copying runs in this process, without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType,
+)  # fmt: skip
+
+from kafka_replication import keys, runner, steps
+from kafka_replication import offsets as product
+from kafka_replication.config import Replication
+from kafka_replication.connections import SparkConnection
+from kafka_replication.copy import CopyTask
+from kafka_replication.jobs import Job, JobResult, Launcher
+from kafka_replication.ledger import Position
+from kafka_replication.report import RangeReport, RunReport
+from kafka_replication.spark.worker import copy_one, verify_one
+from kafka_replication.steps import Request, Run
+from kafka_replication.store import open_store
+from kafka_replication.watermarks import WatermarkStore
+from tests.checker import Comparison, check
+
+Header = tuple[str, bytes | None]
+SAFETY = 60.0
+
+
+@dataclass(frozen=True)
+class Rec:
+    """A record to produce; the timestamp is explicit, so that nothing depends on the clock."""
+
+    key: bytes | None = None
+    value: bytes | None = b""
+    headers: tuple[Header, ...] = ()
+    timestamp: int = 1_700_000_000_000
+
+
+def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
+    """Distinct records of ``size`` bytes."""
+    return [Rec(b"k%d" % n, (b"%d-" % n).ljust(size, b"x"), (), 1_700_000_000_000 + n) for n in range(first, first + count)]
+
+
+@dataclass
+class InProcess:
+    """A launcher without Spark: the workers' real functions, one after the other. ``then`` is called after each job."""
+
+    then: Callable[[Job], None] = lambda job: None
+    jobs: list[Job] = field(default_factory=list)
+
+    def __call__(self, job: Job) -> JobResult:
+        self.jobs.append(job)
+        result = JobResult([copy_one(job, task) for task in job.copies], [verify_one(job, task) for task in job.verifications])
+        self.then(job)
+        return result
+
+
+def no_launch() -> Launcher:
+    raise AssertionError("an idle run asked for Spark")
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """`Connections` with two names."""
+
+    source: str
+    target: str
+
+    def kafka(self, connection_id: str) -> dict[str, Any]:
+        return {"bootstrap.servers": getattr(self, connection_id)}
+
+    def spark(self, connection_id: str) -> SparkConnection:
+        return SparkConnection("local[2,4]", {})
+
+
+@dataclass
+class Cluster:
+    """One side, as its administrator and its other users see it."""
+
+    bootstrap: str
+
+    def __post_init__(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.admin.list_topics(timeout=30)
+
+    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = {}) -> None:
+        # Old timestamps must not fall to retention while a test looks at them.
+        settings = {"retention.ms": "-1", **config}
+        deadline = time.monotonic() + SAFETY
+        while True:
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+                break
+            except KafkaException as e:  # one of this name is still being deleted
+                if time.monotonic() > deadline or e.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise
+                time.sleep(0.05)
+        self._wait(lambda: self.partitions(topic) == partitions)
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(30)
+        self._wait(lambda: self.partitions(topic) == 0)
+
+    def partitions(self, topic: str) -> int:
+        found = self.admin.list_topics(timeout=30).topics.get(topic)
+        return 0 if found is None else sum(each.leader >= 0 for each in found.partitions.values())
+
+    def grow(self, topic: str, partitions: int) -> None:
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        self._wait(lambda: self.partitions(topic) == partitions)
+
+    def set(self, topic: str, **config: str) -> None:
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        next(iter(self.admin.incremental_alter_configs([resource]).values())).result(30)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        at = TopicPartition(topic, partition, offset)
+        next(iter(self.admin.delete_records([at]).values())).result(30)
+
+    def produce(self, topic: str, records: Iterable[Rec], partition: int = 0, **config: Any) -> None:
+        """Send and wait for the acknowledgement of every record."""
+        producer = self.producer(**config)
+        send(producer, topic, records, partition)
+
+    def producer(self, **config: Any) -> Producer:
+        base = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 64 << 20, "linger.ms": 5, "enable.idempotence": True}
+        return Producer({**base, **{name.replace("_", "."): value for name, value in config.items()}})
+
+    def transactional(self, timeout: int = 120) -> Producer:
+        """A producer of somebody else, with an id of its own."""
+        producer = self.producer(transactional_id=f"somebody-{uuid.uuid4()}", transaction_timeout_ms=timeout * 1000)
+        producer.init_transactions(30)
+        return producer
+
+    def transaction(self, topic: str, records: Iterable[Rec], partition: int = 0, *, abort: bool = False) -> None:
+        producer = self.transactional()
+        producer.begin_transaction()
+        send(producer, topic, records, partition)
+        (producer.abort_transaction if abort else producer.commit_transaction)(30)
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        wait_until(condition)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = SAFETY) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        time.sleep(0.05)
+
+
+def send(producer: Producer, topic: str, records: Iterable[Rec], partition: int = 0) -> None:
+    failed: list[Any] = []
+    for record in records:
+        while True:
+            try:
+                producer.produce(
+                    topic, record.value, record.key, partition, timestamp=record.timestamp, headers=list(record.headers),
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )  # fmt: skip
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(60) == 0
+    assert not failed, failed
+
+
+_numbers = itertools.count(1)
+
+
+class Scenario:
+    """A replication ``name`` of one topic; the clusters are shared, the names are this test's own."""
+
+    def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
+        self.source, self.target, self.folder = source, target, folder
+        self.name = f"it-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
+        self.topic = f"{self.name}.events"
+        self.settings: dict[str, Any] = {}
+        self.store: WatermarkStore = open_store(self.store_url)
+
+    @property
+    def store_url(self) -> str:
+        return f"sqlite:///{self.folder}/store.db"
+
+    def replication(self, **more: Any) -> Replication:
+        return Replication.model_validate(self.document(**more))
+
+    def document(self, **more: Any) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "name": self.name, "source": {"connection": "source"}, "target": {"connection": "target"},
+            "topics": {"include": [self.topic]}, "lease": {"duration": 3, "wait": 30},
+        }  # fmt: skip
+        value |= {**self.settings, **more}
+        value["copy"] = {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 20} | value.get("copy", {})
+        return value
+
+    @property
+    def connections(self) -> Addresses:
+        return Addresses(self.source.bootstrap, self.target.bootstrap)
+
+    def run(self, launcher: Launcher | None = None, request: Request = Request(), **more: Any) -> RunReport:
+        launch = launcher or InProcess()
+        return runner.run(self.replication(**more), self.connections, self.store, lambda: launch, request)
+
+    def idle_run(self, **more: Any) -> RunReport:
+        """A run that fails when it asks for Spark."""
+        report = runner.run(self.replication(**more), self.connections, self.store, no_launch, Request())
+        assert report.outcome == "nothing_to_do", report.table()
+        return report
+
+    def bare_run(self, run_id: str = "bare") -> Run:
+        """For calling single steps."""
+        return Run(self.replication(), self.connections, self.store, run_id)
+
+    def key(self, partition: int = 0, topic: str | None = None, target: str | None = None) -> keys.PartitionKey:
+        name = topic or self.topic
+        return keys.PartitionKey(self.name, product.TopicPartition(name, partition), target or name)
+
+    def watermark(self, partition: int = 0) -> int | None:
+        found = self.store.watermarks(self.name).get(self.key(partition))
+        return found.offset if found else None
+
+    def position(self, partition: int = 0) -> Position:
+        return self.bare_run().view().positions[self.key(partition)]
+
+    def check(self, partition: int = 0, target_topic: str | None = None, from_: int = 0, until: int = 2**63) -> Comparison:
+        return check(
+            self.source.bootstrap, self.target.bootstrap, self.topic, target_topic or self.topic, partition, from_, until
+        )  # fmt: skip
+
+    def assert_copied(self, *partitions: int, from_: int = 0) -> None:
+        for partition in partitions or (0,):
+            found = self.check(partition, from_=from_)
+            assert found.clean, f"{self.topic}-{partition}: {found}"
+
+    def copy_job(self, *partitions: int, run_id: str = "bare") -> Job:
+        """Open the partitions and plan, as a run does before it starts Spark."""
+        run = self.bare_run(run_id)
+        plan = steps.prepare(run, Request())
+        tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run_id) for p in plan.to_copy if p.copy]
+        return Job("copy", self.name, run_id, run.source, run.target, run.replication.copying, copies=tasks)
+
+
+def only(report: RunReport, partition: int = 0) -> RangeReport:
+    """The one line about a partition."""
+    lines: Sequence[RangeReport] = [each for each in report.ranges if each.key.source.partition == partition]
+    assert len(lines) == 1, report.table()
+    return lines[0]

@@ -1,0 +1,391 @@
+"""The planner, odd case by odd case: the state it finds, the ranges it gives, and the words for whoever is on call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication.config import Replication
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position, Verified
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.plan import REFUSALS, PartitionPlan, Plan, State, plan
+from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
+
+IDS = Ids("SRC", "s-orders", "t-orders")
+
+
+def key(topic: str = "orders", partition: int = 0, target: str | None = None) -> PartitionKey:
+    return PartitionKey("orders-dr", TopicPartition(topic, partition), target or topic)
+
+
+def replication(**changes: Any) -> Replication:
+    minimal: dict[str, Any] = {
+        "name": "orders-dr",
+        "source": {"connection": "kafka_source"},
+        "target": {"connection": "kafka_target"},
+        "topics": {"include": ["^orders", "^audit"]},
+    }
+    return Replication.model_validate(minimal | changes)
+
+
+def topic(name: str, topic_id: str, *offsets: tuple[int, int, int]) -> Topic:
+    return Topic(name, topic_id, {number: PartitionOffsets(*each) for number, each in enumerate(offsets)}, 3)
+
+
+def position(next_offset: int, *, start: int = 0, ids: Ids = IDS, generation: int = 1, more: Sequence[OffsetRange] = ()) -> Position:
+    return Position(generation, ids, start, next_offset, Coverage.of([OffsetRange(start, next_offset), *more]), 4, next_offset)
+
+
+def verified(until: int, *, start: int = 0, generation: int = 1) -> Verified:
+    return Verified(generation, Coverage.of([OffsetRange(start, until)]), "digest", "run-0", "2030-01-01T00:00:00.000Z")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One partition's world. Without more: `orders` with one partition [0, 100), its target empty, nothing replicated yet."""
+
+    source: Mapping[str, Topic] = field(default_factory=lambda: {"orders": topic("orders", "s-orders", (0, 100, 100))})
+    target: Mapping[str, Topic] = field(default_factory=lambda: {"orders": topic("orders", "t-orders", (0, 0, 0))})
+    positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
+    verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
+    watermarks: Mapping[PartitionKey, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    until: Mapping[TopicPartition, int] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        snapshot = Snapshot("SRC", "TGT", self.source, self.target, self.starts, self.until)
+        return plan(replication(**self.config), snapshot, LedgerView(self.positions, self.verified), self.watermarks)
+
+    def one(self, wanted: PartitionKey | None = None) -> PartitionPlan:
+        found = [each for each in self.plan().partitions if wanted is None or each.key == wanted]
+        assert len(found) == 1
+        return found[0]
+
+
+def source(*offsets: tuple[int, int, int], topic_id: str = "s-orders") -> dict[str, Topic]:
+    return {"orders": topic("orders", topic_id, *offsets)}
+
+
+# --- what to do -------------------------------------------------------------------------------------------------------------------
+
+WORK: dict[str, tuple[Case, State, tuple[int, int] | None, list[list[int]]]] = {
+    "new": (Case(), State.OPENING, (0, 100), []),
+    "new, and the source is empty": (Case(source=source((0, 0, 0))), State.OPENING, None, []),
+    "new, and the target topic will be created": (Case(target={}), State.OPENING, (0, 100), []),
+    "new, the log starts late: no promise was made about what is gone": (Case(source=source((30, 100, 100))), State.OPENING, (30, 100), []),
+    "new, from latest": (Case(starts={key().source: 100}), State.OPENING, None, []),
+    "new, from a time": (Case(starts={key().source: 60}), State.OPENING, (60, 100), []),
+    "nothing new": (Case(positions={key(): position(100)}, verified={key(): verified(100)}), State.IN_SYNC, None, []),
+    "new records": (Case(positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 100), []),
+    "the last stable offset is the end, not the high watermark": (
+        Case(source=source((0, 100, 70)), positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 70), [],
+    ),
+    "an open transaction right after the position": (
+        Case(source=source((0, 100, 40)), positions={key(): position(40)}, verified={key(): verified(40)}), State.IN_SYNC, None, [],
+    ),
+    "copied, and never verified": (Case(positions={key(): position(100)}), State.PENDING, None, [[0, 100]]),
+    "copied, and verified in part": (
+        Case(positions={key(): position(100)}, verified={key(): verified(40)}), State.PENDING, None, [[40, 100]],
+    ),
+    "a backfill ahead is not verified": (
+        Case(positions={key(): position(40, more=[OffsetRange(60, 70)])}, verified={key(): verified(40)}), State.BEHIND, (40, 100), [[60, 70]],
+    ),
+    "behind, and an earlier run died before it verified": (
+        Case(positions={key(): position(60)}, verified={key(): verified(40)}), State.BEHIND, (60, 100), [[40, 60]],
+    ),
+    "verified in an earlier generation counts for nothing": (
+        Case(positions={key(): position(100, generation=2)}, verified={key(): verified(100, generation=1)}), State.PENDING, None, [[0, 100]],
+    ),
+    "verified in this generation counts": (
+        Case(positions={key(): position(100, generation=2)}, verified={key(): verified(100, generation=2)}), State.IN_SYNC, None, [],
+    ),
+    "the watermark is behind the verified coverage": (
+        Case(positions={key(): position(100)}, verified={key(): verified(100)}, watermarks={key(): 40}), State.IN_SYNC, None, [],
+    ),
+    "the watermark equals the position": (
+        Case(positions={key(): position(100)}, verified={key(): verified(100)}, watermarks={key(): 100}), State.IN_SYNC, None, [],
+    ),
+    "retention reached the position and no further": (
+        Case(source=source((40, 100, 100)), positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 100), [],
+    ),
+    "the source ends at the position": (
+        Case(source=source((0, 40, 40)), positions={key(): position(40)}, verified={key(): verified(40)}), State.IN_SYNC, None, [],
+    ),
+    "max_records_per_run bounds a new partition": (Case(config={"max_records_per_run": 30}), State.OPENING, (0, 30), []),
+    "max_records_per_run counts from the position": (
+        Case(config={"max_records_per_run": 30}, positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 70), [],
+    ),
+    "max_records_per_run beyond the end": (
+        Case(config={"max_records_per_run": 61}, positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 100), [],
+    ),
+    "an end asked for": (
+        Case(until={key().source: 55}, positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 55), [],
+    ),
+    "an end asked for that is reached": (
+        Case(until={key().source: 30}, positions={key(): position(40)}, verified={key(): verified(40)}), State.IN_SYNC, None, [],
+    ),
+    "an end asked for beyond the last stable offset": (
+        Case(source=source((0, 100, 70)), until={key().source: 90}, positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND, (40, 70), [],
+    ),
+    "both bounds: the nearer one": (
+        Case(until={key().source: 60}, config={"max_records_per_run": 30}, positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND, (40, 60), [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "state", "copy", "verify"), WORK.values(), ids=WORK)
+def test_what_there_is_to_do(case: Case, state: State, copy: tuple[int, int] | None, verify: list[list[int]]) -> None:
+    made = case.one()
+    assert made.state is state
+    assert made.copy == (OffsetRange(*copy) if copy else None)
+    assert made.verify.encode() == verify
+    assert (made.what, made.remedy, made.refused) == ("", "", False)
+    assert case.plan().idle == (copy is None and not verify)
+
+
+# --- why not ----------------------------------------------------------------------------------------------------------------------
+
+OPENED = {key(): position(40)}
+AUDIT = topic("audit", "s-audit", (0, 10, 10))
+
+REFUSED: dict[str, tuple[Case, State, str, str]] = {
+    "source topic re-created": (
+        Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED), State.SOURCE_RECREATED,
+        "orders-0: the source topic was re-created (id s-orders in cluster SRC became s-other in SRC); offset 40 now means other records",
+        "replicate the new topic under another replication name, to an empty target topic",
+    ),
+    "another source cluster": (
+        Case(positions={key(): position(40, ids=replace(IDS, source_cluster="OLD"))}), State.SOURCE_RECREATED,
+        "orders-0: the source topic was re-created (id s-orders in cluster OLD became s-orders in SRC); offset 40 now means other records",
+        "replicate the new topic under another replication name, to an empty target topic",
+    ),
+    "target topic re-created": (
+        Case(target={"orders": topic("orders", "t-other", (0, 0, 0))}, positions=OPENED), State.TARGET_RECREATED,
+        "orders-0: the target topic orders was re-created or deleted (id t-orders became t-other); copies below offset 40 are gone with it",
+        "replicate again under another replication name, whose first run copies from the start",
+    ),
+    "target topic deleted": (
+        Case(target={}, positions=OPENED), State.TARGET_RECREATED,
+        "orders-0: the target topic orders was re-created or deleted (id t-orders became none); copies below offset 40 are gone with it",
+        "replicate again under another replication name, whose first run copies from the start",
+    ),
+    "ledger went back": (
+        Case(positions=OPENED, watermarks={key(): 41}), State.LEDGER_LOST,
+        "orders-dr: orders-0 -> orders: the store says everything below 41 was verified, but the ledger ends at 40: it was lost or went back",
+        "bring back the ledger topics of the target, or start anew under another replication name",
+    ),
+    "ledger empty": (
+        Case(watermarks={key(): 40}), State.LEDGER_LOST,
+        "orders-dr: orders-0 -> orders: the store says everything below 40 was verified, but the ledger has no entry: it was lost or went back",
+        "bring back the ledger topics of the target, or start anew under another replication name",
+    ),
+    "retention overran": (
+        Case(source=source((55, 100, 100)), positions=OPENED), State.OVERRUN,
+        "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55",
+        "restore them at the source; nothing after them is copied until the gap is approved",
+    ),
+    "source truncated": (
+        Case(source=source((0, 37, 37)), positions=OPENED), State.TRUNCATED,
+        "orders-0: the source ends at 37, 3 offsets below the position 40: it was truncated after its records were copied",
+        "find out which records the source lost (unclean leader election, restored disk) before going on",
+    ),
+    "target topic missing": (
+        Case(target={}, config={"target_topics": {"create": False}}), State.TARGET_MISSING,
+        "orders-0: the target topic orders does not exist and target_topics.create is false",
+        "create it with at least as many partitions as the source, or set target_topics.create: true",
+    ),
+    "fewer target partitions, once opened": (
+        Case(target={"orders": topic("orders", "t-orders")}, positions=OPENED), State.FEWER_PARTITIONS,
+        "orders-0: orders has 0 partitions, the source 1",
+        "add partitions: kafka-topics.sh --alter --topic orders --partitions 1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "state", "what", "remedy"), REFUSED.values(), ids=REFUSED)
+def test_why_a_partition_is_refused(case: Case, state: State, what: str, remedy: str) -> None:
+    made = case.one()
+    assert (made.state, made.what, made.remedy) == (state, what, remedy)
+    assert made.refused
+    assert made.copy is None
+    assert not made.verify
+    assert case.plan().refused == (made,)
+    assert case.plan().idle
+
+
+def test_the_most_fundamental_reason_comes_first() -> None:
+    """A re-created source looks truncated and overrun as well; only the first says what to do."""
+    case = Case(source=source((0, 3, 3), topic_id="s-other"), target={}, positions=OPENED, watermarks={key(): 99})
+    assert case.one().state is State.SOURCE_RECREATED
+    assert replace(case, source=source((0, 3, 3))).one().state is State.TARGET_RECREATED
+    assert replace(case, source=source((0, 3, 3)), target=Case().target).one().state is State.LEDGER_LOST
+    assert replace(case, source=source((50, 50, 50)), target=Case().target, watermarks={}).one().state is State.OVERRUN
+
+
+def test_every_refusal_is_one_and_every_state_has_a_case_here() -> None:
+    covered = {state for _, state, *_ in WORK.values()} | {state for _, state, *_ in REFUSED.values()}
+    assert set(State) - covered == {State.LATE_GAP, State.VANISHED, State.NOT_OPENED}  # below; the last is what opening found
+    assert {state for _, state, *_ in REFUSED.values()} | {State.LATE_GAP, State.VANISHED, State.NOT_OPENED} == REFUSALS
+
+
+# --- partitions and topics that come and go -----------------------------------------------------------------------------------------
+
+
+def test_a_new_partition_beyond_the_targets_is_refused_and_the_others_go_on() -> None:
+    made = Case(source=source((0, 100, 100), (0, 5, 5)), positions={key(): position(40)}).plan()
+    assert [(each.key.source.partition, each.state) for each in made.partitions] == [(0, State.BEHIND), (1, State.FEWER_PARTITIONS)]
+    assert made.partitions[1].what == "orders-1: orders has 1 partitions, the source 2"
+    assert made.partitions[1].remedy == "add partitions: kafka-topics.sh --alter --topic orders --partitions 2"
+    assert made.to_copy == (made.partitions[0],)
+
+
+GROWN_TARGET = {"orders": topic("orders", "t-orders", (0, 0, 0), (0, 0, 0)), "audit": topic("audit", "t-audit", (0, 0, 0))}
+OPENED_FROM_LATEST = {key(): position(100, start=100)}
+
+
+@pytest.mark.parametrize("start_from", ["earliest", "latest"])
+def test_a_partition_that_appears_later_starts_at_its_beginning(start_from: str) -> None:
+    at = key(partition=1)
+    case = Case(
+        source=source((0, 100, 100), (0, 7, 7)), target=GROWN_TARGET, positions=OPENED_FROM_LATEST, starts={at.source: 7},
+        config={"start_from": start_from},
+    )  # fmt: skip
+    made = case.one(at)
+    assert (made.state, made.start, made.copy) == (State.OPENING, 0, OffsetRange(0, 7))
+
+
+def test_a_topic_that_appears_later_starts_at_its_beginning() -> None:
+    at = key("audit")
+    case = Case(
+        source={**source((0, 100, 100)), "audit": AUDIT}, target=GROWN_TARGET, positions=OPENED_FROM_LATEST, starts={at.source: 10},
+        config={"start_from": "latest"},
+    )  # fmt: skip
+    made = case.one(at)
+    assert (made.state, made.start, made.copy) == (State.OPENING, 0, OffsetRange(0, 10))
+
+
+@pytest.mark.parametrize("start_from", ["earliest", "latest"])
+def test_a_partition_that_appears_later_and_lost_its_beginning_is_a_gap(start_from: str) -> None:
+    at = key(partition=1)
+    case = Case(
+        source=source((0, 100, 100), (3, 7, 7)), target=GROWN_TARGET, positions=OPENED_FROM_LATEST, config={"start_from": start_from}
+    )
+    made = case.one(at)
+    assert (made.state, made.copy, made.refused) == (State.LATE_GAP, None, True)
+    assert made.what == "orders-1 appeared after the replication began, and its offsets [0, 3) can no longer be read"
+    assert made.remedy == "replicate it under another replication name, which opens it where its log starts now"
+
+
+def test_a_topic_that_appears_later_and_lost_its_beginning_is_a_gap_when_the_start_was_not_the_earliest() -> None:
+    late = topic("audit", "s-audit", (3, 10, 10))
+    case = Case(source={**source((0, 100, 100)), "audit": late}, target=GROWN_TARGET, positions=OPENED_FROM_LATEST)
+    assert replace(case, config={"start_from": "latest"}).one(key("audit")).state is State.LATE_GAP
+    # `earliest` promises what the log still holds when the topic is met for the first time.
+    assert case.one(key("audit")).copy == OffsetRange(3, 10)
+
+
+@pytest.mark.parametrize(("gone", "left"), [("topic", {"audit": AUDIT}), ("partition", {"orders": topic("orders", "s-orders")})])
+def test_a_source_that_vanished_is_refused_by_name(gone: str, left: dict[str, Topic]) -> None:
+    made = Case(source=left, target=GROWN_TARGET, positions=OPENED, watermarks={key(): 40}).one(key())
+    assert made.state is State.VANISHED
+    assert made.refused
+    assert made.what == "orders-0: the source topic or partition is gone; its copy ends at 40"
+    assert made.remedy == "exclude orders from the replication if that is intended"
+    assert (made.position, made.source_end, made.watermark, made.copy) == (40, 40, 40, None)
+
+
+def test_a_vanished_topic_that_is_no_longer_selected_is_nobodys_business() -> None:
+    case = Case(source={"audit": AUDIT}, target=GROWN_TARGET, positions=OPENED, config={"topics": {"include": ["audit"]}})
+    assert [each.key for each in case.plan().partitions] == [key("audit")]
+
+
+# --- what a plan carries --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_carries_what_the_ledger_says_of_the_partition() -> None:
+    opened = position(40, start=10, generation=3)
+    made = Case(positions={key(): opened}, watermarks={key(): 35}).one()
+    assert (made.ids, made.generation, made.start, made.position) == (IDS, 3, 10, 40)
+    assert (made.source_end, made.watermark, made.leader_epoch) == (100, 35, 4)
+    assert str(made) == "orders-0 -> orders: behind, copy [40, 100)"
+
+
+def test_a_new_partition_carries_the_ids_it_will_be_opened_with() -> None:
+    assert Case().one().ids == IDS
+    assert Case().one().generation == 1
+    assert Case(target={}).one().ids == Ids("SRC", "s-orders", "")
+
+
+def test_renamed_topics_are_looked_up_under_their_target_name() -> None:
+    case = Case(target={"dr.orders": topic("dr.orders", "t-dr", (0, 0, 0))}, config={"topics": {"include": ["orders"], "rename": "dr.{topic}"}})
+    made = case.one()
+    assert (made.key, made.ids.target_topic) == (key(target="dr.orders"), "t-dr")
+
+
+def test_partitions_come_in_order_and_the_longest_is_copied_first() -> None:
+    made = Case(
+        source={"orders": topic("orders", "s-orders", (0, 5, 5), (0, 9, 9)), "audit": topic("audit", "s-audit", (0, 7, 7), (0, 0, 0))},
+        target={},
+    ).plan()
+    assert [str(each.key.source) for each in made.partitions] == ["audit-0", "audit-1", "orders-0", "orders-1"]
+    assert [str(each.key.source) for each in made.to_copy] == ["orders-1", "audit-0", "orders-0"]
+    assert not made.idle
+
+
+def test_only_what_is_copied_and_not_verified_is_pending() -> None:
+    made = Case(
+        source=source((0, 100, 100), (0, 9, 9)), target=GROWN_TARGET,
+        positions={key(): position(100), key(partition=1): position(9)}, verified={key(): verified(100)},
+    ).plan()  # fmt: skip
+    assert [each.key for each in made.pending] == [key(partition=1)]
+    assert not made.idle
+
+
+TEXT = st.text(max_size=5)
+OFFSET = st.integers(0, 2**62)
+TOPIC_NAME = st.from_regex(r"[a-z0-9._-]{1,6}", fullmatch=True)
+RANGES = st.tuples(OFFSET, OFFSET).map(lambda pair: OffsetRange(min(pair), max(pair) + 1))
+ROWS = st.builds(
+    PartitionPlan,
+    st.builds(PartitionKey, TOPIC_NAME, st.builds(TopicPartition, TOPIC_NAME, st.integers(0, 99)), TOPIC_NAME),
+    st.sampled_from(State), st.builds(Ids, TEXT, TEXT, TEXT), OFFSET, OFFSET, OFFSET, OFFSET, st.none() | OFFSET,
+    st.none() | RANGES, st.lists(RANGES, max_size=3).map(Coverage.of), st.none() | st.integers(0, 99), TEXT, TEXT,
+)  # fmt: skip
+
+
+@given(st.builds(Plan, TEXT, st.lists(ROWS, max_size=3).map(tuple)))
+def test_a_stored_plan_is_the_plan(made: Plan) -> None:
+    again = Plan.decode(made.encode())
+    assert again == made
+    assert all(isinstance(each.state, State) for each in again.partitions)
+
+
+def test_the_stored_form_of_a_plan_is_fixed() -> None:
+    """A run that was planned by an older release is finished by a newer one."""
+    stored = json.loads(Case(positions={key(): position(40)}, watermarks={key(): 40}).plan().encode())
+    assert stored == {
+        "format": 1,
+        "replication": "orders-dr",
+        "partitions": [{
+            "key": {"replication": "orders-dr", "source": {"topic": "orders", "partition": 0}, "target_topic": "orders"},
+            "state": "behind", "ids": {"source_cluster": "SRC", "source_topic": "s-orders", "target_topic": "t-orders"},
+            "generation": 1, "start": 0, "position": 40, "source_end": 100, "watermark": 40, "copy": [40, 100], "verify": [[0, 40]],
+            "leader_epoch": 4, "what": "", "remedy": "",
+        }],
+    }  # fmt: skip
+
+
+def test_a_plan_of_a_newer_format_is_refused_by_name() -> None:
+    newer = Case().plan().encode().replace('"format": 1', '"format": 2')
+    with pytest.raises(ValueError, match="the plan has format 2, this version knows 1"):
+        Plan.decode(newer)
