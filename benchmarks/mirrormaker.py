@@ -6,10 +6,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from kafka_replication.kafka.offsets import high_watermarks
+from kafka_replication.offsets import TopicPartition
 from stack.artifacts import kafka_jars
 
 PROPERTIES = """clusters = src, dst
@@ -72,6 +72,4 @@ def _count(admin: AdminClient, topic: str) -> int:
     found = admin.list_topics(timeout=10).topics.get(topic)
     if found is None or not found.partitions:
         return 0
-    latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    futures = admin.list_offsets({TopicPartition(topic, number): latest for number in found.partitions})
-    return sum(future.result(10).offset for future in futures.values())
+    return sum(high_watermarks(admin, [TopicPartition(topic, number) for number in found.partitions]).values())

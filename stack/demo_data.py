@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
-FIRST_ORDER_MS = 1_780_000_000_000  # a fixed past moment, so that kept timestamps can be told from new ones
+A_DAY_MS = 86_400_000
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -44,8 +45,9 @@ def create_topics(bootstrap: str) -> None:
 def records(seed: int, count: int) -> Iterator[Record]:
     """``count`` records over all topics: orders with headers, customers with tombstones, clicks without keys."""
     rng = random.Random(seed)
+    yesterday = int(time.time() * 1000) - A_DAY_MS  # a copy that lost timestamps would show; older ones retention may delete
     for number in range(count):
-        timestamp = FIRST_ORDER_MS + seed * 86_400_000 + number * 7
+        timestamp = yesterday + number * 7
         user = rng.randrange(20_000)
         match number % 10:
             case 0:

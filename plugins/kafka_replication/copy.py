@@ -149,7 +149,8 @@ class Copier:
     def _copy_before(self, task: CopyTask, refused: RefusedAt) -> None:
         """Bring everything before the refused record to the target: nothing is passed over, nothing waits for it."""
         if refused.offset is not None and refused.offset > task.range.from_:
-            self._session(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
+            # Sessions of its own: an earlier record, whose refusal comes later, may hide behind this one.
+            self._sessions(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
 
     def _session(self, task: CopyTask, *, probing: bool = False) -> None:
         self._result = replace(self._result, sessions=self._result.sessions + 1)

@@ -54,7 +54,8 @@ VERIFY_RESULT = TypeAdapter(VerifyResult)
 def write_private(path: Path, content: bytes) -> None:
     """Write atomically, readable by the owner alone (0600)."""
     temporary = path.with_suffix(".part")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    temporary.unlink(missing_ok=True)  # a leftover would keep its own permissions
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     temporary.replace(path)
 

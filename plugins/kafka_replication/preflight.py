@@ -78,7 +78,7 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
         )  # fmt: skip
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
         yield Finding("error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime")
-    if _number(target, "max.message.bytes") < _number(source, "max.message.bytes"):
+    if "max.message.bytes" in target.config and _number(target, "max.message.bytes") < _number(source, "max.message.bytes"):
         yield Finding(
             "warning", at, f"the target's max.message.bytes {target.config['max.message.bytes']} is below the source's "
             f"{source.config['max.message.bytes']}: a larger record is refused", f"raise max.message.bytes of {target.name}",
@@ -94,9 +94,10 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
             "warning", at, "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are verified",
             f"set min.compaction.lag.ms on {target.name}",
         )  # fmt: skip
-    if "delete" in policy and 0 <= _number(target, "retention.ms") < _number(source, "retention.ms", forever=2**63):
+    keeps = _number(target, "retention.ms") if "retention.ms" in target.config else -1
+    if "delete" in policy and 0 <= keeps < _number(source, "retention.ms", forever=2**63):
         yield Finding(
-            "warning", at, f"the target keeps records for {target.config['retention.ms']} ms, less than the source: "
+            "warning", at, f"the target keeps records for {keeps} ms, less than the source: "
             "old records may be deleted before they are verified", f"raise retention.ms of {target.name}",
         )  # fmt: skip
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 from kafka_replication.errors import BadInput, Refused, ReplicationError, Unreachable
-from kafka_replication.store import open_store
+from kafka_replication.store import connect, open_store
 from kafka_replication.watermarks import WatermarkStore
 
 SECRET = "s3cr-t"
@@ -68,6 +70,16 @@ def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
     assert "postgresql://127.0.0.1:1/db does not answer" in error.what
 
 
+@pytest.mark.parametrize("url", [f"postgresql://user:{SECRET}@host/db", f"postgresql://host/db?password={SECRET}"])
+def test_a_password_in_the_drivers_own_words_is_not_repeated(url: str) -> None:
+    with (
+        pytest.raises(Unreachable, match=r"postgresql://host/db .*connection with \*\*\* failed") as caught,
+        connect.speaking(make_url(url)),
+    ):
+        raise OperationalError("SELECT 1", None, Exception(f"connection with {SECRET} failed"))
+    assert caught.value.__suppress_context__, "a traceback must not show the driver's own words"
+
+
 def test_a_folder_in_place_of_the_file_is_unreachable(tmp_path: Path) -> None:
     error = failure(f"sqlite:///{tmp_path}")
     assert isinstance(error, Unreachable)
@@ -92,6 +104,29 @@ def test_a_locked_file_is_unreachable_after_the_stated_wait_and_readable_meanwhi
     assert open_store(f"sqlite:///{file}?timeout=0.2").run("run-1") is None
     other.close()
     assert store.start_run("run-1", "orders-dr", "live", "{}").state == "planned"
+
+
+def written_elsewhere(file: Path) -> sqlite3.Connection:
+    """A file that no store has opened yet, inside somebody's write transaction."""
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE theirs (anything)")
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+def test_a_new_file_that_another_process_is_writing_is_waited_for(tmp_path: Path) -> None:
+    other = written_elsewhere(tmp_path / "store.db")
+    threading.Timer(0.3, other.rollback).start()
+    assert open_store(f"sqlite:///{tmp_path}/store.db").watermarks("orders-dr") == {}
+    other.close()
+
+
+def test_a_new_file_that_stays_locked_is_unreachable_after_the_stated_wait(tmp_path: Path) -> None:
+    other = written_elsewhere(tmp_path / "store.db")
+    error = failure(f"sqlite:///{tmp_path}/store.db?timeout=0.2")
+    assert isinstance(error, Unreachable)
+    assert "store.db is locked" in error.what
+    other.close()
 
 
 def test_a_store_made_by_a_newer_version_is_refused_and_left_alone(store: WatermarkStore, store_url: str) -> None:

@@ -17,7 +17,6 @@ import pytest
 
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import TopicPartition
-from kafka_replication.store import open_store
 from kafka_replication.watermarks import Watermark, WatermarkStore
 
 NAME = "orders-dr"
@@ -74,15 +73,20 @@ def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> N
     assert start("open", [{}] * 12).answers() == [{"watermarks": 0}] * 12
 
 
-def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store_url: str) -> None:
+@pytest.mark.parametrize("before", ["never held", "given back", "expired"])
+def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: WatermarkStore, before: str) -> None:
+    if before != "never held":
+        old = store.acquire_lease(NAME, "earlier", 0.001 if before == "expired" else 60)
+        if before == "given back":
+            store.release_lease(old)
     answers = start("lease", [{"replication": NAME, "owner": f"run-{number}", "seconds": 60} for number in range(20)]).answers()
     [winner] = [answer["owner"] for answer in answers if answer["owner"]]
     losers = [answer["busy"] for answer in answers if not answer["owner"]]
     assert len(losers) == 19
     assert all(f"is being worked on by {winner}," in busy for busy in losers)
-    lease = open_store(store_url).lease_of(NAME)
+    lease = store.lease_of(NAME)
     assert lease is not None
-    assert (lease.owner, lease.token) == (winner, 1)
+    assert (lease.owner, lease.token) == (winner, 1 if before == "never held" else 2)
 
 
 @pytest.mark.parametrize("version", [None, 1])

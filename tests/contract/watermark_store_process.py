@@ -11,10 +11,11 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, Table, event
 
 from kafka_replication.errors import Busy, StaleWriter
 from kafka_replication.keys import PartitionKey
@@ -50,6 +51,15 @@ def hang_before_commit(_connection: object) -> None:
     signal.pause()
 
 
+def create_slowly(_target: object, _connection: object, **_: object) -> None:
+    threading.Event().wait(0.3)  # wide enough for every process to arrive between "no tables yet" and the first table
+
+
+def decide_slowly(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+    if "FROM kafka_replication_leases" in statement:
+        threading.Event().wait(0.05)  # whoever may read the lease meanwhile decides on the same one
+
+
 def say(what: object) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")  # one write a line: lines of many processes do not mix
 
@@ -57,6 +67,10 @@ def say(what: object) -> None:
 def act(url: str, command: str, arguments: dict[str, Any]) -> None:
     if command == "hang-in-advance":
         event.listen(Engine, "commit", hang_before_commit)
+    if command == "open":
+        event.listen(Table, "before_create", create_slowly, once=True)
+    if command == "lease":
+        event.listen(Engine, "after_cursor_execute", decide_slowly)
     actions: dict[str, Callable[..., dict[str, Any]]] = {"open": look, "lease": take_lease, "advance": advance, "hang-in-advance": advance}
     say(actions[command](url, **arguments))
 

@@ -12,7 +12,13 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
-    AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
 )  # fmt: skip
 
 from kafka_replication import keys, runner, steps
@@ -31,6 +37,7 @@ from tests.checker import Comparison, check
 
 Header = tuple[str, bytes | None]
 SAFETY = 60.0
+ALL = Request()
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Cluster:
     bootstrap: str
 
     def __post_init__(self) -> None:
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self.admin.list_topics(timeout=30)
 
     def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = {}) -> None:
@@ -134,7 +141,7 @@ class Cluster:
 
     def producer(self, **config: Any) -> Producer:
         base = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 64 << 20, "linger.ms": 5, "enable.idempotence": True}
-        return Producer({**base, **{name.replace("_", "."): value for name, value in config.items()}})
+        return Producer({**base, "log_level": 0, **{name.replace("_", "."): value for name, value in config.items()}})
 
     def transactional(self, timeout: int = 120) -> Producer:
         """A producer of somebody else, with an id of its own."""
@@ -208,7 +215,7 @@ class Scenario:
     def connections(self) -> Addresses:
         return Addresses(self.source.bootstrap, self.target.bootstrap)
 
-    def run(self, launcher: Launcher | None = None, request: Request = Request(), **more: Any) -> RunReport:
+    def run(self, launcher: Launcher | None = None, request: Request = ALL, **more: Any) -> RunReport:
         launch = launcher or InProcess()
         return runner.run(self.replication(**more), self.connections, self.store, lambda: launch, request)
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yaml"
 STORE_SQL = ROOT / "deploy" / "create-store.sql"
 DOCKERFILES = sorted((ROOT / "deploy").glob("*.Dockerfile"))
-VARIABLE = re.compile(r"\$\{(?P<name>[A-Z_]+)(?::-(?P<default>[^}]*))?\}")
+VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Z_]+)(?::-(?P<default>[^}]*))?\}")
 PIN = re.compile(r"(?m)^[\s\"]*(?P<name>[a-z][a-z0-9-]*)(?:\[\w+\])?==(?P<version>[^\s\"\\]+)")
 
 
@@ -33,7 +33,11 @@ def interpolated(value: Any) -> Any:
         return {key: interpolated(each) for key, each in value.items()}
     if isinstance(value, list):
         return [interpolated(each) for each in value]
-    return VARIABLE.sub(lambda m: m["default"] or "", value).replace("$$", "$") if isinstance(value, str) else value
+    return VARIABLE.sub(_default, value).replace("$$", "$") if isinstance(value, str) else value
+
+
+def _default(found: re.Match[str]) -> str:
+    return str(found["default"] or "")
 
 
 RAW = yaml.safe_load(COMPOSE.read_text())
@@ -55,7 +59,8 @@ def dockerfile(name: str) -> str:
 
 
 def base_image(name: str) -> str:
-    return re.findall(r"(?m)^FROM (\S+)$", dockerfile(name))[-1]
+    images: list[str] = re.findall(r"(?m)^FROM (\S+)$", dockerfile(name))
+    return images[-1]
 
 
 def installed(package: str) -> Path:
@@ -144,7 +149,7 @@ def closure(names: set[str]) -> set[str]:
     while todo:
         name = todo.pop()
         found.add(name)
-        needed = [line for line in requires(name) or [] if "extra ==" not in line and "platform_system" not in line and "sys_platform" not in line]
+        needed = [line for line in requires(name) or [] if not re.search(r"extra ==|platform_system|sys_platform", line)]
         matches = [re.match(r"[\w.-]+", line) for line in needed]
         todo |= {m[0].lower().replace("_", "-") for m in matches if m} - found
     return found

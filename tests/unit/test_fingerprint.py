@@ -14,7 +14,9 @@ Header = tuple[str, bytes | None]
 Record = tuple[int, bytes | None, bytes | None, Sequence[Header] | None]
 
 # Few and short values: collisions of a sloppy format come from bytes that move between neighbouring fields.
-BYTES = st.none() | st.binary(max_size=3) | st.sampled_from([b"", b"a", b"ab", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x01\x00\x00\x00"])
+BYTES = (
+    st.none() | st.binary(max_size=3) | st.sampled_from([b"", b"a", b"ab", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x01\x00\x00\x00"])
+)
 HEADERS = st.lists(st.tuples(st.text("ab\u00e9\x00", max_size=2), BYTES), max_size=3)
 RECORDS = st.lists(st.tuples(st.integers(-1, 2) | st.integers(-1, 2**62), BYTES, BYTES, HEADERS), max_size=4)
 

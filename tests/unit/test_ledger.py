@@ -79,7 +79,8 @@ def test_the_transactional_id_is_the_documented_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "partition"), [(KEY, 13), (PartitionKey("r", TopicPartition("t", 0), "t"), 9), (PartitionKey("r", TopicPartition("t", 1), "t"), 1)]
+    ("key", "partition"),
+    [(KEY, 13), (PartitionKey("r", TopicPartition("t", 0), "t"), 9), (PartitionKey("r", TopicPartition("t", 2), "t"), 6)],
 )
 def test_a_key_stays_in_its_ledger_partition_for_ever(key: PartitionKey, partition: int) -> None:
     assert key.ledger_partition == partition
@@ -143,7 +144,9 @@ def test_a_newer_format_is_refused_by_name(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ENTRIES)
-@pytest.mark.parametrize("data", [b"", b"{", b"7", b"null", b"[]", b'"x"', b"{}", b'{"format":1}', b'{"type":"position"}', b"\xff\xfe", b"\x00"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"7", b"null", b"[]", b'"x"', b"{}", b'{"format":1}', b'{"type":"position"}', b"\xff\xfe", b"\x00"]
+)
 def test_what_is_no_entry_is_refused_and_shown(kind: str, data: bytes) -> None:
     with pytest.raises(LedgerUnreadable) as caught:
         DECODERS[kind](data)

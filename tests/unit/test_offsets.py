@@ -86,7 +86,9 @@ def test_the_codec_is_a_list_of_pairs() -> None:
     assert Coverage.of([OffsetRange(7, 9), OffsetRange(0, 3), OffsetRange(3, 4)]).encode() == [[0, 4], [7, 9]]
 
 
-@pytest.mark.parametrize("broken", [[[1]], [[1, 2, 3]], [1, 2], [[3, 1]], [[-1, 2]], ["12"], [[1.5, 2]], [[True, 2]], [["1", "2"]], 7, None])
+@pytest.mark.parametrize(
+    "broken", [[[1]], [[1, 2, 3]], [1, 2], [[3, 1]], [[-1, 2]], ["12"], [[1.5, 2]], [[True, 2]], [["1", "2"]], 7, None]
+)
 def test_what_is_not_a_list_of_pairs_is_a_value_error(broken: object) -> None:
     with pytest.raises(ValueError, match=r"not (an offset range|coverage)"):
         Coverage.decode(broken)  # type: ignore[arg-type]

@@ -327,7 +327,9 @@ def test_a_new_partition_carries_the_ids_it_will_be_opened_with() -> None:
 
 
 def test_renamed_topics_are_looked_up_under_their_target_name() -> None:
-    case = Case(target={"dr.orders": topic("dr.orders", "t-dr", (0, 0, 0))}, config={"topics": {"include": ["orders"], "rename": "dr.{topic}"}})
+    case = Case(
+        target={"dr.orders": topic("dr.orders", "t-dr", (0, 0, 0))}, config={"topics": {"include": ["orders"], "rename": "dr.{topic}"}}
+    )
     made = case.one()
     assert (made.key, made.ids.target_topic) == (key(target="dr.orders"), "t-dr")
 

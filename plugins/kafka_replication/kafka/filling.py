@@ -13,7 +13,7 @@ from kafka_replication.copy import Chunk, RefusedAt
 from kafka_replication.errors import Refused, ReplicationError, Stalled
 from kafka_replication.fingerprint import DIGEST_KIND, Fingerprint
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.scan import consume, offset_of, raise_read_error
+from kafka_replication.kafka.scan import consume, headers_of, offset_of, raise_read_error
 from kafka_replication.ledger import Segment
 from kafka_replication.offsets import OffsetRange
 
@@ -105,7 +105,7 @@ class Filling:
         if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
             raise self._unfaithful(message, f"its timestamp is {timestamp}, which this client replaces by the present")
         try:
-            headers: Any = message.headers()
+            headers = headers_of(message)
         except SystemError as e:
             raise self._unfaithful(message, "it has a header whose name is not UTF-8") from e
         self.seen.add(timestamp, message.key(), message.value(), headers)

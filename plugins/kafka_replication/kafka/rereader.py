@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.errors import Stalled, VerificationFailed
 from kafka_replication.fingerprint import Fingerprint
 from kafka_replication.kafka import clients, offsets
-from kafka_replication.kafka.scan import records
+from kafka_replication.kafka.scan import headers_of, records
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Segment
 from kafka_replication.offsets import OffsetRange, TopicPartition
@@ -37,7 +37,7 @@ class SegmentReader:
         try:
             for message in records(self._consumer, at, OffsetRange(segment.first, segment.last + 1), self._stall):
                 if digest:
-                    seen.add(message.timestamp()[1], message.key(), message.value(), message.headers())
+                    seen.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
                 count += 1
         except Stalled as e:
             stable = offsets.last_stable(self._admin, [at])[at]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
@@ -14,6 +16,11 @@ from kafka_replication.offsets import OffsetRange, TopicPartition
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
+
+
+# The client's `Message.headers` returns a broken list and sets an exception where a name is not UTF-8. A call from C notices and
+# raises SystemError; a call that Python 3.11+ has specialised (any in a hot loop) does not, and the process crashes later.
+headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 
 
 def assign(consumer: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:

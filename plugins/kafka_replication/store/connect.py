@@ -91,13 +91,15 @@ def limit_waits(connection: Connection) -> None:
 def use_wal(engine: Engine) -> None:
     """Let readers and a writer of an SQLite file work side by side; the file remembers it.
 
-    Switching needs the file alone and does not heed the busy timeout, so processes that open a new file together retry.
+    While another process writes to a file that is not switched yet, SQLite refuses at once whatever its busy timeout is,
+    so processes that open a new file together try again for as long as that.
     """
     if engine.dialect.name != "sqlite":
         return
-    deadline = time.monotonic() + LOCK_SECONDS
     raw = engine.raw_connection()
     try:
+        [millis] = raw.cursor().execute("PRAGMA busy_timeout").fetchone()
+        deadline = time.monotonic() + millis / 1000
         while True:
             try:
                 raw.cursor().execute("PRAGMA journal_mode=WAL")

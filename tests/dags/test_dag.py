@@ -1,0 +1,91 @@
+"""One replication's DAG: its tasks, form and page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+from kafka_replication.config import Replication
+from kafka_replication.errors import BadInput
+from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.orchestration.task_run import request_of
+
+
+def replication(**settings: Any) -> Replication:
+    return Replication.model_validate({
+        "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},
+        "topics": {"include": ["orders", "^audit\\.(a|b)$"], "exclude": ["audit.scratch"]}, **settings,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def dag() -> DAG:
+    return build_dag(replication())
+
+
+def test_the_steps_follow_each_other_and_each_needs_a_plan(dag: DAG) -> None:
+    assert {task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks} == {
+        "plan": [], "copy": ["plan"], "verify": ["copy", "plan"], "advance": ["plan", "verify"], "report": ["advance", "plan"],
+    }  # fmt: skip
+
+
+def test_what_a_failed_copy_leaves_is_verified_but_nothing_runs_without_a_plan(dag: DAG) -> None:
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert rules["plan"] == rules["copy"] == "all_success"
+    assert {rules[name] for name in ("verify", "advance", "report")} == {"all_done_min_one_success"}
+
+
+def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
+    dag = build_dag(replication(schedule="*/15 * * * *", owner="data", tags=["dr"], retries={"attempts": 7, "delay": 5, "max_delay": 50}))
+    assert str(dag.schedule) == "*/15 * * * *"
+    assert (dag.dag_id, dag.tags) == ("orders-dr", {"dr"})
+    assert (dag.catchup, dag.max_active_runs) == (False, 1)
+    for task in dag.tasks:
+        assert (task.owner, task.retries, task.retry_delay, task.max_retry_delay) == (
+            "data",
+            7,
+            timedelta(seconds=5),
+            timedelta(seconds=50),
+        )
+
+
+def test_the_page_says_what_is_replicated_and_what_to_clear(dag: DAG) -> None:
+    page = build_dag(replication(description="Ask *ops* first.")).doc_md or ""
+    assert page.startswith("Ask *ops* first.\n")
+    for text in ("`here`", "`there`", "`orders`", "`audit.scratch`", "`^audit\\.(a&#124;b)$`", "`copy` and downstream"):
+        assert text in page
+
+
+@pytest.mark.parametrize("until", ["latest", "2030-01-31T06:00:00Z", "2030-01-31T06:00:00.5+02:00"])
+def test_the_form_takes_latest_and_rfc_3339(dag: DAG, until: str) -> None:
+    assert dag.params.get_param("until").resolve(until) == until
+    request = request_of({"topics": ["a"], "until": until, "dry_run": False})
+    assert (request.until is None) == (until == "latest")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("until", "tomorrow"), ("until", "earliest"), ("until", "2030-01-31"), ("until", "2030-01-31T06:00:00"),
+        ("until", "2030-13-01T06:00:00Z"), ("until", 5), ("topics", "orders"), ("topics", ["a b"]), ("topics", [1]),
+        ("topics", ["a", "a"]), ("dry_run", "yes"),
+    ],
+)  # fmt: skip
+def test_the_form_refuses(dag: DAG, name: str, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param(name).resolve(value)
+
+
+def test_a_day_that_does_not_exist_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="2030-02-30"):
+        request_of({"topics": [], "until": "2030-02-30T06:00:00Z", "dry_run": False})
+
+
+def test_airflow_stores_nothing_of_a_task_but_its_place(dag: DAG) -> None:
+    DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert all(not task.template_fields for task in dag.tasks)

@@ -1,0 +1,84 @@
+"""What is handed to spark-submit: settings and file names, never a secret."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import Any
+
+import pytest
+
+from kafka_replication.config import Replication
+from kafka_replication.errors import BadInput, ConnectionMissing
+from kafka_replication.jobs import Job
+from kafka_replication.orchestration.connections import AirflowConnections
+from kafka_replication.orchestration.spark_submit import CopyOperator
+from kafka_replication.spark import submit
+
+SECRET = "do-not-show-me"
+REPLICATION = Replication.model_validate({
+    "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"}, "topics": {"include": ["orders"]},
+    "spark": {"conf": {"spark.executor.memory": "2g"}},
+})  # fmt: skip
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def define(name: str, **value: Any) -> None:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(value))
+
+    return define
+
+
+def command() -> tuple[list[str], int]:
+    """The command line of a copy job, and the mode of its job file."""
+    here = AirflowConnections().kafka("here")
+    job = Job("copy", "orders-dr", "run-1", here, here, REPLICATION.copying)
+    operator = CopyOperator(task_id="copy", replication=REPLICATION)
+    with submit.workspace(job) as files:
+        hook = operator._hook_for(job, submit.local_conf, [str(files.job), str(files.result)], str(files.package))
+        return hook._build_spark_submit_command(str(submit.script("copy"))), stat.S_IMODE(files.job.stat().st_mode)
+
+
+def test_no_secret_is_on_the_command_line(connect: Any) -> None:
+    connect("here", conn_type="kafka", extra={"bootstrap.servers": "broker:9092", "sasl.password": SECRET})
+    connect("spark_default", conn_type="spark", host="local[*]", extra={"deploy-mode": "cluster"})
+    argv, mode = command()
+    assert SECRET not in " ".join(argv)
+    assert mode == 0o600
+    assert argv[argv.index("--master") + 1] == "local[*,4]"
+    assert argv[argv.index("--deploy-mode") + 1] == "client"
+    assert {"spark.driver.bindAddress=127.0.0.1", "spark.log.level=WARN", "spark.executor.memory=2g"} <= set(argv)
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ({"conn_type": "spark", "host": "local[2]"}, "local[2]"),
+        ({"conn_type": "spark", "host": "spark://master", "port": 7077}, "spark://master:7077"),
+        ({"conn_type": "spark", "host": "master", "port": 7077}, "spark://master:7077"),
+        ({"conn_type": "spark", "host": "yarn"}, "yarn"),
+        ({"conn_type": "spark", "host": "k8s://https://kube", "port": 443}, "k8s://https://kube:443"),
+    ],
+)
+def test_the_master_is_what_the_provider_makes_of_the_connection(connect: Any, connection: dict[str, Any], master: str) -> None:
+    connect("spark_default", **connection)
+    assert AirflowConnections().spark("spark_default").master == master
+
+
+def test_a_spark_binary_that_the_provider_does_not_allow_is_bad_input(connect: Any) -> None:
+    connect("here", conn_type="kafka", extra={"bootstrap.servers": "broker:9092"})
+    connect("spark_default", conn_type="spark", host="local[*]", extra={"spark-binary": "/bin/sh"})
+    with pytest.raises(BadInput, match="spark-binary"):
+        command()
+
+
+def test_a_connection_that_is_none_is_named(connect: Any) -> None:
+    with pytest.raises(ConnectionMissing, match="'nowhere' is not defined"):
+        AirflowConnections().kafka("nowhere")
+    connect("here", conn_type="http")
+    with pytest.raises(ConnectionMissing, match="'http', not kafka"):
+        AirflowConnections().kafka("here")
+    connect("spark_default", conn_type="spark")
+    with pytest.raises(ConnectionMissing, match="names no Spark master"):
+        AirflowConnections().spark("spark_default")

@@ -1,0 +1,145 @@
+"""The DAG on real Airflow, Spark and Kafka: copy, then find nothing to do, then fail for a reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kafka_replication.store import open_store
+from stack.kafka_cluster import KafkaCluster
+
+REPOSITORY = Path(__file__).parents[2]
+TOPIC, PARTITIONS, RECORDS = "af-e2e-orders", 3, 100
+SECRET = "do-not-show-me"
+FILE = """\
+name: {name}
+source: {{connection: kafka_source}}
+target: {{connection: kafka_target}}
+topics: {{include: [{topic}]}}
+retries: {{attempts: 0}}
+"""
+ALL_DONE = dict.fromkeys(["plan", "copy", "verify", "advance", "report"], "success")
+
+
+@dataclass
+class Airflow:
+    """An Airflow home with the repository's DAG files and one store."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def replicate(self, name: str, topic: str) -> None:
+        (self.folder / "dags" / "replications" / f"{name}.yaml").write_text(FILE.format(name=name, topic=topic))
+
+    def run(self, name: str, **conf: Any) -> tuple[dict[str, Any], str]:
+        """What became of a run, and everything that was logged."""
+        script = [str(Path(__file__).with_name("airflow_run.py")), str(self.folder / "dags" / "replications_dag.py")]
+        done = subprocess.run(
+            [sys.executable, *script, name, json.dumps(conf)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        log = done.stdout + done.stderr
+        assert done.returncode == 0, log[-5000:]
+        return json.loads(done.stdout.strip().splitlines()[-1]), log
+
+    def watermarks(self, name: str) -> dict[int, int]:
+        store = open_store(self.environment["KAFKA_REPLICATION_STORE_URL"])
+        try:
+            assert store.lease_of(name) is None, "the lease was not given back"
+            return {key.source.partition: each.offset for key, each in store.watermarks(name).items()}
+        finally:
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Airflow:
+    folder = tmp_path_factory.mktemp("airflow")
+    (folder / "dags" / "replications").mkdir(parents=True)
+    for file in (REPOSITORY / "dags").glob("*.py"):
+        (folder / "dags" / file.name).write_text(file.read_text())
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))}
+    environment = inherited | {
+        "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "PYTHONPATH": str(REPOSITORY / "plugins"),
+        "KAFKA_REPLICATION_STORE_URL": f"sqlite:///{folder}/store.db",
+        "AIRFLOW_CONN_KAFKA_SOURCE": connection(source_cluster),
+        "AIRFLOW_CONN_KAFKA_TARGET": connection(target_cluster),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+    }
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True)
+    return Airflow(folder, environment)
+
+
+def connection(cluster: KafkaCluster) -> str:
+    return json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}})
+
+
+def produce(cluster: KafkaCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(PARTITIONS * RECORDS):
+        producer.produce(TOPIC, key=str(number), value=f"order {number}", partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+
+
+def values(cluster: KafkaCluster) -> list[bytes]:
+    """Every record of the topic, as a `read_committed` reader sees them."""
+    consumer = Consumer({
+        "bootstrap.servers": cluster.bootstrap, "group.id": "reader", "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    found = []
+    while batch := consumer.consume(1000, 3):
+        found += [each.value() or b"" for each in batch if each.error() is None]
+    consumer.close()
+    return sorted(found)
+
+
+def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+    produce(source_cluster)
+    airflow.replicate("af-e2e", TOPIC)
+    first, log = airflow.run("af-e2e")
+    assert (first["state"], first["tasks"]) == ("success", ALL_DONE)
+    assert first["report"]["outcome"] == "done"
+    assert [(each["copied"], each["digest_ok"], each["watermark"]) for each in first["report"]["ranges"]] == [(RECORDS, True, RECORDS)] * 3
+    assert values(target_cluster) == values(source_cluster)
+    assert airflow.watermarks("af-e2e") == dict.fromkeys(range(PARTITIONS), RECORDS)
+    assert SECRET not in log
+    assert "copied af-e2e-orders-0 [0, 100): 100 records" in log
+
+    second, log = airflow.run("af-e2e")
+    assert (second["state"], second["tasks"], second["report"]["outcome"]) == ("success", ALL_DONE, "nothing_to_do")
+    assert "spark-submit" not in log
+    assert len(values(target_cluster)) == PARTITIONS * RECORDS
+
+    dry, log = airflow.run("af-e2e", dry_run=True, topics=[TOPIC])
+    assert dry["tasks"] == {**dict.fromkeys(ALL_DONE, "skipped"), "plan": "success"}
+    assert "af-e2e-orders-0  af-e2e-orders  in sync" in log
+
+
+def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflow) -> None:
+    airflow.replicate("af-e2e-missing", "af-e2e-no-such-topic")
+    run, log = airflow.run("af-e2e-missing")
+    assert run["state"] == "failed"
+    assert run["tasks"] == {**dict.fromkeys(ALL_DONE, "upstream_failed"), "plan": "failed"}
+    assert "unknown source topic af-e2e-no-such-topic. Remedy: " in log
+    assert airflow.watermarks("af-e2e-missing") == {}

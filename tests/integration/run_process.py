@@ -1,0 +1,19 @@
+"""A whole run in a process of its own, to be killed: ``python -m tests.integration.run_process SOURCE TARGET STORE_URL CONFIG_JSON``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from kafka_replication import runner
+from kafka_replication.config import Replication
+from kafka_replication.steps import Request
+from kafka_replication.store import open_store
+from tests.integration.scenario import Addresses, InProcess
+
+if __name__ == "__main__":
+    source, target, store_url, config = sys.argv[1:]
+    report = runner.run(
+        Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), InProcess, Request()
+    )  # fmt: skip
+    print(json.dumps(report.as_json()))

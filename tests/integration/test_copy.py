@@ -1,0 +1,180 @@
+"""Every kind of record arrives as it was, or is refused by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from tests.checker import read
+from tests.integration.raw_produce import produce_raw
+from tests.integration.scenario import Cluster, Header, Rec, Scenario, numbered, only, wait_until
+
+MANY: tuple[Header, ...] = tuple((f"h{n}", b"%d" % n) for n in range(100))
+EDGES = [
+    Rec(None, b"null key"),
+    Rec(b"tombstone", None),
+    Rec(None, None),
+    Rec(b"", b""),
+    Rec(b"empty value", b""),
+    Rec(b"", b"empty key"),
+    Rec(b"one header", b"v", (("name", b"value"),)),
+    Rec(b"duplicates", b"v", (("a", b"1"), ("b", b"2"), ("a", b"1"), ("a", b"3"))),
+    Rec(b"odd headers", b"v", (("null", None), ("empty", b""), ("", b"no name"), ("\u00fc\u4e16", b"\xff\xfe"))),
+    Rec(b"many headers", b"v", MANY),
+    Rec(b"\x00\xff\x80\x00", bytes(range(256))),
+    Rec(b"1970", b"v", (), 1),
+    Rec(b"2100", b"v", (), 4_102_444_800_000),
+    Rec(b"before the last", b"v", (), 1_600_000_000_000),
+    Rec(b"same", b"twice"),
+    Rec(b"same", b"twice"),
+    Rec(b"nearly the limit", os.urandom(1_048_000 - 500)),
+    Rec(b"over the limit before compression", b"x" * 3_000_000),
+]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 500])
+def test_edge_records_arrive_unchanged(scene: Scenario, chunk: int) -> None:
+    scene.source.create(scene.topic, 1, {"message.timestamp.after.max.ms": str(2**62)})
+    scene.target.create(scene.topic, 1, {"message.timestamp.after.max.ms": str(2**62)})
+    scene.source.produce(scene.topic, EDGES, compression_type="gzip")
+    report = scene.run(copy={"chunk_records": chunk})
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).not_visible, only(report).digest_ok) == (len(EDGES), 0, True)
+    scene.assert_copied()
+    assert scene.watermark() == len(EDGES)
+
+
+def test_log_append_times_of_the_source_are_kept(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    scene.source.produce(scene.topic, numbered(50))
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_many_chunks_and_partitions(scene: Scenario) -> None:
+    """20,000 records in 40 chunks; the arithmetic of the report adds up."""
+    scene.source.create(scene.topic, 3)
+    for partition, count in enumerate((14_000, 6_000, 0)):
+        scene.source.produce(scene.topic, numbered(count, size=100), partition)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [(0, 14_000), (1, 6_000)]
+    scene.assert_copied(0, 1, 2)
+    assert [scene.watermark(partition) for partition in range(3)] == [14_000, 6_000, 0]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "snappy"])
+def test_every_compression_of_the_source_is_read(scene: Scenario, compression: str) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(2_000), compression_type=compression)
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_transactions_of_the_source(scene: Scenario) -> None:
+    """Committed records arrive, aborted ones do not, and what is not visible is accounted for."""
+    scene.source.create(scene.topic)
+    scene.source.transaction(scene.topic, numbered(700))
+    scene.source.transaction(scene.topic, numbered(650, 10_000), abort=True)
+    scene.source.produce(scene.topic, numbered(300, 700))
+    scene.source.transaction(scene.topic, numbered(5, 20_000), abort=True)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).not_visible) == (1_000, 650 + 5 + 3)
+    scene.assert_copied()
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 1_000
+    assert scene.watermark() == 1_658
+
+
+def test_only_aborted_records(scene: Scenario) -> None:
+    """A range without any visible record is copied, verified and done with."""
+    scene.source.create(scene.topic)
+    scene.source.transaction(scene.topic, numbered(20), abort=True)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).not_visible, only(report).digest_ok) == (0, 21, True)
+    assert scene.watermark() == 21
+    assert read(scene.target.bootstrap, scene.topic, 0) == []
+    scene.idle_run()
+
+
+def test_empty_partition(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.idle_run()
+    assert (scene.watermark(0), scene.watermark(1)) == (0, 0)
+    scene.idle_run()
+
+
+def test_partition_that_was_emptied(scene: Scenario) -> None:
+    """Everything was deleted before the first run: it starts where the log starts."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.source.delete_before(scene.topic, 0, 10)
+    scene.idle_run()
+    scene.source.produce(scene.topic, numbered(3, 10))
+    assert only(scene.run()).copied == 3
+    scene.assert_copied()
+
+
+UNFAITHFUL: dict[str, Callable[[str, str], int]] = {
+    "timestamp": lambda bootstrap, topic: produce_raw(bootstrap, topic, 0, b"k", b"timestamp 0", timestamp=0),
+    "not available": lambda bootstrap, topic: produce_raw(bootstrap, topic, 0, b"k", b"no timestamp", timestamp=-1),
+    "not UTF-8": lambda bootstrap, topic: produce_raw(bootstrap, topic, 0, b"k", b"v", [(b"\xff\xfe", b"x")]),
+}
+
+
+@pytest.mark.parametrize("kind", UNFAITHFUL)
+def test_what_the_client_would_change_is_refused_by_name(scene: Scenario, kind: str) -> None:
+    """Everything before it is copied; nothing at or after it is."""
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(30))
+    assert UNFAITHFUL[kind](scene.source.bootstrap, scene.topic) == 30
+    scene.source.produce(scene.topic, numbered(30, 100))
+    scene.source.produce(scene.topic, numbered(40), 1)
+    report = scene.run(copy={"chunk_records": 20})
+    assert report.outcome == "failed"
+    error = only(report, 0).error or ""
+    assert f"{scene.topic}-0" in error and "offset 30" in error and "cannot be copied unchanged" in error, error
+    assert only(report, 1).error is None
+    assert scene.check(until=30).clean
+    scene.assert_copied(1)
+    assert (scene.watermark(0), scene.watermark(1)) == (30, 40)
+
+
+def test_raw_records_that_are_fine_arrive(scene: Scenario) -> None:
+    """The raw producer itself is no reason for a refusal."""
+    scene.source.create(scene.topic)
+    produce_raw(scene.source.bootstrap, scene.topic, 0, None, None, [("\u00fc".encode(), None)], timestamp=1)
+    assert only(scene.run()).copied == 1
+    scene.assert_copied()
+
+
+def compact(source: Cluster, topic: str) -> None:
+    """Fill a topic whose cleaner may work at once: keys come again, segments roll."""
+    source.create(topic, 1, {
+        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100", "max.compaction.lag.ms": "100",
+        "delete.retention.ms": "0",
+    })  # fmt: skip
+    for turn in range(3):
+        source.produce(topic, [Rec(b"k%d" % (n % 40), b"turn %d, %d" % (turn, n)) for n in range(200)])
+        source.produce(topic, [Rec(b"k%d" % n, None) for n in range(0, 40, 9)])
+
+
+def test_compacted_source_with_holes(scene: Scenario) -> None:
+    compact(scene.source, scene.topic)
+    written = 3 * 205
+
+    def has_holes() -> bool:  # the cleaner leaves the active segment alone: a record more rolls it
+        scene.source.produce(scene.topic, [Rec(b"tick", b"t")])
+        return len(read(scene.source.bootstrap, scene.topic, 0)) < written // 2
+
+    wait_until(has_holes)
+    # No more ticks, and no more holes either: the dirty part is too new to be looked at twice in the moment the copy takes.
+    scene.source.set(scene.topic, min_compaction_lag_ms="3600000")
+    report = scene.run(copy={"chunk_records": 20})
+    assert report.outcome == "done", report.table()
+    assert only(report).not_visible > written // 2
+    scene.assert_copied()
+    scene.idle_run()

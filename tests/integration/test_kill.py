@@ -1,0 +1,190 @@
+"""Processes die at any moment, by SIGKILL; running the same thing again loses nothing and doubles nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_replication.copy import CopyResult
+from kafka_replication.failpoints import VARIABLE
+from kafka_replication.jobs import COPY_RESULT, JOB, Job
+from tests.checker import read
+from tests.integration.scenario import InProcess, Scenario, numbered, only
+
+ROOT = Path(__file__).parents[2]
+KILLS = 15
+
+
+def spawn(module: str, *arguments: str, failpoint: str = "") -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"}
+    environment |= {VARIABLE: failpoint} if failpoint else {}
+    line = [sys.executable, "-m", f"tests.integration.{module}", *arguments]
+    return subprocess.Popen(line, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def copy_process(scene: Scenario, job: Job, failpoint: str = "") -> subprocess.Popen[str]:
+    file = scene.folder / "job.json"
+    file.write_bytes(JOB.dump_json(job))
+    return spawn("copy_process", str(file), failpoint=failpoint)
+
+
+def lines_until(process: subprocess.Popen[str], wanted: Callable[[str], bool]) -> list[str]:
+    """Output up to and with the wanted line, or to the end."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if wanted(line):
+            break
+    return seen
+
+
+def result_of(process: subprocess.Popen[str]) -> CopyResult:
+    lines = lines_until(process, lambda line: line.startswith("RESULT"))
+    assert process.wait(60) == 0
+    return COPY_RESULT.validate_json(lines[-1].removeprefix("RESULT "))
+
+
+def kill(process: subprocess.Popen[str]) -> int:
+    process.kill()
+    lines_until(process, lambda line: False)
+    return process.wait(60)
+
+
+def is_chunk(line: str) -> bool:
+    return "% of span" in line
+
+
+def ready(scene: Scenario, count: int = 20_000, chunk: int = 400) -> Job:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(count))
+    scene.settings |= {"copy": {"chunk_records": chunk}}
+    return scene.copy_job()
+
+
+def test_random_kills(scene: Scenario) -> None:
+    """15 kills at random moments, some of them inside a chunk, some before the first, none after the last."""
+    seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
+    print(f"KILL_SEED={seed}")
+    dice = random.Random(seed)
+    job = ready(scene, chunk=250)
+    mid_copy = 0
+    for _ in range(KILLS):
+        process = copy_process(scene, job)
+        chunks = dice.choice([0, 1, 1, 2, 3])
+        for _ in range(chunks):
+            lines_until(process, is_chunk)
+        if not chunks:  # anywhere between the interpreter's start and the first commit
+            lines_until(process, lambda line: line.startswith("copying"))
+        time.sleep(dice.random() * (0.1 if chunks else 1.0))  # the dice choose the moment: nothing is waited for here
+        assert kill(process) == -signal.SIGKILL
+        mid_copy += bool(chunks)
+    assert mid_copy >= KILLS // 3
+    middle = len(read(scene.target.bootstrap, scene.topic, 0, committed=False))
+    assert middle > 0
+    last = result_of(copy_process(scene, job))
+    assert last.error is None
+    assert 0 < last.copied < 20_000
+    scene.assert_copied()
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert sum(each.copied for each in report.ranges) == 0
+    assert scene.watermark() == 20_000
+    scene.idle_run()
+
+
+@pytest.mark.parametrize("failpoint", ["P0", "P1", "P1:3", "P2", "P2:3", "P3", "P3:3"])
+def test_kill_at_every_step_of_a_copy(scene: Scenario, failpoint: str) -> None:
+    """The first chunk's death and a later one's; the next run alone heals either."""
+    job = ready(scene, 2_000)
+    process = copy_process(scene, job, failpoint)
+    lines = lines_until(process, lambda line: False)
+    assert process.wait(60) == -signal.SIGKILL, lines
+    committed = {"P0": 0, "P1": 0, "P1:3": 2, "P2": 0, "P2:3": 2, "P3": 1, "P3:3": 3}[failpoint]
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert sum(each.copied for each in report.ranges) == 2_000 - 400 * committed
+    assert scene.watermark() == 2_000
+    scene.assert_copied()
+    scene.idle_run()
+
+
+def run_process(scene: Scenario, failpoint: str = "") -> subprocess.Popen[str]:
+    config = json.dumps(scene.document())
+    return spawn("run_process", scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, failpoint=failpoint)
+
+
+@pytest.mark.parametrize("failpoint", ["P1:2", "P2:2", "P3:2", "P4", "P5"])
+def test_kill_a_whole_run(scene: Scenario, failpoint: str) -> None:
+    """Verified and not stored, or stored and not reported: the next run copies nothing, and the watermark gets there."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(2_000))
+    scene.settings |= {"copy": {"chunk_records": 400}}
+    process = run_process(scene, failpoint)
+    lines_until(process, lambda line: False)
+    assert process.wait(60) == -signal.SIGKILL
+    assert scene.watermark() == {"P5": 2_000}.get(failpoint)
+    launcher = InProcess()
+    report = scene.run(launcher)
+    copied: dict[str, Any] = {"P1:2": 1_600, "P2:2": 1_600, "P3:2": 1_200}
+    assert sum(each.copied for each in report.ranges) == copied.get(failpoint, 0)
+    assert report.outcome == ("done" if failpoint in copied else "nothing_to_do"), report.table()
+    assert [job.kind for job in launcher.jobs] == (["copy", "verify"] if failpoint in copied else [])
+    assert scene.watermark() == 2_000
+    scene.assert_copied()
+
+
+def test_copied_and_not_verified(scene: Scenario) -> None:
+    """All is on the target, and the run died before it read back: the next one only verifies."""
+    job = ready(scene, 2_000)
+    process = copy_process(scene, job, "P3:5")
+    lines_until(process, lambda line: False)
+    assert process.wait(60) == -signal.SIGKILL
+    launcher = InProcess()
+    report = scene.run(launcher)
+    assert [each.kind for each in launcher.jobs] == ["verify"]
+    assert (only(report).copied, only(report).copied_before, only(report).digest_ok) == (0, 2_000, True)
+    assert scene.watermark() == 2_000
+    scene.assert_copied()
+
+
+def test_a_sleeper_that_wakes_is_fenced(scene: Scenario) -> None:
+    """A copier stands still in the middle, another finishes its work; then it goes on."""
+    job = ready(scene)
+    sleeper = copy_process(scene, job)
+    for _ in range(3):
+        lines_until(sleeper, is_chunk)
+    sleeper.send_signal(signal.SIGSTOP)
+    try:
+        other = result_of(copy_process(scene, job))
+        assert other.error is None and 0 < other.copied < 20_000
+        scene.assert_copied()
+    finally:
+        sleeper.send_signal(signal.SIGCONT)
+    woken = result_of(sleeper)
+    assert woken.fenced and "fenced" in (woken.error or ""), woken
+    assert 0 < woken.copied < 20_000
+    assert woken.copied + other.copied == 20_000
+    scene.assert_copied()
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_two_copiers_at_once(scene: Scenario) -> None:
+    """Without a lease, one fences the other; together they copy everything once."""
+    job = ready(scene)
+    processes = [copy_process(scene, job) for _ in range(2)]
+    results = [result_of(process) for process in processes]
+    assert any(each.error is None for each in results), results
+    assert all(each.error is None or each.fenced for each in results), results
+    scene.assert_copied()

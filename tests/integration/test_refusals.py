@@ -1,0 +1,209 @@
+"""What would lose or double records is refused, named, and nothing else is held up by it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.checker import read
+from tests.integration.scenario import Rec, Scenario, numbered, only
+
+
+def copied_once(scene: Scenario, count: int = 50, partitions: int = 1) -> None:
+    """A first run that went well."""
+    scene.source.create(scene.topic, partitions)
+    for partition in range(partitions):
+        scene.source.produce(scene.topic, numbered(count), partition)
+    assert scene.run().outcome == "done"
+
+
+def refused(scene: Scenario, *words: str, partition: int = 0) -> None:
+    """A run fails for ``partition``, its error says all of ``words``, and neither target nor watermark move."""
+    before = read(scene.target.bootstrap, scene.topic, partition) if scene.target.partitions(scene.topic) else None
+    watermark = scene.watermark(partition)
+    report = scene.run()
+    assert report.outcome == "failed", report.table()
+    line = only(report, partition)
+    for word in words:
+        assert word in (line.error or ""), line.error
+    assert line.remedy
+    assert scene.watermark(partition) == watermark
+    if before is not None:
+        assert read(scene.target.bootstrap, scene.topic, partition) == before
+
+
+def test_oversized_record(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 2, {"max.message.bytes": "100000"})
+    big = Rec(b"big", os.urandom(150_000))
+    scene.source.produce(scene.topic, [*numbered(730), big, *numbered(100, 1_000)])
+    scene.source.produce(scene.topic, numbered(200), 1)
+    report = scene.run()
+    assert report.outcome == "failed"
+    error = only(report, 0).error or ""
+    for word in (f"{scene.topic}-0", "partition 0", "offset 730", f"{150_000 + 3} bytes", "max.message.bytes=100000"):
+        assert word in error, error
+    assert only(report, 1).error is None
+    assert scene.check(0, until=730).clean
+    scene.assert_copied(1)
+    assert (scene.watermark(0), scene.watermark(1)) == (730, 200)
+
+    scene.target.set(scene.topic, max_message_bytes="2000000")
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert [(str(each.range), each.copied) for each in report.ranges] == [("[730, 831)", 101)]
+    scene.assert_copied(0, 1)
+
+
+@pytest.mark.parametrize("chunk", [1, 500])
+def test_oversized_record_first_and_last(scene: Scenario, chunk: int) -> None:
+    """At the very start nothing can be copied before it; a record of just the limit's size is no reason to refuse."""
+    scene.source.create(scene.topic, 2, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 2, {"max.message.bytes": "100000"})
+    scene.source.produce(scene.topic, [Rec(b"big", os.urandom(150_000)), *numbered(3)])
+    scene.source.produce(scene.topic, [Rec(b"fits", os.urandom(99_800)), *numbered(3), Rec(b"big", os.urandom(100_001))], 1)
+    report = scene.run(copy={"chunk_records": chunk})
+    assert "offset 0 " in (only(report, 0).error or "") and "offset 4 " in (only(report, 1).error or ""), report.table()
+    assert (scene.watermark(0), scene.watermark(1)) == (0, 4)
+    assert scene.check(1, until=4).clean
+
+
+def test_timestamp_that_the_target_refuses(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"message.timestamp.before.max.ms": str(20 * 365 * 86_400_000)})
+    scene.source.produce(scene.topic, [*numbered(10), Rec(b"old", b"v", (), 1_000), *numbered(10, 10)])
+    report = scene.run()
+    error = only(report).error or ""
+    assert "offset 10 " in error and "message.timestamp.before.max.ms" in error, error
+    assert scene.watermark() == 10
+    assert scene.check(until=10).clean
+
+
+def test_record_without_key_for_a_compacted_target(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    scene.source.produce(scene.topic, [*numbered(10), Rec(None, b"no key"), *numbered(10, 10)])
+    report = scene.run()
+    assert "offset 10 " in (only(report).error or ""), report.table()
+    assert scene.watermark() == 10
+    assert scene.check(until=10).clean
+
+
+def test_source_recreated(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.source.delete(scene.topic)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(80, 1_000))
+    refused(scene, "source topic was re-created", f"{scene.topic}-0")
+
+
+def test_source_vanished(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.source.delete(scene.topic)
+    refused(scene, "is gone", f"{scene.topic}-0")
+
+
+def test_target_recreated(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(10, 50))
+    scene.target.delete(scene.topic)
+    refused(scene, "target topic", "re-created or deleted")
+    scene.target.create(scene.topic)
+    refused(scene, "target topic", "re-created or deleted")
+    assert read(scene.target.bootstrap, scene.topic, 0) == []
+
+
+def test_retention_overran(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(30, 50))
+    scene.source.delete_before(scene.topic, 0, 62)
+    refused(scene, "[50, 62)", "can no longer be read")
+
+
+def test_deleted_but_already_copied_is_no_loss(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(30, 50))
+    scene.source.delete_before(scene.topic, 0, 50)
+    assert only(scene.run()).copied == 30
+
+
+def test_records_already_on_the_target(scene: Scenario) -> None:
+    """Refused at the opening, and written behind when that is asked for."""
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    old = numbered(5, 900)
+    scene.target.produce(scene.topic, old)
+    scene.source.produce(scene.topic, numbered(40))
+    refused(scene, "already holds records", "offset 0")
+    assert scene.watermark() is None
+    report = scene.run(target_topics={"on_existing": "append"})
+    assert report.outcome == "done", report.table()
+    found = scene.check()
+    assert len(found.foreign) == 5
+    assert not (found.lost or found.doubled or found.reordered or found.altered)
+    assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][:5] == [each.key for each in old]
+
+
+def test_aborted_attempts_on_the_target_are_no_records(scene: Scenario) -> None:
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.target.transaction(scene.topic, numbered(5, 900), abort=True)
+    scene.source.produce(scene.topic, numbered(40))
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_foreign_writer_between_runs(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.target.produce(scene.topic, numbered(1, 900))
+    scene.source.produce(scene.topic, numbered(10, 50))
+    refused(scene, "a record at offset", "the ledger does not know")
+
+
+def test_renamed_replication_does_not_double(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.name = f"{scene.name}-renamed"
+    refused(scene, "already holds records", scene.name)
+
+
+def test_fewer_target_partitions(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 3)
+    scene.target.create(scene.topic, 2)
+    for partition in range(3):
+        scene.source.produce(scene.topic, numbered(30), partition)
+    report = scene.run()
+    assert report.outcome == "failed"
+    assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [(0, 30), (1, 30), (2, 0)]
+    assert "has 2 partitions, the source 3" in (only(report, 2).error or "")
+    assert "--partitions 3" in only(report, 2).remedy
+    assert [scene.watermark(partition) for partition in range(3)] == [30, 30, None]
+    scene.assert_copied(0, 1)
+    scene.target.grow(scene.topic, 3)
+    assert scene.run().outcome == "done"
+    scene.assert_copied(0, 1, 2)
+
+
+def test_watermark_ahead_of_the_ledger(scene: Scenario) -> None:
+    copied_once(scene)
+    stored = scene.store.watermarks(scene.name)[scene.key()]
+    scene.store.advance(
+        scene.key(), generation=stored.generation, source_topic_id=stored.source_topic_id, target_topic_id=stored.target_topic_id,
+        offset=70, expected_version=stored.version, run_id="somebody",
+    )  # fmt: skip
+    scene.source.produce(scene.topic, numbered(40, 50))
+    refused(scene, "below 70", "ends at 50")
+
+
+def test_one_refused_topic_does_not_hold_up_another(scene: Scenario) -> None:
+    copied_once(scene)
+    other = f"{scene.name}.other"
+    scene.source.create(other)
+    scene.source.produce(other, numbered(20))
+    scene.source.delete(scene.topic)
+    scene.source.create(scene.topic)
+    report = scene.run(topics={"include": [f"^{scene.name}[.]"]})
+    assert report.outcome == "failed"
+    assert [(each.key.source.topic, each.copied, bool(each.error)) for each in sorted(report.ranges, key=lambda r: r.key)] == [
+        (scene.topic, 0, True), (other, 20, False),
+    ]  # fmt: skip

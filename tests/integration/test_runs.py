@@ -1,0 +1,160 @@
+"""What one run after the other copies, and what it leaves alone."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from kafka_replication.errors import Busy, PreflightFailed
+from kafka_replication.jobs import Job
+from kafka_replication.report import RunReport
+from kafka_replication.steps import Request
+from kafka_replication.store import open_store
+from tests.checker import read
+from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
+
+
+def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(1_000))
+    launcher = InProcess()
+    assert scene.run(launcher).outcome == "done"
+    assert [job.kind for job in launcher.jobs] == ["copy", "verify"]
+    scene.idle_run()
+    scene.source.produce(scene.topic, numbered(5, 1_000))
+    report = scene.run()
+    assert [(each.range.from_, each.range.until, each.copied, each.copied_before) for each in report.ranges] == [(1_000, 1_005, 5, 0)]
+    scene.assert_copied(0, 1)
+    scene.idle_run()
+
+
+def test_max_records_per_run_bounds_the_span(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(250))
+    scene.source.produce(scene.topic, numbered(90), 1)
+    for copied, watermarks in (((100, 90), (100, 90)), ((100, None), (200, 90)), ((50, None), (250, 90))):
+        report = scene.run(max_records_per_run=100)
+        assert report.outcome == "done", report.table()
+        assert tuple(next((r.copied for r in report.ranges if r.key.source.partition == p), None) for p in range(2)) == copied
+        assert (scene.watermark(0), scene.watermark(1)) == watermarks
+    scene.assert_copied(0, 1)
+    scene.idle_run(max_records_per_run=100)
+
+
+def test_topics_filter(scene: Scenario) -> None:
+    other = f"{scene.name}.other"
+    for topic in (scene.topic, other):
+        scene.source.create(topic)
+        scene.source.produce(topic, numbered(10))
+    topics = {"include": [f"^{scene.name}[.]"], "rename": "dr.{topic}"}
+    report = scene.run(request=Request(topics=(other,)), topics=topics)
+    assert [(each.key.source.topic, each.key.target_topic, each.copied) for each in report.ranges] == [(other, f"dr.{other}", 10)]
+    assert scene.target.partitions(f"dr.{scene.topic}") == 0
+    report = scene.run(topics=topics)
+    assert [(each.key.source.topic, each.copied) for each in report.ranges] == [(scene.topic, 10)]
+    assert scene.check(target_topic=f"dr.{scene.topic}").clean
+
+
+def test_until_a_time(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    start = 1_700_000_000_000
+    scene.source.produce(scene.topic, [Rec(b"%d" % n, b"v", (), start + 1000 * n) for n in range(30)])
+    until = datetime.fromtimestamp((start + 12_000) / 1000, UTC)
+    assert only(scene.run(request=Request(until=until))).copied == 12
+    assert scene.watermark() == 12
+    assert scene.run(request=Request(until=until)).outcome == "nothing_to_do"
+    assert only(scene.run()).copied == 18
+    scene.assert_copied()
+
+
+def test_latest_is_resolved_once(scene: Scenario) -> None:
+    """An idle first run fixes the start: what arrives before the second run is copied, what was there before is not."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(30))
+    scene.idle_run(start_from="latest")
+    assert scene.watermark() == 30
+    scene.source.produce(scene.topic, numbered(20, 30))
+    report = scene.run(start_from="latest")
+    assert (only(report).range.from_, only(report).copied) == (30, 20)
+    scene.assert_copied(from_=30)
+
+
+def test_start_from_a_time(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(30))  # one millisecond apart
+    report = scene.run(start_from="2023-11-14T22:13:20.010Z")
+    assert (only(report).range.from_, only(report).copied) == (10, 20)
+    scene.assert_copied(from_=10)
+    assert scene.watermark(1) == 0
+
+
+def test_partition_added_later_starts_at_its_beginning(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.idle_run(start_from="latest")
+    scene.source.grow(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(40), 1)
+    refused = scene.run(start_from="latest")
+    assert refused.outcome == "failed" and "kafka-topics.sh --alter" in only(refused, 1).remedy
+    scene.target.grow(scene.topic, 2)
+    report = scene.run(start_from="latest")
+    assert (only(report, 1).range.from_, only(report, 1).copied) == (0, 40)
+    scene.assert_copied(1)
+
+
+def test_emptied_store_is_rebuilt_from_the_ledger(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60))
+    scene.run()
+    scene.store.close()
+    shutil.rmtree(scene.folder)
+    scene.store = open_store(scene.store_url)
+    assert scene.watermark() is None
+    scene.idle_run()
+    assert scene.watermark() == 60
+    scene.assert_copied()
+
+
+def test_unknown_topic_is_named(scene: Scenario) -> None:
+    with pytest.raises(PreflightFailed, match=f"unknown source topic {scene.topic}"):
+        scene.run()
+    with pytest.raises(PreflightFailed, match="no topic of the source is selected"):
+        scene.run(topics={"include": [f"^{scene.name}-nothing"]})
+
+
+class Gate(InProcess):
+    """Holds a run inside its first job until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(self.hold)
+        self.inside, self.opened = threading.Event(), threading.Event()
+
+    def hold(self, job: Job) -> None:
+        self.inside.set()
+        assert self.opened.wait(60)
+
+
+def test_two_runs_at_once(scene: Scenario) -> None:
+    """The second waits for the first; one that may not wait fails and names the holder."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    gate, reports = Gate(), list[RunReport]()
+    first = threading.Thread(target=lambda: reports.append(scene.run(gate)))
+    first.start()
+    try:
+        assert gate.inside.wait(60)
+        holder = scene.store.lease_of(scene.name)
+        assert holder is not None
+        with pytest.raises(Busy, match=holder.owner):
+            scene.run(lease={"duration": 3, "wait": 0})
+        second = threading.Thread(target=lambda: reports.append(scene.run()))
+        second.start()
+    finally:
+        gate.opened.set()
+        first.join(60)
+    second.join(60)
+    assert [each.outcome for each in reports] == ["done", "nothing_to_do"]
+    scene.assert_copied()
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 100

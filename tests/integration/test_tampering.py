@@ -1,0 +1,141 @@
+"""Whoever changes the copy or its receipts before they are compared is found out; the watermark stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_replication.ledger import RECEIPTS
+from tests.checker import read
+from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
+
+
+def after_copy(act: Callable[[], None]) -> InProcess:
+    """Something happens between copying and verifying."""
+    return InProcess(lambda job: act() if job.kind == "copy" else None)
+
+
+def start(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(200))
+    scene.source.produce(scene.topic, numbered(50), 1)
+
+
+CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
+
+
+def test_records_removed_before_verification(scene: Scenario) -> None:
+    start(scene)
+    scene.settings |= CHUNKS
+    report = scene.run(after_copy(lambda: scene.target.delete_before(scene.topic, 0, 60)))
+    assert report.outcome == "failed"
+    line = only(report, 0)
+    assert line.digest_ok is False and line.copied == 200
+    for word in ("unverifiable", f"{scene.topic}-0", "starts at 60", "retention"):
+        assert word in (line.error or ""), line.error
+    assert (scene.watermark(0), scene.watermark(1)) == (0, 50)
+    again = scene.run()
+    assert again.outcome == "failed" and "unverifiable" in (only(again).error or "")
+    assert scene.watermark(0) == 0
+
+
+def receipts_of(scene: Scenario) -> dict[int, tuple[bytes, dict[str, Any]]]:
+    """First offset -> key and value of partition 0's receipts, read without the product."""
+    found = {}
+    for _, record in read(scene.target.bootstrap, RECEIPTS, scene.key().ledger_partition):
+        key = json.loads(record.key or b"")
+        if key[1:5] == [scene.name, scene.topic, 0, scene.topic]:
+            found[key[6]] = (record.key or b"", json.loads(record.value or b""))
+    return found
+
+
+def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None) -> None:
+    content = None if value is None else json.dumps(value).encode()
+    scene.target.produce(RECEIPTS, [Rec(key, content)], scene.key().ledger_partition)
+
+
+def other_digest(scene: Scenario) -> None:
+    key, value = receipts_of(scene)[100]
+    value["segments"][0]["digest"] = "0" * 32
+    put_receipt(scene, key, value)
+
+
+def other_count(scene: Scenario) -> None:
+    key, value = receipts_of(scene)[100]
+    value["count"] += 1
+    put_receipt(scene, key, value)
+
+
+def shorter_segment(scene: Scenario) -> None:
+    key, value = receipts_of(scene)[100]
+    value["segments"][0]["last"] -= 1
+    put_receipt(scene, key, value)
+
+
+def swapped_segments(scene: Scenario) -> None:
+    """The receipt points at another chunk's records."""
+    key, value = receipts_of(scene)[100]
+    value["segments"][0] |= {name: receipts_of(scene)[0][1]["segments"][0][name] for name in ("first", "last")}
+    put_receipt(scene, key, value)
+
+
+def removed(scene: Scenario) -> None:
+    put_receipt(scene, receipts_of(scene)[100][0], None)
+
+
+def overlapping(scene: Scenario) -> None:
+    key, value = receipts_of(scene)[100]
+    value["range"][0] = 90
+    put_receipt(scene, key, value)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "words", "verified"),
+    [
+        (other_digest, "[100, 150): the copy at", 100),
+        (other_count, "do not add up", 100),
+        (shorter_segment, "differs from its receipt", 100),
+        (swapped_segments, "differs from its receipt", 100),
+        (removed, "no receipt for source offsets [100, 150)", 0),
+        (overlapping, "overlap", 0),
+    ],
+)
+def test_receipts_changed(scene: Scenario, tamper: Callable[[Scenario], None], words: str, verified: int) -> None:
+    start(scene)
+    scene.settings |= CHUNKS
+    report = scene.run(after_copy(lambda: tamper(scene)))
+    assert report.outcome == "failed"
+    line = only(report, 0)
+    assert words in (line.error or ""), line.error
+    assert line.remedy and line.digest_ok is False
+    assert (scene.watermark(0), scene.watermark(1)) == (verified, 50)
+
+
+def test_level_count_does_not_claim_a_digest(scene: Scenario) -> None:
+    start(scene)
+    scene.settings |= CHUNKS
+    report = scene.run(after_copy(lambda: other_digest(scene)), verify={"level": "count"})
+    assert report.outcome == "done"
+    assert only(report, 0).digest_ok is None
+    assert scene.watermark(0) == 200
+
+
+def test_a_verification_that_failed_is_repeated_once_the_receipt_is_right_again(scene: Scenario) -> None:
+    start(scene)
+    scene.settings |= CHUNKS
+    saved = dict[int, tuple[bytes, dict[str, Any]]]()
+
+    def spoil() -> None:
+        saved.update(receipts_of(scene))
+        other_digest(scene)
+
+    assert scene.run(after_copy(spoil)).outcome == "failed"
+    put_receipt(scene, *saved[100])
+    launcher = InProcess()
+    assert scene.run(launcher).outcome == "done"
+    assert [job.kind for job in launcher.jobs] == ["verify"]
+    assert scene.watermark(0) == 200
+    scene.assert_copied(0, 1)

@@ -1,0 +1,132 @@
+"""Open transactions: the source's end a run, the ledger's are waited for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from kafka_replication.copy import Copier, CopyResult, CopyTask
+from kafka_replication.errors import Stalled
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.ledger_topics import LedgerReader
+from kafka_replication.kafka.record_engine import RecordEngine
+from kafka_replication.ledger import POSITIONS, position_key
+from kafka_replication.offsets import TopicPartition as At
+from tests.checker import high_watermark
+from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send
+
+
+@contextmanager
+def open_transaction(cluster: Cluster, topic: str, partition: int) -> Iterator[None]:
+    """Somebody's transaction, open there while the body runs, then aborted."""
+    producer = cluster.transactional()
+    producer.begin_transaction()
+    send(producer, topic, [Rec(b'["position", "somebody", "t", 0, "t"]', b"{}")], partition)
+    try:
+        yield
+    finally:
+        producer.abort_transaction(30)
+
+
+def test_a_run_ends_at_the_last_stable_offset(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(40))
+    producer = scene.source.transactional()
+    producer.begin_transaction()
+    send(producer, scene.topic, numbered(10, 40))
+    scene.source.produce(scene.topic, numbered(20, 50))  # committed, but behind the open transaction
+    report = scene.run()
+    assert (only(report).range.until, only(report).copied) == (40, 40)
+    scene.idle_run()
+    producer.commit_transaction(30)
+    report = scene.run()
+    assert (only(report).range.from_, only(report).copied, only(report).not_visible) == (40, 30, 1)
+    scene.assert_copied()
+
+
+def test_an_open_transaction_on_the_target_partition_is_waited_for(scene: Scenario) -> None:
+    """Records of somebody whose transaction is open are not seen yet: they may not be taken for none."""
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(40))
+    done = list[str]()
+    with open_transaction(scene.target, scene.topic, 0):
+        running = threading.Thread(target=lambda: done.append(scene.run().outcome))
+        running.start()
+        running.join(3)
+        assert running.is_alive()
+    running.join(60)
+    assert done == ["done"]
+    scene.assert_copied()
+
+
+def naive_next_offset(scene: Scenario) -> int:
+    """What a reader that does not wait takes for the newest position."""
+    reader = Consumer({
+        "bootstrap.servers": scene.target.bootstrap, "group.id": "naive", "isolation.level": "read_committed", "enable.partition.eof": True,
+    })  # fmt: skip
+    reader.assign([TopicPartition(POSITIONS, scene.key().ledger_partition, OFFSET_BEGINNING)])
+    newest = -1
+    try:
+        while True:
+            message = reader.poll(30)
+            assert message is not None
+            if message.error():
+                return newest
+            if message.key() == position_key(scene.key()):
+                newest = json.loads(message.value() or b"")["next_offset"]
+    finally:
+        reader.close()
+
+
+def test_the_ledger_is_never_read_stale(scene: Scenario) -> None:
+    """Another partition's transaction, open on the same ledger partition, hides the newest entry: the reader waits it out."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(300))
+    job = scene.copy_job()
+    hiding = open_transaction(scene.target, POSITIONS, scene.key().ledger_partition)
+
+    def after_first_chunk(task: CopyTask, result: CopyResult) -> None:
+        if result.chunks == 1:
+            hiding.__enter__()
+
+    settings = job.settings.model_copy(update={"chunk_records": 100})
+    engine = RecordEngine(job.source, job.target, settings)
+    result = Copier(engine, settings, after_first_chunk).copy(job.copies[0])
+    answers = list[int]()
+    admin = clients.admin(job.target)
+
+    def ask() -> None:
+        position = LedgerReader(job.target, admin, scene.name).position(scene.key())
+        answers.append(position.next_offset if position else -1)
+
+    asking = threading.Thread(target=ask)
+    try:
+        assert (result.error, result.copied) == (None, 300)
+        assert naive_next_offset(scene) == 100
+        asking.start()
+        asking.join(2)
+        assert asking.is_alive() and not answers
+    finally:
+        hiding.__exit__(None, None, None)
+    asking.join(60)
+    assert answers == [300]
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_the_wait_has_an_end_and_a_name(scene: Scenario) -> None:
+    scene.target.create(scene.topic)
+    admin = clients.admin({"bootstrap.servers": scene.target.bootstrap})
+    at = At(scene.topic, 0)
+    with open_transaction(scene.target, scene.topic, 0):
+        end = high_watermark(scene.target.bootstrap, scene.topic, 0)
+        with pytest.raises(Stalled) as stalled:
+            offsets.stable_ends(admin, [at], deadline=0.3)
+    assert f"{scene.topic}-0: the last stable offset stays at 0, below {end}" in stalled.value.what
+    assert "find-hanging" in stalled.value.remedy

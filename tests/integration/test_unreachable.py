@@ -1,0 +1,108 @@
+"""A cluster that does not answer, and files that are wrong: one message, soon, with the right exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kafka_replication import runner
+from kafka_replication.errors import Unreachable
+from kafka_replication.steps import Request
+from tests.integration.scenario import Addresses, Scenario, no_launch
+
+ROOT = Path(__file__).parents[2]
+SOON = 30.0  # seconds: what is promised
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port where a program listens that does not speak Kafka."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def closed() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+NOWHERE = "no-such-host.invalid:9092"
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_run_names_the_host(scene: Scenario, closed: str, silent: str, side: str) -> None:
+    scene.source.create(scene.topic)
+    for address in (closed, NOWHERE, silent):
+        connections = Addresses(**{"source": scene.source.bootstrap, "target": scene.target.bootstrap, side: address})
+        started = time.monotonic()
+        with pytest.raises(Unreachable) as failed:
+            runner.run(scene.replication(timeouts={"request": 4}), connections, scene.store, no_launch, Request())
+        assert address in failed.value.what and failed.value.remedy
+        assert time.monotonic() - started < SOON
+        assert scene.store.lease_of(scene.name) is None  # given back
+
+
+def cli(scene: Scenario, text: str, source: str, *command: str) -> subprocess.Popen[str]:
+    file = scene.folder / f"{abs(hash((text, source, command)))}.yaml"
+    file.write_text(text)
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT / "plugins"), "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+        "AIRFLOW_CONN_SOURCE": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": source}}),
+        "AIRFLOW_CONN_TARGET": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": scene.target.bootstrap}}),
+    }  # fmt: skip
+    line = [sys.executable, "-m", "kafka_replication.cli", command[0], str(file), *command[1:]]
+    return subprocess.Popen(line, cwd=scene.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in err + out, err
+    return process.returncode, out, err
+
+
+def test_the_command_line_names_the_host(scene: Scenario, closed: str, silent: str) -> None:
+    """With the defaults of a user's file; all at the same time, for each waits out its time-out."""
+    text = yaml.safe_dump(scene.document())
+    started = time.monotonic()
+    asked = [(address, cli(scene, text, address, command)) for address in (closed, NOWHERE, silent) for command in ("check", "run")]
+    for address, process in asked:
+        code, _, err = ended(process)
+        assert code == 1
+        assert f"error: cannot reach Kafka at {address}" in err, err
+    assert time.monotonic() - started < SOON + 30  # six interpreters start at once on a small machine
+
+
+def test_json_output_stays_one_document(scene: Scenario, closed: str) -> None:
+    code, out, _ = ended(cli(scene, yaml.safe_dump(scene.document(timeouts={"request": 3})), closed, "status", "--json"))
+    assert code == 1
+    assert closed in json.loads(out)["error"]
+
+
+def test_commands_on_living_clusters(scene: Scenario) -> None:
+    """check and status say so with exit code 0; an unknown topic is 1, a wrong file 2."""
+    scene.source.create(scene.topic)
+    good = yaml.safe_dump(scene.document())
+    unknown = yaml.safe_dump(scene.document(topics={"include": [f"{scene.name}-nowhere"]}))
+    asked = {
+        "check": cli(scene, good, scene.source.bootstrap, "check", "--json"),
+        "plan": cli(scene, good, scene.source.bootstrap, "plan", "--json"),
+        "unknown": cli(scene, unknown, scene.source.bootstrap, "check"),
+        "syntax": cli(scene, "name: [", scene.source.bootstrap, "check"),
+        "key": cli(scene, good + "colour: blue\n", scene.source.bootstrap, "check"),
+        "time": cli(scene, good, scene.source.bootstrap, "run", "--until", "tomorrow"),
+    }
+    found = {name: ended(process) for name, process in asked.items()}
+    assert {name: code for name, (code, _, _) in found.items()} == {"check": 0, "plan": 0, "unknown": 1, "syntax": 2, "key": 2, "time": 2}
+    assert json.loads(found["check"][1])["ok"] is True
+    assert [each["state"] for each in json.loads(found["plan"][1])["partitions"]] == ["not opened yet"]
+    assert "colour" in found["key"][2] and "unknown source topic" in found["unknown"][2]

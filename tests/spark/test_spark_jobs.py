@@ -1,0 +1,192 @@
+"""Real Spark, started as a user starts it, and killed piece by piece while it copies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.checker import high_watermark
+from tests.integration.scenario import Scenario, numbered, wait_until
+
+ROOT = Path(__file__).parents[2]
+PARTITIONS, RECORDS = 4, 3_000
+# Many small chunks: a chunk costs 50-100 ms whatever its size, so a partition takes long enough to be killed in the middle.
+SLOW = {"chunk_records": 50}
+
+
+@dataclass
+class SparkRun:
+    """A run in its own process group, and the processes below it, found by descent alone."""
+
+    scene: Scenario
+
+    def __post_init__(self) -> None:
+        config = json.dumps(self.scene.document())
+        arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
+        self.errors = (self.scene.folder / "stderr").open("a+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.whole_run", *arguments], cwd=ROOT, start_new_session=True, text=True,
+            stdout=subprocess.PIPE, stderr=self.errors, env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"},
+        )  # fmt: skip
+        self.root = psutil.Process(self.process.pid)
+        self.seen: dict[int, psutil.Process] = {}
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            self.descendants()
+
+    def descendants(self) -> list[psutil.Process]:
+        """The living ones; each that was ever seen is remembered, for those that outlive their parent."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for each in self.root.children(recursive=True):
+                self.seen.setdefault(each.pid, each)
+        for known in list(self.seen.values()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for each in known.children(recursive=True):
+                    self.seen.setdefault(each.pid, each)
+        return [each for each in list(self.seen.values()) if is_alive(each)]
+
+    def jvm(self) -> psutil.Process:
+        return next(each for each in self.descendants() if each.name() == "java")
+
+    def driver(self) -> psutil.Process:
+        """The Python program that the JVM of spark-submit started."""
+        return next(each for each in self.jvm().children() if "copy_ranges.py" in " ".join(each.cmdline()))
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python daemon's children: they copy."""
+        return [each for daemon in self.jvm().children() if is_daemon(daemon) for each in daemon.children()]
+
+    def end(self) -> dict[str, Any]:
+        out, _ = self.process.communicate(timeout=150)
+        self.errors.close()
+        lines = out.strip().splitlines()
+        return json.loads(lines[-1]) if lines else {}
+
+    def assert_nothing_left(self) -> None:
+        try:
+            wait_until(lambda: not self.descendants(), 30)
+        finally:
+            self._stop.set()
+            self._watcher.join()
+            left = [" ".join(each.cmdline())[:200] for each in self.descendants() if is_alive(each)]
+            for each in self.descendants():
+                each.kill()
+        assert not left
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_daemon(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    return False
+
+
+@pytest.fixture
+def ready(scene: Scenario) -> Scenario:
+    scene.source.create(scene.topic, PARTITIONS)
+    for partition in range(PARTITIONS):
+        scene.source.produce(scene.topic, numbered(RECORDS), partition)
+    return scene
+
+
+def await_middle(scene: Scenario, run: SparkRun, more_than: int = 200) -> None:
+    """Until a good part of the records is on the target, and by far not all."""
+
+    def is_reached() -> bool:
+        assert run.process.poll() is None, f"the run ended before it could be killed: {run.scene.folder / 'stderr'}"
+        return scene.target.partitions(scene.topic) > 0 and on_target(scene) > more_than
+
+    wait_until(is_reached, 120)
+
+
+def on_target(scene: Scenario) -> int:
+    return sum(high_watermark(scene.target.bootstrap, scene.topic, partition) for partition in range(PARTITIONS))
+
+
+def assert_complete(scene: Scenario) -> None:
+    scene.assert_copied(*range(PARTITIONS))
+    assert [scene.watermark(partition) for partition in range(PARTITIONS)] == [RECORDS] * PARTITIONS
+
+
+def test_copy_and_verify(ready: Scenario) -> None:
+    """One run of 4 partitions; the next one starts no Spark."""
+    run = SparkRun(ready)
+    report = run.end()
+    assert report["outcome"] == "done", report
+    assert sorted((each["partition"], each["copied"], each["digest_ok"]) for each in report["ranges"]) == [
+        (partition, RECORDS, True) for partition in range(PARTITIONS)
+    ]
+    assert_complete(ready)
+    run.assert_nothing_left()
+    ready.idle_run()
+
+
+def kill_worker(run: SparkRun) -> None:
+    run.workers()[0].kill()
+
+
+def kill_every_worker(run: SparkRun) -> None:
+    for each in run.workers():
+        each.kill()
+
+
+def kill_jvm(run: SparkRun) -> None:
+    run.jvm().kill()
+
+
+def kill_driver(run: SparkRun) -> None:
+    run.driver().kill()
+
+
+def kill_run(run: SparkRun) -> None:
+    """Everything at once, as a machine that loses power: the run and all below it."""
+    for each in [run.root, *run.descendants()]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
+def kill_only_the_run(run: SparkRun) -> None:
+    """The process that submitted; Spark has to notice by itself."""
+    run.process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kill", [kill_worker, kill_every_worker, kill_jvm, kill_driver, kill_run, kill_only_the_run])
+def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
+    ready.settings |= {"copy": SLOW}
+    run = SparkRun(ready)
+    await_middle(ready, run)
+    kill(run)
+    copied = on_target(ready)
+    assert copied < PARTITIONS * RECORDS, "all was copied before the kill: make it slower"
+    report = run.end()
+    run.assert_nothing_left()
+    # A worker's death is healed by Spark's next attempt; without its driver the run fails.
+    if kill in (kill_worker, kill_every_worker):
+        assert report["outcome"] == "done", report
+    ready.settings |= {"copy": {}}
+    healed = ready.run()
+    assert healed.outcome in ("done", "nothing_to_do"), healed.table()
+    assert_complete(ready)
+    ready.idle_run()

@@ -1,0 +1,30 @@
+"""A whole run with real Spark, in a process of its own: ``python -m tests.spark.whole_run SOURCE TARGET STORE_URL CONFIG_JSON``.
+
+Prints one JSON document: the report, or the error that ended the run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from kafka_replication import runner
+from kafka_replication.config import Replication
+from kafka_replication.errors import ReplicationError
+from kafka_replication.spark.submit import SubmitLauncher
+from kafka_replication.steps import Request
+from kafka_replication.store import open_store
+from tests.integration.scenario import Addresses
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    source, target, store_url, config = sys.argv[1:]
+    clusters = Addresses(source, target)
+    launcher = SubmitLauncher(clusters.spark(""))
+    try:
+        report = runner.run(Replication.model_validate_json(config), clusters, open_store(store_url), lambda: launcher, Request())
+    except ReplicationError as error:
+        print(json.dumps({"outcome": "failed", "error": str(error), "ranges": []}))
+        sys.exit(1)
+    print(json.dumps(report.as_json()))

@@ -1,0 +1,122 @@
+"""Connections from the environment: the JSON form only, and every mistake named with its remedy."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafka_replication.connections import EnvironmentConnections, SparkConnection, extra_of, master, variable
+from kafka_replication.errors import BadInput, ConnectionMissing
+
+CONNECTIONS = EnvironmentConnections()
+KAFKA = "AIRFLOW_CONN_KAFKA_SOURCE"
+SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KAFKA, raising=False)
+    monkeypatch.delenv(SPARK, raising=False)
+
+
+SETTINGS = {"bootstrap.servers": "127.0.0.1:9092", "security.protocol": "PLAINTEXT"}
+
+
+@pytest.mark.parametrize("extra", [SETTINGS, json.dumps(SETTINGS)], ids=["as an object", "as text"])
+def test_the_extra_of_a_kafka_connection_is_its_client_settings(monkeypatch: pytest.MonkeyPatch, extra: object) -> None:
+    monkeypatch.setenv(KAFKA, json.dumps({"conn_type": "kafka", "extra": extra}))
+    assert CONNECTIONS.kafka("kafka_source") == SETTINGS
+
+
+@pytest.mark.parametrize("value", [{}, {"extra": None}, {"extra": ""}])
+def test_no_extra_is_no_settings(monkeypatch: pytest.MonkeyPatch, value: dict[str, object]) -> None:
+    monkeypatch.setenv(KAFKA, json.dumps({"conn_type": "kafka", **value}))
+    assert CONNECTIONS.kafka("kafka_source") == {}
+
+
+WRONG: dict[str, tuple[str | None, str, str]] = {
+    "missing": (
+        None, "connection 'kafka_source' is not defined", "set AIRFLOW_CONN_KAFKA_SOURCE to its JSON form, see docs/connections.md",
+    ),
+    "URI form": (
+        "kafka://user:secret@host:9092/?x=1", "AIRFLOW_CONN_KAFKA_SOURCE is not JSON (Expecting value: line 1 column 1 (char 0))",
+        "use the JSON form, not the URI form, see docs/connections.md",
+    ),
+    "empty": (
+        "", "AIRFLOW_CONN_KAFKA_SOURCE is not JSON (Expecting value: line 1 column 1 (char 0))",
+        "use the JSON form, not the URI form, see docs/connections.md",
+    ),
+    "another type": (
+        '{"conn_type": "spark"}', "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
+        'give it "conn_type": "kafka", see docs/connections.md',
+    ),
+    "no type": (
+        '{"extra": {}}', "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka", 'give it "conn_type": "kafka", see docs/connections.md',
+    ),
+    "no object": (
+        '["kafka"]', "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka", 'give it "conn_type": "kafka", see docs/connections.md',
+    ),
+    "extra that is no object": (
+        '{"conn_type": "kafka", "extra": [1]}', "connection 'kafka_source': its extra is not a JSON object", "see docs/connections.md",
+    ),
+    "extra that is text of no object": (
+        '{"conn_type": "kafka", "extra": "7"}', "connection 'kafka_source': its extra is not a JSON object", "see docs/connections.md",
+    ),
+    "extra that is no JSON": (
+        '{"conn_type": "kafka", "extra": "{secret"}',
+        "connection 'kafka_source': its extra is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+        "see docs/connections.md",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "what", "remedy"), WRONG.values(), ids=WRONG)
+def test_a_connection_that_cannot_be_used_is_refused(monkeypatch: pytest.MonkeyPatch, text: str | None, what: str, remedy: str) -> None:
+    if text is not None:
+        monkeypatch.setenv(KAFKA, text)
+    with pytest.raises(ConnectionMissing) as caught:
+        CONNECTIONS.kafka("kafka_source")
+    assert (caught.value.what, caught.value.remedy) == (what, remedy)
+    assert isinstance(caught.value, BadInput)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_variable_is_airflows() -> None:
+    assert variable("kafka_source") == KAFKA
+
+
+def test_without_a_spark_connection_it_is_this_machine_with_retries() -> None:
+    assert CONNECTIONS.spark("spark_default") == SparkConnection("local[*,4]", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({}, "local[*,4]"),
+        ({"host": ""}, "local[*,4]"),
+        ({"host": "local"}, "local[*,4]"),
+        ({"host": "local[*]"}, "local[*,4]"),
+        ({"host": "local[2,3]"}, "local[2,3]"),
+        ({"host": "yarn"}, "yarn"),
+        ({"host": "spark://master", "port": 7077}, "spark://master:7077"),
+        ({"host": "k8s://https://api:6443"}, "k8s://https://api:6443"),
+    ],
+)
+def test_the_master_of_a_spark_connection(monkeypatch: pytest.MonkeyPatch, value: dict[str, object], expected: str) -> None:
+    monkeypatch.setenv(SPARK, json.dumps({"conn_type": "spark", **value}))
+    assert CONNECTIONS.spark("spark_default").master == expected
+
+
+@pytest.mark.parametrize(("text", "what"), [("spark://local[*]", "is not JSON"), ('{"conn_type": "kafka"}', "no connection of type spark")])
+def test_a_spark_connection_that_cannot_be_used_is_refused_and_not_taken_for_missing(
+    monkeypatch: pytest.MonkeyPatch, text: str, what: str
+) -> None:
+    monkeypatch.setenv(SPARK, text)
+    with pytest.raises(ConnectionMissing, match=what):
+        CONNECTIONS.spark("spark_default")
+
+
+def test_local_gets_retries_whoever_asks() -> None:
+    assert master("local[*]", None) == "local[*,4]"
+    assert extra_of("c", {"extra": {"a": 1}}) == {"a": 1}

@@ -1,0 +1,529 @@
+"""The copy protocol against a simulated target that fails wherever it likes: each record arrives once, in order, or is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_replication import copy as copying
+from kafka_replication.config import Copy
+from kafka_replication.copy import Chunk, Copier, CopyResult, CopyTask, RefusedAt
+from kafka_replication.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position, Receipt, Segment
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.verify import tile
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
+IDS = Ids("SRC", "s-orders", "t-orders")
+
+
+class Killed(BaseException):
+    """The process dies here; nothing of it runs any more, its transaction stays open."""
+
+
+@dataclass
+class Slot:
+    """One offset of the target's log: a record (by its source offset) or a transaction's marker."""
+
+    record: int | None
+    state: Literal["open", "prepared", "committed", "aborted"]
+
+
+@dataclass
+class Target:
+    """A partition and its ledger as transactions leave them. Only `fence` settles what a dead session left behind."""
+
+    log: list[Slot] = field(default_factory=list)
+    position: Position | None = None
+    receipts: dict[int, Receipt] = field(default_factory=dict)
+    epoch: int = 0
+    in_doubt: tuple[list[Slot], Position, Receipt] | None = None  # the coordinator has PrepareCommit, nobody sees it yet
+    open: list[Slot] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """What `init_transactions` does to the transaction of this id: complete what was prepared, abort what was open."""
+        if self.in_doubt:
+            self.apply(*self.in_doubt)
+        elif self.open:
+            self.end("aborted")
+
+    def apply(self, slots: list[Slot], position: Position, receipt: Receipt) -> None:
+        self.position = position
+        self.receipts[receipt.range.from_] = receipt
+        self.end("committed")
+        self.in_doubt = None
+
+    def end(self, state: Literal["committed", "aborted"]) -> None:
+        for slot in self.open:
+            slot.state = state
+        self.open = []
+        self.log.append(Slot(None, state))  # the marker takes an offset of its own
+
+    def visible(self) -> list[int]:
+        """What a `read_committed` reader sees."""
+        return [slot.record for slot in self.log if slot.state == "committed" and slot.record is not None]
+
+
+@dataclass
+class World:
+    """The source's visible offsets, the target, and what goes wrong at which call."""
+
+    records: list[int]
+    target: Target = field(default_factory=Target)
+    chunk: int = 3
+    faults: dict[int, str] = field(default_factory=dict)  # call number -> kind
+    refused_late: set[int] = field(default_factory=set)  # the broker refuses, some time after the client took it
+    refused_at_once: set[int] = field(default_factory=set)  # the client itself refuses
+    ids: Ids = IDS
+    calls: int = 0
+    trace: list[str] = field(default_factory=list)
+    during: Callable[[str], None] = lambda call: None
+
+    def call(self, name: str) -> str | None:
+        """Count one call; raise here, or return the fault that the call itself has to play."""
+        self.trace.append(name)
+        fault = self.faults.pop(self.calls, None)
+        self.calls += 1
+        self.during(name)
+        match fault:
+            case "killed":
+                raise Killed
+            case "fenced":
+                raise Fenced("orders-0: a newer copier took over", "")
+            case "unreachable":
+                raise Unreachable(f"orders-0: {name} was not answered", "run again")
+            case "stalled":
+                raise Stalled(f"orders-0: {name} made no progress", "run again")
+        return fault
+
+
+class Session:
+    def __init__(self, world: World, *, probing: bool) -> None:
+        self.world, self.probing, self.epoch, self.slots = world, probing, -1, list[Slot]()
+
+    def _check_epoch(self) -> None:
+        assert self.epoch >= 0, "used before it fenced the others"
+        if self.epoch != self.world.target.epoch:
+            raise Fenced("orders-0: a newer copier took over", "")
+
+    def fence(self) -> None:
+        fault = self.world.call("fence")
+        target = self.world.target
+        target.settle()
+        target.epoch += 1
+        self.epoch = target.epoch
+        if fault == "after":
+            raise Unreachable("orders-0: init_transactions was not answered", "run again")
+
+    def position(self) -> Position | None:
+        self.world.call("position")
+        return self.world.target.position
+
+    def check_target(self, position: Position) -> None:
+        self.world.call("check_target")
+        log = self.world.target.log
+        if any(slot.state == "committed" and slot.record is not None for slot in log[position.target_end :]):
+            raise ForeignWriter("orders-0 on the target holds a record that the ledger does not know", "stop the other writer")
+
+    def check_ids(self, ids: Ids) -> None:
+        self.world.call("check_ids")
+        if self.world.ids != ids:
+            raise Refused("orders-0: a topic was re-created during the copy", "plan again")
+
+    def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
+        world = self.world
+        fault = world.call("copy_chunk")
+        self._check_epoch()
+        target, ready = world.target, [offset for offset in world.records if offset in left]
+        taken = ready[: world.chunk]
+        first = len(target.log)
+        for offset in taken:
+            if offset in world.refused_at_once:
+                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset)
+            slot = Slot(offset, "open")
+            target.log.append(slot)
+            target.open.append(slot)
+        if fault == "after":
+            raise Unreachable("orders-0: records not delivered", "run again")
+        late = sorted(world.refused_late & set(taken))
+        if late:
+            named = late[0] if self.probing else None
+            raise RefusedAt(f"the record at offset {named} is refused", "raise the limit", named)
+        until = left.until if len(taken) == len(ready) else ready[world.chunk]
+        segments = (Segment(0, first, len(target.log) - 1, len(taken), str(taken)),) if taken else ()
+        return Chunk(OffsetRange(left.from_, until), len(taken), 10 * len(taken), str(taken), "list", segments, 5 if taken else None)
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        target, fault = self.world.target, self.world.call("commit")
+        self._check_epoch()
+        if fault == "prepared":  # sent, and the answer lost: it takes effect when somebody fences
+            target.in_doubt = (target.open, position, receipt)
+            raise Unreachable("orders-0: commit_transaction was not answered", "run again")
+        target.apply(target.open, position, receipt)
+        if fault == "after":
+            raise Unreachable("orders-0: commit_transaction was not answered", "run again")
+        if fault == "killed after":
+            raise Killed
+
+    def close(self) -> None:
+        """A living session aborts what it left open, unless the commit is already under way or it was fenced."""
+        target = self.world.target
+        if self.epoch == target.epoch and target.open and not target.in_doubt:
+            target.end("aborted")
+
+
+@dataclass
+class Engine:
+    world: World
+    name: str = "simulated/1"
+
+    @contextmanager
+    def session(self, task: CopyTask, *, probing: bool = False) -> Iterator[Session]:
+        session = Session(self.world, probing=probing)
+        self.world.trace.append("probing session" if probing else "session")
+        try:
+            yield session
+        except Killed:
+            raise
+        except BaseException:
+            session.close()
+            raise
+        else:
+            session.close()
+
+
+def opened(start: int = 0, **more: Any) -> Target:
+    return Target(position=Position(1, IDS, start, start), **more)
+
+
+def task(from_: int, until: int, **changes: Any) -> CopyTask:
+    return replace(CopyTask(KEY, OffsetRange(from_, until), IDS, 1, "run-1"), **changes)
+
+
+def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
+    return Copier(Engine(world), Copy(sessions=sessions), **{"pause": lambda seconds: None, **more})
+
+
+def until_settled(world: World, wanted: CopyTask, sessions: int = 4) -> CopyResult:
+    """Run again after every death and every error that running again can heal; look at the target after each."""
+    for _ in range(100):
+        try:
+            result = copier(world, sessions=sessions).copy(wanted)
+        except Killed:
+            assert_consistent(world)
+            continue
+        assert_consistent(world)
+        if result.error is None or not result.retriable:
+            return result
+    raise AssertionError("never done")
+
+
+def assert_consistent(world: World) -> None:
+    """What readers of the target see is what the ledger says (once an answer that got lost takes effect), each record once."""
+    target = world.target
+    if target.in_doubt:
+        return  # not decided yet, neither way
+    assert target.position is not None
+    coverage = target.position.coverage
+    expected = [offset for offset in world.records if any(offset in each for each in coverage)]
+    assert target.visible() == expected
+    receipts = tile(coverage, target.receipts.values())
+    assert Coverage.of(each.range for each in receipts) == coverage
+    for receipt in receipts:
+        inside = [offset for offset in world.records if offset in receipt.range]
+        assert receipt.count == len(inside)
+        assert [target.log[at].record for each in receipt.segments for at in range(each.first, each.last + 1)] == inside
+
+
+FAULTS = st.dictionaries(
+    st.integers(0, 60),
+    st.sampled_from(["killed", "killed after", "fenced", "unreachable", "stalled", "after", "prepared"]),
+    max_size=12,
+)
+OFFSETS = st.sets(st.integers(0, 29), max_size=25).map(sorted)
+
+
+@given(OFFSETS, st.integers(1, 8), FAULTS, st.lists(st.integers(0, 30), max_size=3), st.integers(1, 4))
+@settings(max_examples=400, deadline=None)
+def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_order(
+    records: list[int], chunk: int, faults: dict[int, str], cuts: list[int], sessions: int
+) -> None:
+    world = World(records, opened(), chunk, dict(faults))
+    ends = [0, *sorted({*cuts, 30} - {0})]
+    for from_, until in zip(ends, ends[1:], strict=False):  # one run after the other, each with its own bounded range
+        result = until_settled(world, task(from_, until))
+        assert result.error is None
+        assert world.target.position is not None
+        assert world.target.position.next_offset == until
+    assert world.target.visible() == records
+    assert str(world.target.position.coverage if world.target.position else None) == "[0, 30)"
+
+
+@given(OFFSETS, st.integers(1, 8), FAULTS)
+@settings(max_examples=200, deadline=None)
+def test_the_whole_range_asked_for_again_copies_nothing_twice(records: list[int], chunk: int, faults: dict[int, str]) -> None:
+    world = World(records, opened(), chunk, dict(faults))
+    until_settled(world, task(0, 20))
+    before = list(world.target.log)
+    until_settled(world, task(0, 20))
+    assert [slot for slot in world.target.log[len(before) :] if slot.state == "committed" and slot.record is not None] == []
+    assert until_settled(world, task(0, 30)).error is None  # a stale plan that overlaps what was copied
+    assert world.target.visible() == records
+
+
+@given(
+    st.sets(st.integers(0, 29), min_size=1).map(sorted), st.integers(1, 8), FAULTS,
+    st.sets(st.integers(0, 29), max_size=3), st.sets(st.integers(0, 29), max_size=3),
+)  # fmt: skip
+@settings(max_examples=400, deadline=None)
+def test_a_refused_record_is_named_and_all_before_it_is_copied(
+    records: list[int], chunk: int, faults: dict[int, str], late: set[int], at_once: set[int]
+) -> None:
+    world = World(records, opened(), chunk, dict(faults), refused_late=late, refused_at_once=at_once - late)
+    refused = sorted((late | at_once) & set(records))
+    result = until_settled(world, task(0, 30))
+    if not refused:
+        assert result.error is None
+        return
+    assert result.error == f"the record at offset {refused[0]} is refused"
+    assert result.remedy
+    assert not result.retriable
+    assert world.target.visible() == [offset for offset in records if offset < refused[0]]
+    assert world.target.position is not None
+    assert world.target.position.next_offset == refused[0]
+    world.refused_late, world.refused_at_once = set(), set()  # somebody raised the limit
+    assert until_settled(world, task(0, 30)).error is None
+    assert world.target.visible() == records
+
+
+# --- refused records, step by step ----------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_that_names_no_record_is_repeated_by_a_probing_session() -> None:
+    world = World(list(range(10)), opened(), 4, refused_late={6})
+    result = copier(world).copy(task(0, 10))
+    assert result.error == "the record at offset 6 is refused"
+    assert result.remedy == "raise the limit"
+    assert (result.copied, result.retriable, result.fenced) == (6, False, False)
+    assert world.target.visible() == [0, 1, 2, 3, 4, 5]
+    assert [name for name in world.trace if "session" in name] == ["session", "probing session", "session"]
+
+
+def test_a_refusal_that_names_its_record_needs_no_probing() -> None:
+    world = World(list(range(10)), opened(), 4, refused_at_once={6})
+    assert copier(world).copy(task(0, 10)).error == "the record at offset 6 is refused"
+    assert world.target.visible() == [0, 1, 2, 3, 4, 5]
+    assert [name for name in world.trace if "session" in name] == ["session", "session"]
+
+
+def test_the_first_record_of_a_range_refused_copies_nothing() -> None:
+    world = World(list(range(10)), opened(), 4, refused_late={0})
+    result = copier(world).copy(task(0, 10))
+    assert result.error == "the record at offset 0 is refused"
+    assert (result.copied, world.target.visible(), world.target.receipts) == (0, [], {})
+
+
+def test_an_earlier_record_that_the_broker_refuses_hides_behind_one_that_the_client_refuses() -> None:
+    """The client's refusal of 6 comes at once, the broker's of 2 only when what lies before 6 is sent again."""
+    world = World(list(range(10)), opened(), 8, refused_late={2}, refused_at_once={6})
+    assert copier(world).copy(task(0, 10)).error == "the record at offset 2 is refused"
+    assert world.target.visible() == [0, 1]
+
+
+def test_a_refusal_that_does_not_come_again_is_no_error() -> None:
+    world = World(list(range(10)), opened(), 4, refused_late={6})
+
+    def heal(call: str) -> None:
+        if world.trace.count("probing session"):
+            world.refused_late.clear()
+
+    world.during = heal
+    result = copier(world).copy(task(0, 10))
+    assert (result.error, result.copied) == (None, 10)
+    assert world.target.visible() == list(range(10))
+
+
+# --- the order of things --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_position_is_read_after_fencing_and_the_ids_are_checked_before_every_commit() -> None:
+    world = World(list(range(5)), opened(), 3)
+    assert copier(world).copy(task(0, 5)).error is None
+    assert world.trace == [
+        "session", "fence", "position", "check_target", "copy_chunk", "check_ids", "commit", "copy_chunk", "check_ids", "commit",
+    ]  # fmt: skip
+
+
+def test_a_commit_whose_answer_was_lost_is_not_repeated() -> None:
+    for fault in ("after", "prepared"):
+        world = World(list(range(5)), opened(), 3, {5: fault})
+        result = copier(world).copy(task(0, 5))
+        assert (result.error, result.sessions) == (None, 2)
+        assert world.target.visible() == [0, 1, 2, 3, 4]
+        assert world.trace.count("commit") == 2  # one for each chunk
+
+
+def test_a_topic_that_is_re_created_during_the_copy_gets_no_commit() -> None:
+    world = World(list(range(5)), opened(), 3)
+
+    def recreate(call: str) -> None:
+        if call == "copy_chunk" and world.target.receipts:
+            world.ids = replace(IDS, source_topic="other")
+
+    world.during = recreate
+    result = copier(world).copy(task(0, 5))
+    assert (result.error, result.remedy) == ("orders-0: a topic was re-created during the copy", "plan again")
+    assert (result.retriable, result.copied) == (False, 3)
+    assert world.target.visible() == [0, 1, 2]
+
+
+def test_a_foreign_record_on_the_target_stops_the_copy_before_anything_is_sent() -> None:
+    world = World(list(range(5)), opened(log=[Slot(99, "committed")]), 3)
+    result = copier(world).copy(task(0, 5))
+    assert result.error == "orders-0 on the target holds a record that the ledger does not know"
+    assert (result.sessions, "copy_chunk" in world.trace) == (1, False)
+
+
+def test_nothing_left_means_no_transaction() -> None:
+    world = World(list(range(5)), opened(), 3)
+    copier(world).copy(task(0, 5))
+    world.trace.clear()
+    result = copier(world).copy(task(0, 5))
+    assert (result.error, result.copied, result.chunks, result.sessions) == (None, 0, 0, 1)
+    assert world.trace == ["session", "fence", "position", "check_target"]
+
+
+def test_offsets_already_covered_are_left_out() -> None:
+    world = World(list(range(10)), opened(), 3)
+    assert world.target.position is not None
+    world.target.position = replace(world.target.position, coverage=Coverage.of([OffsetRange(3, 6)]))
+    assert copier(world).copy(task(0, 10)).copied == 7
+    assert world.target.visible() == [0, 1, 2, 6, 7, 8, 9]
+    assert world.target.position.next_offset == 10
+
+
+# --- being fenced ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["copy_chunk", "check_ids", "commit"])
+def test_a_copier_that_is_overtaken_leaves_at_once_and_never_fences_back(moment: str) -> None:
+    world = World(list(range(10)), opened(), 4)
+    newer: list[CopyResult] = []
+
+    def overtake(call: str) -> None:
+        if call == moment and not newer:
+            world.during = lambda call: None
+            newer.append(copier(world).copy(task(0, 10, run_id="run-2")))
+
+    world.during = overtake
+    older = copier(world).copy(task(0, 10))
+    assert newer[0].error is None
+    assert newer[0].copied == 10
+    assert (older.fenced, older.retriable, older.sessions, older.copied) == (True, True, 1, 0)
+    assert older.error == "orders-0: a newer copier took over"
+    assert world.trace.count("fence") == 2
+    assert world.target.visible() == list(range(10))
+    assert {receipt.run_id for receipt in world.target.receipts.values()} == {"run-2"}
+
+
+# --- doubt, and its bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_never_answers_ends_after_the_sessions_allowed_with_growing_pauses() -> None:
+    world, pauses = World([0], opened(), faults=dict.fromkeys(range(50), "stalled")), list[float]()
+    result = copier(world, sessions=7, pause=pauses.append).copy(task(0, 1))
+    assert (result.sessions, result.retriable, result.fenced) == (7, True, False)
+    assert (result.error, result.remedy) == ("orders-0: fence made no progress", "run again")
+    assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_what_is_no_error_of_ours_is_not_swallowed() -> None:
+    world = World([0], opened())
+
+    def broken(call: str) -> None:
+        raise ZeroDivisionError
+
+    world.during = broken
+    with pytest.raises(ZeroDivisionError):
+        copier(world).copy(task(0, 1))
+
+
+# --- the plan against the ledger --------------------------------------------------------------------------------------------------------
+
+AT_5 = Position(1, IDS, 0, 5, Coverage.of([OffsetRange(0, 5)]))
+
+
+@pytest.mark.parametrize(
+    ("position", "wanted", "error", "remedy"),
+    [
+        (None, task(0, 9), "orders-0: the ledger has no position for orders-dr: orders-0 -> orders, yet it was opened", "ledger topics"),
+        (AT_5, task(5, 9, generation=2), "orders-0: the plan is for generation 2, the ledger is at 1", "plan again"),
+        (AT_5, task(5, 9, ids=replace(IDS, target_topic="t-new")), "a topic was re-created", "plan again"),
+        (AT_5, task(7, 9), "orders-0: the ledger's position 5 lies below the planned range [7, 9): the ledger went back", "plan again"),
+    ],
+    ids=["no position", "generation", "ids", "ledger went back"],
+)
+def test_a_ledger_that_does_not_fit_the_plan_stops_the_copy(position: Position | None, wanted: CopyTask, error: str, remedy: str) -> None:
+    world = World(list(range(9)), Target(position=position))
+    result = copier(world).copy(wanted)
+    assert error in (result.error or "")
+    assert remedy in result.remedy
+    assert (result.retriable, result.sessions, world.target.log) == (False, 1, [])
+
+
+def test_a_ledger_ahead_of_the_plan_is_believed() -> None:
+    world = World(list(range(9)), Target(position=AT_5))
+    assert copier(world).copy(task(2, 9)).copied == 4
+    assert world.target.visible() == [5, 6, 7, 8]
+
+
+# --- what is written and told -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_chunk_leaves_a_receipt_and_a_position_that_fit() -> None:
+    world = World([0, 1, 4, 5], opened(), 3)
+    copier(world).copy(task(0, 9))
+    first, second = world.target.receipts.values()
+    time = first.time
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
+    assert first == Receipt(
+        1, OffsetRange(0, 5), 3, 30, "[0, 1, 4]", "list", "simulated/1", (Segment(0, 0, 2, 3, "[0, 1, 4]"),), IDS, "run-1", time
+    )
+    assert (second.range, second.count) == (OffsetRange(5, 9), 1)
+    # Target offsets 0-2 and 4 are records, 3 is the first transaction's marker.
+    assert world.target.position == Position(1, IDS, 0, 9, Coverage.of([OffsetRange(0, 9)]), 5, 5)
+
+
+def test_a_range_without_visible_records_still_moves_the_position() -> None:
+    world = World([], opened(), 3)
+    result = copier(world).copy(task(0, 9))
+    assert (result.error, result.copied, result.chunks) == (None, 0, 1)
+    assert world.target.position == Position(1, IDS, 0, 9, Coverage.of([OffsetRange(0, 9)]))
+    assert next(iter(world.target.receipts.values())).segments == ()
+
+
+def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commit() -> None:
+    told: list[tuple[int, int, int]] = []
+    world = World(list(range(7)), opened(), 3, {5: "after"})
+
+    def progress(wanted: CopyTask, so_far: CopyResult) -> None:
+        assert wanted == task(0, 7)
+        told.append((so_far.copied, so_far.chunks, so_far.bytes))
+
+    result = copier(world, progress=progress).copy(task(0, 7))
+    # The first chunk's commit was answered too late: an earlier session's work that this call cannot vouch for.
+    assert told == [(3, 1, 30), (4, 2, 40)]
+    assert (result.key, result.range, result.copied, result.bytes, result.chunks, result.sessions) == (KEY, OffsetRange(0, 7), 4, 40, 2, 2)
+    assert result.seconds >= 0
+
+
+def test_now_is_utc_in_milliseconds() -> None:
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", copying.now())

@@ -1,0 +1,255 @@
+"""The arithmetic of a run: what became of each offset of each range adds up, and failures are named with their remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication import steps
+from kafka_replication.config import Replication
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position, Receipt, Verified
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.plan import PartitionPlan, Plan, State
+from kafka_replication.report import Copied, RangeReport, RunReport, copied_in, table
+from kafka_replication.snapshot import LedgerView
+from kafka_replication.verify import VerifyResult
+from kafka_replication.watermarks import RangeOutcome
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
+IDS = Ids("SRC", "s", "t")
+
+
+def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generation: int = 1) -> Receipt:
+    return Receipt(generation, OffsetRange(from_, until), count, 10 * count, "d", "kind", "engine", (), IDS, run_id, "time")
+
+
+# --- sums of receipts -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_receipts_within_a_range_are_summed_and_others_are_not() -> None:
+    receipts = [receipt(0, 10, 9), receipt(10, 14, 4), receipt(14, 20, 0), receipt(20, 30, 7), receipt(5, 15, 2), receipt(15, 25, 3)]
+    assert copied_in(OffsetRange(10, 20), receipts) == Copied(records=4, span=10, bytes=40)
+    assert copied_in(OffsetRange(0, 30), []) == Copied(0, 0, 0)
+
+
+# --- a run's report, from what the ledger holds -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Store:
+    """As much of the store as a report needs."""
+
+    outcomes_: list[RangeOutcome] = field(default_factory=list)
+    finished: str | None = None
+
+    def outcomes(self, run_id: str) -> list[RangeOutcome]:
+        return list(self.outcomes_)
+
+    def run(self, run_id: str) -> object:
+        return object()
+
+    def record_outcome(self, outcome: RangeOutcome) -> None:
+        self.outcomes_.append(outcome)
+
+    def finish_run(self, run_id: str, state: str) -> None:
+        self.finished = state
+
+
+class Ledger:
+    def __init__(self, receipts: list[Receipt]) -> None:
+        self._receipts = receipts
+
+    def receipts(self, keys: list[PartitionKey]) -> dict[PartitionKey, list[Receipt]]:
+        return {key: self._receipts for key in keys}
+
+
+@dataclass
+class Run:
+    """A run ``run-2`` that has ended and left this behind."""
+
+    position: Position
+    verified: Coverage
+    ledger: Ledger
+    store: Store
+    level: str
+    watermark: int | None
+    run_id: str = "run-2"
+
+    @property
+    def replication(self) -> Replication:
+        return Replication.model_validate({
+            "name": "orders-dr", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["orders"]},
+            "verify": {"level": self.level},
+        })  # fmt: skip
+
+    def view(self) -> LedgerView:
+        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")})
+
+    def watermarks(self) -> dict[PartitionKey, int]:
+        return {} if self.watermark is None else {KEY: self.watermark}
+
+
+def report(
+    receipts: list[Receipt], *, copy: tuple[int, int] | None = None, verify: tuple[tuple[int, int], ...] = (),
+    verified: tuple[tuple[int, int], ...] = (), copy_error: str | None = None, verify_error: str | None = None,
+    level: str = "digest", watermark: int | None = None, **plan: Any,
+) -> RunReport:  # fmt: skip
+    """What `steps.report` says of one partition, given its plan and the ledger after the run."""
+    wanted = OffsetRange(*copy) if copy else None
+    covered = Coverage.of(each.range for each in receipts)
+    position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
+    store = Store([RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0)] if wanted else [])
+    checked = Coverage.of(OffsetRange(*each) for each in verified)
+    run = Run(position, checked, Ledger(receipts), store, level, watermark)
+    pending = Coverage.of(OffsetRange(*each) for each in verify)
+    row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
+    failed = [VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")] if verify_error else []
+    made = steps.report(cast(steps.Run, run), Plan("orders-dr", (replace(row, **plan),)), failed)
+    assert store.finished == made.outcome
+    return made
+
+
+HERE, BEFORE = "run-2", "run-1"
+ARITHMETIC: dict[str, tuple[list[Receipt], tuple[int, int, int, int]]] = {
+    # receipts over [0, 100): copied, copied_before, not_visible, missing
+    "nothing copied": ([], (0, 0, 0, 100)),
+    "every offset a record": ([receipt(0, 100, 100)], (100, 0, 0, 0)),
+    "markers and compaction leave holes": ([receipt(0, 40, 30), receipt(40, 100, 55)], (85, 0, 15, 0)),
+    "no visible record at all": ([receipt(0, 100, 0)], (0, 0, 100, 0)),
+    "the copy ended in the middle": ([receipt(0, 40, 30)], (30, 0, 10, 60)),
+    "an earlier run died after its commit": ([receipt(0, 40, 30, BEFORE), receipt(40, 100, 55, HERE)], (55, 30, 15, 0)),
+    "an earlier run had done it all": ([receipt(0, 100, 99, BEFORE)], (0, 99, 1, 0)),
+    "other generations count for nothing": ([receipt(0, 40, 30), receipt(40, 100, 55, HERE, generation=2)], (30, 0, 10, 60)),
+    "other ranges count for nothing": ([receipt(0, 100, 90), receipt(100, 120, 20)], (90, 0, 10, 0)),
+}
+
+
+@pytest.mark.parametrize(("receipts", "numbers"), ARITHMETIC.values(), ids=ARITHMETIC)
+def test_a_range_adds_up(receipts: list[Receipt], numbers: tuple[int, int, int, int]) -> None:
+    (line,) = report(receipts, copy=(0, 100)).ranges
+    assert (line.copied, line.copied_before, line.not_visible, line.missing) == numbers
+    assert line.range.span == sum(numbers)
+    assert line.bytes == 10 * line.copied
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> list[Receipt]:
+    cuts = sorted(draw(st.sets(st.integers(0, 100), max_size=8)))
+    chunks = [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if draw(st.booleans())]
+    return [receipt(a, b, draw(st.integers(0, b - a)), draw(st.sampled_from([HERE, BEFORE]))) for a, b in chunks]
+
+
+@given(ledgers())
+def test_span_is_copied_and_copied_before_and_not_visible_and_missing(receipts: list[Receipt]) -> None:
+    (line,) = report(receipts, copy=(0, 100)).ranges
+    assert line.range.span == line.copied + line.copied_before + line.not_visible + line.missing
+    assert line.missing == len(set(range(100)) - {offset for each in receipts for offset in range(each.range.from_, each.range.until)})
+    assert line.copied + line.copied_before == sum(each.count for each in receipts)
+    assert min(line.copied, line.copied_before, line.not_visible, line.missing) >= 0
+
+
+def test_a_range_that_is_only_verified_has_its_own_line() -> None:
+    made = report(
+        [receipt(0, 40, 30, BEFORE), receipt(40, 100, 60)], copy=(40, 100), verify=((0, 40),), verified=((0, 100),), watermark=100
+    )
+    assert [(str(each.range), each.copied, each.copied_before, each.digest_ok, each.watermark) for each in made.ranges] == [
+        ("[0, 40)", 0, 30, True, 100), ("[40, 100)", 60, 0, True, 100),
+    ]  # fmt: skip
+    assert made.outcome == "done"
+
+
+WHOLE = [receipt(0, 100, 90)]
+JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
+    "copied and equal": ({"verified": ((0, 100),)}, True, None, ""),
+    "counted only": ({"verified": ((0, 100),), "level": "count"}, None, None, ""),
+    "copied, never verified": ({}, None, "orders-3 [0, 100) is not verified", "run again"),
+    "verified in part": ({"verified": ((0, 99),)}, None, "orders-3 [0, 100) is not verified", "run again"),
+    "the copy failed": ({"copy_error": "no"}, None, "no", "do this"),
+    "the copy differs": ({"verify_error": "differs"}, False, "differs", "do that"),
+    "verified after all": ({"verified": ((0, 100),), "verify_error": "another range differs"}, True, None, ""),
+    "refused": (
+        {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None}, None, "gone", "restore",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given_", "digest_ok", "error", "remedy"), JUDGED.values(), ids=JUDGED)
+def test_what_went_wrong_is_said_and_unverified_offsets_are_never_done(
+    given_: dict[str, Any], digest_ok: bool | None, error: str | None, remedy: str
+) -> None:
+    made = report(WHOLE, **{"copy": (0, 100), **given_})
+    (line,) = made.ranges
+    assert (line.digest_ok, line.error, line.remedy) == (digest_ok, error, remedy)
+    assert made.outcome == ("failed" if error else "done")
+    assert made.failed == ((line,) if error else ())
+
+
+def test_a_refused_partition_reports_what_it_did_not_copy() -> None:
+    (line,) = report([], state=State.OVERRUN, what="gone", remedy="restore", position=40).ranges
+    assert (str(line.range), line.missing) == ("[40, 100)", 60)
+    (line,) = report([], state=State.TRUNCATED, what="gone", remedy="look", position=40, source_end=37).ranges
+    assert (str(line.range), line.missing) == ("[40, 40)", 0)
+
+
+def test_a_partition_with_nothing_to_do_has_no_line() -> None:
+    made = report([])
+    assert (made.ranges, made.outcome) == ((), "nothing_to_do")
+
+
+# --- how it is told ---------------------------------------------------------------------------------------------------------------------------
+
+LINE = RangeReport(KEY, OffsetRange(0, 100), 85, 5, 10, 0, True, 100, 3_000_000, 1.5)
+FAILED = RangeReport(KEY, OffsetRange(100, 130), missing=30, error="the target refuses the record at offset 100", remedy="raise the limit")
+
+
+def test_the_json_of_a_run_is_the_documented_one() -> None:
+    assert RunReport("orders-dr", "run-2", (LINE, FAILED)).as_json() == {
+        "replication": "orders-dr",
+        "run_id": "run-2",
+        "outcome": "failed",
+        "ranges": [
+            {
+                "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 0, "until": 100, "copied": 85, "copied_before": 5,
+                "not_visible": 10, "missing": 0, "digest_ok": True, "watermark": 100, "bytes": 3_000_000, "seconds": 1.5, "error": None,
+            },
+            {
+                "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 100, "until": 130, "copied": 0, "copied_before": 0,
+                "not_visible": 0, "missing": 30, "digest_ok": None, "watermark": None, "bytes": 0, "seconds": 0.0,
+                "error": "the target refuses the record at offset 100. Remedy: raise the limit",
+            },
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ranges", "outcome"), [((), "nothing_to_do"), ((LINE,), "done"), ((LINE, FAILED), "failed"), ((FAILED,), "failed")]
+)
+def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> None:
+    assert RunReport("orders-dr", "run-2", ranges).outcome == outcome
+
+
+def test_the_table_names_each_range_and_each_failure() -> None:
+    head, first, second, *failures = RunReport("orders-dr", "run-2", (LINE, replace(FAILED, digest_ok=False))).table().splitlines()
+    assert head.split() == ["partition", "range", "span", "copied", "before", "not", "visible", "missing", "digest", "watermark", "MB/s"]
+    assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "equal", "100", "2.0"]
+    assert second.split()[:9] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "30", "DIFFERS"]
+    assert second.split()[-1] == "-"
+    assert failures == ["FAILED orders-3 [100, 130): the target refuses the record at offset 100", "  remedy: raise the limit"]
+
+
+def test_a_failure_without_remedy_says_run_again() -> None:
+    assert RunReport("orders-dr", "run-2", (replace(FAILED, remedy=""),)).table().endswith("\n  remedy: run again")
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert table([("a", "long head"), ("wider", "x")]) == "a      long head\nwider  x"
+
+
+def test_speed_is_megabytes_a_second_of_the_copy() -> None:
+    assert LINE.mb_per_second == pytest.approx(2.0)
+    assert replace(LINE, seconds=0.0).mb_per_second == 0

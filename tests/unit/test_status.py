@@ -1,0 +1,87 @@
+"""Where every partition stands: the documented JSON, and the table a person reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position, Verified
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.plan import PartitionPlan, Plan, State
+from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
+from kafka_replication.status import PartitionStatus, status, status_table
+
+IDS = Ids("SRC", "s", "t")
+TIME = "2030-01-31T06:00:00.000Z"
+
+
+def key(partition: int) -> PartitionKey:
+    return PartitionKey("orders-dr", TopicPartition("orders", partition), "dr.orders")
+
+
+BEHIND = PartitionPlan(key(0), State.BEHIND, IDS, 1, 10, 60, 100, 40, OffsetRange(60, 100))
+NEW = PartitionPlan(key(1), State.OPENING, IDS, 1, 5, 5, 9, None, OffsetRange(5, 9))
+GONE = PartitionPlan(key(2), State.VANISHED, IDS, 1, 0, 7, 7, 7, what="orders-2: gone", remedy="exclude it")
+SNAPSHOT = Snapshot("SRC", "TGT", {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)}, 3)}, {})
+VIEW = LedgerView(
+    {key(0): Position(1, IDS, 10, 60), key(2): Position(1, IDS, 0, 7)},
+    {key(0): Verified(1, Coverage.of([OffsetRange(10, 40)]), "digest", "run-1", TIME)},
+)
+
+
+def rows() -> list[PartitionStatus]:
+    return status(Plan("orders-dr", (BEHIND, NEW, GONE)), SNAPSHOT, VIEW)
+
+
+def test_the_json_of_a_partition_is_the_documented_one() -> None:
+    assert [row.as_json() for row in rows()] == [
+        {
+            "topic": "orders", "partition": 0, "target_topic": "dr.orders", "state": "behind", "log_start": 3, "source_end": 100,
+            "position": 60, "watermark": 40, "lag": 60, "last_verified": TIME, "error": None, "remedy": None,
+        },
+        {
+            "topic": "orders", "partition": 1, "target_topic": "dr.orders", "state": "not opened yet", "log_start": 5, "source_end": 9,
+            "position": None, "watermark": None, "lag": 4, "last_verified": None, "error": None, "remedy": None,
+        },
+        {
+            "topic": "orders", "partition": 2, "target_topic": "dr.orders", "state": "topic vanished", "log_start": None, "source_end": 7,
+            "position": 7, "watermark": 7, "lag": 0, "last_verified": None, "error": "orders-2: gone", "remedy": "exclude it",
+        },
+    ]  # fmt: skip
+
+
+def test_the_state_is_plain_text() -> None:
+    assert all(type(row.as_json()["state"]) is str for row in rows())
+
+
+def test_a_topic_that_is_gone_from_the_source_has_no_log_start() -> None:
+    empty = Snapshot("SRC", "TGT", {}, {})
+    assert status(Plan("orders-dr", (GONE,)), empty, VIEW)[0].log_start is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "lag"),
+    [
+        (BEHIND, 60),  # from the watermark, not from the position: copied and unverified offsets still lag
+        (PartitionPlan(key(0), State.IN_SYNC, IDS, 1, 10, 100, 100, 100), 0),
+        (PartitionPlan(key(0), State.OPENING, IDS, 1, 100, 100, 100, None), 0),  # from latest: nothing to wait for
+        (PartitionPlan(key(0), State.BEHIND, IDS, 1, 0, 9, 100, 0), 100),  # a watermark of 0 is one
+    ],
+)
+def test_lag_counts_from_the_watermark_or_else_from_the_start(plan: PartitionPlan, lag: int) -> None:
+    assert PartitionStatus(plan, 0, None, None).lag == lag
+
+
+def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> None:
+    head, *lines = status_table(rows()).splitlines()
+    assert head.split("  ")[0] == "partition"
+    assert [cell.strip() for cell in head.split("  ") if cell.strip()] == [
+        "partition", "target", "state", "log start", "source end", "position", "watermark", "lag", "last verified",
+    ]  # fmt: skip
+    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
+    assert cells == [
+        ["orders-0", "dr.orders", "behind", "3", "100", "60", "40", "60", TIME],
+        ["orders-1", "dr.orders", "not opened yet", "5", "9", "-", "-", "4", "-"],
+        ["orders-2", "dr.orders", "topic vanished", "-", "7", "7", "7", "0", "-"],
+    ]
+    assert len({line.index("dr.orders") for line in lines}) == 1

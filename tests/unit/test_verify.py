@@ -1,0 +1,181 @@
+"""What counts as verified: receipts without hole or overlap, and a copy that equals them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication.errors import Stalled, VerificationFailed
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Receipt, Segment
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.verify import Found, VerifyTask, longest_first, tile, verify
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
+IDS = Ids("SRC", "s", "t")
+AUDIT = "somebody changed the receipts topic: compare source and target before going on"
+
+
+def receipt(from_: int, until: int, *segments: Segment, count: int | None = None) -> Receipt:
+    total = sum(each.count for each in segments) if count is None else count
+    return Receipt(1, OffsetRange(from_, until), total, 10 * total, "all", "kind", "engine", segments, IDS, "run", "time")
+
+
+def segment(first: int, last: int, digest: str) -> Segment:
+    return Segment(3, first, last, last - first + 1, digest)
+
+
+def coverage(*pairs: tuple[int, int]) -> Coverage:
+    return Coverage.of(OffsetRange(*pair) for pair in pairs)
+
+
+# --- tiling -------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_receipts_are_put_in_order_and_those_of_other_offsets_left_out() -> None:
+    wanted = [receipt(10, 20), receipt(20, 25), receipt(40, 50)]
+    others = [receipt(0, 10), receipt(25, 40), receipt(50, 60)]
+    assert tile(coverage((10, 25), (40, 50)), [*reversed(wanted), *others]) == tuple(wanted)
+
+
+def test_nothing_wanted_needs_no_receipt() -> None:
+    assert tile(Coverage(), [receipt(0, 10)]) == ()
+
+
+HOLES: dict[str, tuple[Coverage, list[Receipt], str]] = {
+    "none at all": (coverage((0, 10)), [], "[0, 10)"),
+    "at the start": (coverage((0, 10)), [receipt(4, 10)], "[0, 4)"),
+    "in the middle": (coverage((0, 10)), [receipt(0, 4), receipt(6, 10)], "[4, 6)"),
+    "at the end": (coverage((0, 10)), [receipt(0, 9)], "[9, 10)"),
+    "in the second stretch": (coverage((0, 4), (6, 10)), [receipt(0, 4), receipt(6, 8)], "[8, 10)"),
+    "a receipt that reaches beyond does not count": (coverage((0, 10)), [receipt(0, 4), receipt(4, 12)], "[4, 10)"),
+    "a receipt that begins before does not count": (coverage((4, 10)), [receipt(0, 8), receipt(8, 10)], "[4, 8)"),
+}
+
+
+@pytest.mark.parametrize(("wanted", "receipts", "hole"), HOLES.values(), ids=HOLES)
+def test_a_hole_is_refused_by_name(wanted: Coverage, receipts: list[Receipt], hole: str) -> None:
+    with pytest.raises(VerificationFailed) as caught:
+        tile(wanted, receipts)
+    assert caught.value.what == f"no receipt for source offsets {hole}, though the ledger says they are on the target"
+    assert caught.value.remedy == AUDIT
+
+
+@pytest.mark.parametrize("second", [(3, 10), (2, 4), (0, 10)])
+def test_an_overlap_is_refused_by_name(second: tuple[int, int]) -> None:
+    with pytest.raises(VerificationFailed) as caught:
+        tile(coverage((0, 10)), [receipt(0, 4), receipt(*second), receipt(4, 10)])
+    assert caught.value.what.endswith("overlap")
+    assert "[0, 4)" in caught.value.what
+    assert str(OffsetRange(*second)) in caught.value.what
+    assert caught.value.remedy == AUDIT
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, unique=True).map(sorted), st.data())
+def test_a_tiling_is_accepted_and_any_receipt_lost_or_doubled_is_not(cuts: list[int], data: st.DataObject) -> None:
+    receipts = [receipt(*pair) for pair in zip(cuts, cuts[1:], strict=False)]
+    wanted = coverage((cuts[0], cuts[-1]))
+    assert tile(wanted, data.draw(st.permutations(receipts))) == tuple(receipts)
+    chosen = data.draw(st.sampled_from(receipts))
+    with pytest.raises(VerificationFailed, match="no receipt"):
+        tile(wanted, [each for each in receipts if each is not chosen])
+    with pytest.raises(VerificationFailed, match="overlap"):
+        tile(wanted, [*receipts, chosen])
+
+
+# --- comparing ------------------------------------------------------------------------------------------------------------------------------
+
+CHUNKS = (
+    receipt(0, 10, segment(0, 4, "d0")),
+    receipt(10, 12),  # a chunk of markers: nothing on the target
+    receipt(12, 20, segment(6, 8, "d1"), segment(10, 10, "d2")),
+    receipt(20, 30, segment(12, 13, "d3")),
+)
+
+
+@dataclass
+class Reader:
+    """A target that holds what the receipts say, but for ``other``."""
+
+    other: Mapping[int, Found | Exception] = field(default_factory=dict)  # by first offset
+    asked: list[tuple[Segment, bool]] = field(default_factory=list)
+
+    def read(self, wanted: Segment, *, digest: bool) -> Found:
+        self.asked.append((wanted, digest))
+        match self.other.get(wanted.first):
+            case Exception() as error:
+                raise error
+            case Found() as found:
+                return found
+        return Found(wanted.count, wanted.digest if digest else "")
+
+
+def task(level: Literal["digest", "count"] = "digest", receipts: tuple[Receipt, ...] = CHUNKS) -> VerifyTask:
+    return VerifyTask(KEY, receipts, level)
+
+
+@pytest.mark.parametrize("level", ["digest", "count"])
+def test_an_equal_copy_is_verified_whole(level: Literal["digest", "count"]) -> None:
+    reader = Reader()
+    result = verify(task(level), reader)
+    assert (result.key, result.verified, result.error, result.remedy) == (KEY, coverage((0, 30)), None, "")
+    assert (result.records, result.bytes) == (11, 110)
+    assert reader.asked == [(each, level == "digest") for chunk in CHUNKS for each in chunk.segments]
+
+
+REMEDY = "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again under another name"
+DIFFERENCES: dict[str, tuple[int, Found, list[list[int]], int, str]] = {
+    "digest": (
+        0, Found(5, "xx"), [], 0, "orders-3 [0, 10): the copy at dr.orders-3 offsets [0, 5) differs from its receipt: digest xx, not d0",
+    ),
+    "count": (
+        12, Found(1, "d3"), [[0, 20]], 9, "orders-3 [20, 30): the copy at dr.orders-3 offsets [12, 14) differs from its receipt: 1 records, not 2",
+    ),
+    "a chunk's second segment": (
+        10, Found(0, "xx"), [[0, 12]], 5,
+        "orders-3 [12, 20): the copy at dr.orders-3 offsets [10, 11) differs from its receipt: 0 records, not 1, digest xx, not d2",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "found", "good", "records", "error"), DIFFERENCES.values(), ids=DIFFERENCES)
+def test_a_difference_stops_there_and_what_came_before_is_verified(
+    first: int, found: Found, good: list[list[int]], records: int, error: str
+) -> None:
+    reader = Reader({first: found})
+    result = verify(task(), reader)
+    assert (result.verified.encode(), result.records, result.bytes) == (good, records, 10 * records)
+    assert (result.error, result.remedy) == (error, REMEDY)
+    assert reader.asked[-1][0].first == first
+
+
+def test_counting_looks_at_no_digest() -> None:
+    assert verify(task("count"), Reader({0: Found(5, "")})).error is None
+    assert verify(task("count"), Reader({0: Found(4, "")})).error is not None
+
+
+def test_a_reader_that_fails_ends_in_the_result() -> None:
+    stalled = Stalled("dr.orders-3: no record before the last stable offset 9", "end the open transaction")
+    result = verify(task(), Reader({6: stalled}))
+    assert (result.verified, result.error, result.remedy) == (coverage((0, 12)), stalled.what, stalled.remedy)
+
+
+def test_a_receipt_that_does_not_add_up_is_refused_before_anything_is_read() -> None:
+    reader = Reader()
+    result = verify(task(receipts=(replace(CHUNKS[0], count=6),)), reader)
+    assert result.error == "orders-3 [0, 10): the receipt's segments do not add up to its 6 records"
+    assert (result.remedy, result.verified, reader.asked) == (AUDIT, Coverage(), [])
+
+
+def test_no_receipts_verify_nothing() -> None:
+    assert verify(task(receipts=()), Reader()).verified == Coverage()
+
+
+def test_the_partition_with_most_records_is_verified_first() -> None:
+    tasks = [task(receipts=CHUNKS[1:2]), task(receipts=CHUNKS), task(receipts=CHUNKS[2:])]
+    assert longest_first(tasks) == [tasks[1], tasks[2], tasks[0]]
