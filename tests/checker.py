@@ -63,12 +63,12 @@ def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) 
             message = reader.poll(0.2)
             if message is None:
                 continue
-            error = message.error()
+            error, offset = message.error(), message.offset() or 0
             if error is None:
-                found.append((message.offset(), Record(message.key(), message.value(), _headers(message), message.timestamp()[1])))
+                found.append((offset, Record(message.key(), message.value(), _headers(message), message.timestamp()[1])))
             elif error.code() != KafkaError._PARTITION_EOF:
                 raise AssertionError(f"reading {topic}-{partition}: {error}")
-            elif message.offset() >= high_watermark(bootstrap, topic, partition):
+            elif offset >= high_watermark(bootstrap, topic, partition):
                 return found
     finally:
         reader.close()

@@ -24,9 +24,9 @@ class Finding:
         return f"{self.severity}: {self.where}: {self.what}. Remedy: {self.remedy}"
 
 
-def check(replication: Replication, snapshot: Snapshot) -> list[Finding]:
-    """Every finding, errors first."""
-    found = list(_clusters(replication, snapshot))
+def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
+    """Every finding, errors first. ``known``: the ledger knows partitions, so that the plan says which topics are gone."""
+    found = list(_clusters(replication, snapshot, known))
     for name, source in sorted(snapshot.source.items()):
         target = snapshot.target.get(replication.target_topic(name))
         if target is None:
@@ -47,8 +47,8 @@ def raise_errors(findings: list[Finding]) -> None:
         )
 
 
-def _clusters(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
-    if not snapshot.source:
+def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
+    if not snapshot.source and not known:
         yield Finding("error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude")
     if snapshot.source_cluster == snapshot.target_cluster:
         same = [name for name in snapshot.source if replication.target_topic(name) == name]

@@ -90,7 +90,7 @@ def look(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
     """Plan without touching anything: nothing is created, opened or stored."""
     view = run.view()
     snapshot = run.snapshot(view, request)
-    findings = preflight.check(run.replication, snapshot)
+    findings = preflight.check(run.replication, snapshot, known=bool(view.positions))
     return plan(run.replication, snapshot, view, run.watermarks()), findings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -258,7 +259,7 @@ def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_or
 ) -> None:
     world = World(records, opened(), chunk, dict(faults))
     ends = [0, *sorted({*cuts, 30} - {0})]
-    for from_, until in zip(ends, ends[1:], strict=False):  # one run after the other, each with its own bounded range
+    for from_, until in itertools.pairwise(ends):  # one run after the other, each with its own bounded range
         result = until_settled(world, task(from_, until))
         assert result.error is None
         assert world.target.position is not None

@@ -53,7 +53,7 @@ class Tape:
 
 def tape(records: Iterable[Record]) -> bytes:
     made, kept = Fingerprint(), Tape()
-    made._update = kept.update
+    made._update = kept.update  # type: ignore[assignment]
     for record in records:
         made.add(*record)
     return kept.bytes

@@ -91,7 +91,7 @@ def test_the_codec_is_a_list_of_pairs() -> None:
 )
 def test_what_is_not_a_list_of_pairs_is_a_value_error(broken: object) -> None:
     with pytest.raises(ValueError, match=r"not (an offset range|coverage)"):
-        Coverage.decode(broken)  # type: ignore[arg-type]
+        Coverage.decode(broken)
 
 
 @given(ranges(), st.integers(0, TOP + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -65,7 +66,7 @@ class Ledger:
         self._receipts = receipts
 
     def receipts(self, keys: list[PartitionKey]) -> dict[PartitionKey, list[Receipt]]:
-        return {key: self._receipts for key in keys}
+        return dict.fromkeys(keys, self._receipts)
 
 
 @dataclass
@@ -140,7 +141,7 @@ def test_a_range_adds_up(receipts: list[Receipt], numbers: tuple[int, int, int, 
 @st.composite
 def ledgers(draw: st.DrawFn) -> list[Receipt]:
     cuts = sorted(draw(st.sets(st.integers(0, 100), max_size=8)))
-    chunks = [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if draw(st.booleans())]
+    chunks = [(a, b) for a, b in itertools.pairwise(cuts) if draw(st.booleans())]
     return [receipt(a, b, draw(st.integers(0, b - a)), draw(st.sampled_from([HERE, BEFORE]))) for a, b in chunks]
 
 

@@ -151,17 +151,25 @@ class Filling:
         try:
             self.session.flush()
         except ReplicationError:
-            if self.failed is None:
-                raise
+            self.raise_failed()
+            raise
         if self.failed:
-            record, error = self.failed
-            if error.code() in REFUSALS:
-                raise self.session.refusal(record if self.session.probing else None, error.code())
-            raise clients.translate(error, f"{self.session.key.source}: sending")
+            self.raise_failed()
         seen, range_ = self.seen, OffsetRange(self.left.from_, self.position)
         epoch = self.last.leader_epoch() if self.last is not None else None
         segments = (self._segment(),) if seen.count else ()
         return Chunk(range_, seen.count, seen.bytes, seen.hexdigest(), DIGEST_KIND, segments, epoch)
+
+    def raise_failed(self) -> None:
+        """A refused record comes before what else went wrong: it is why the records sent after it were purged or timed out."""
+        session, (record, error) = self.session, self.failed or (None, None)
+        if error is not None and error.code() in REFUSALS:
+            raise session.refusal(record if session.probing else None, error.code())
+        reason = clients.abort_reason(session.producer)
+        if reason is not None and reason.code() in REFUSALS:
+            raise session.refusal(None, reason.code())
+        if error is not None:
+            raise clients.translate(error, f"{session.key.source}: sending")
 
     def _segment(self) -> Segment:
         count, first, last = self.seen.count, self.first_offset, self.last_offset

@@ -79,9 +79,12 @@ class RecordSession(LedgerSession):
         try:
             filling.fill()
         except (KafkaException, SystemError) as e:
+            if isinstance(e, KafkaException) and e.args[0].code() in REFUSALS:  # by the client itself, as it was handed over
+                raise self.refusal(filling.last, e.args[0].code()) from e
             error = clients.true_error(e, self.producer)
-            if error.code() in REFUSALS:  # refused by the client itself, as it was handed over
-                raise self.refusal(filling.last, error.code()) from e
+            if error.code() in REFUSALS:  # by the broker, some records ago: while probing, its callback says which
+                self.producer.flush(1.0)
+                filling.raise_failed()
             raise clients.translate(error, f"{self.key.source}: sending") from e
         chunk = filling.settle()
         self._at = chunk.range.until

@@ -80,8 +80,8 @@ def workspace(job: Job) -> Iterator[Workspace]:
 
 def environment() -> dict[str, str]:
     return {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
+        "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         PARENT: str(os.getpid()),
     }
