@@ -289,7 +289,7 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
             before = copied_in(range_, (r for r in mine if r.run_id != run.run_id))
             seen = verified_of(view, each.key).contains(range_) if each.key in view.positions else False
             line = RangeReport(
-                each.key, range_, here.records, before.records, here.span + before.span - here.records - before.records,
+                each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
                 range_.span - here.span - before.span, True if seen else None, watermarks.get(each.key), here.bytes,
             )  # fmt: skip
             ranges.append(_judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level))

@@ -52,7 +52,7 @@ def hang_before_commit(_connection: object) -> None:
 
 
 def create_slowly(_target: object, _connection: object, **_: object) -> None:
-    threading.Event().wait(0.3)  # wide enough for every process to arrive between "no tables yet" and the first table
+    threading.Event().wait(1)  # wide enough for every process to arrive between "no tables yet" and the first table
 
 
 def decide_slowly(_connection: object, _cursor: object, statement: str, *_: object) -> None:

@@ -65,7 +65,7 @@ def test_a_topic_that_is_gone_from_the_source_has_no_log_start() -> None:
         (BEHIND, 60),  # from the watermark, not from the position: copied and unverified offsets still lag
         (PartitionPlan(key(0), State.IN_SYNC, IDS, 1, 10, 100, 100, 100), 0),
         (PartitionPlan(key(0), State.OPENING, IDS, 1, 100, 100, 100, None), 0),  # from latest: nothing to wait for
-        (PartitionPlan(key(0), State.BEHIND, IDS, 1, 0, 9, 100, 0), 100),  # a watermark of 0 is one
+        (PartitionPlan(key(0), State.BEHIND, IDS, 1, 5, 9, 100, 0), 100),  # a watermark of 0 is one
     ],
 )
 def test_lag_counts_from_the_watermark_or_else_from_the_start(plan: PartitionPlan, lag: int) -> None:

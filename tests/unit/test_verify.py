@@ -166,6 +166,10 @@ def test_a_reader_that_fails_ends_in_the_result() -> None:
     assert (result.verified, result.error, result.remedy) == (coverage((0, 12)), stalled.what, stalled.remedy)
 
 
+def test_only_the_offsets_of_the_receipts_that_were_read_are_verified() -> None:
+    assert verify(task(receipts=(CHUNKS[1], CHUNKS[3])), Reader()).verified == coverage((10, 12), (20, 30))
+
+
 def test_a_receipt_that_does_not_add_up_is_refused_before_anything_is_read() -> None:
     reader = Reader()
     result = verify(task(receipts=(replace(CHUNKS[0], count=6),)), reader)

@@ -55,7 +55,8 @@ class Filling:
         started = heard = time.monotonic()
         while self.position < self.left.until and not self.failed:
             if not pending:
-                if time.monotonic() - started > settings.chunk_seconds:
+                # A chunk that moved nothing is no chunk: committing it would start the stall clock anew, for ever.
+                if time.monotonic() - started > settings.chunk_seconds and self.position > self.left.from_:
                     break
                 pending.extend(reversed(consume(session.consumer, session.key.source, self.position)))
                 session.producer.poll(0)

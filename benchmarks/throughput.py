@@ -1,0 +1,129 @@
+"""``make bench``: copy, and copy + verify, beside MirrorMaker 2, on the same two brokers in the same run.
+
+One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark Python
+worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+
+from benchmarks import mirrormaker
+from benchmarks.bootstraps import Bootstraps
+from kafka_replication import steps
+from kafka_replication.config import Replication
+from kafka_replication.jobs import Job, JobResult
+from kafka_replication.spark.worker import copy_one, verify_one
+from kafka_replication.steps import Request, Run
+from kafka_replication.store import open_store
+from stack.artifacts import kafka_jars
+from stack.kafka_cluster import KafkaCluster, start_all, stop_all
+
+TOPIC, PARTITIONS, SIZE = "bench", 4, 1024
+PAIRS = 3
+
+
+def fill(bootstrap: str, records: int) -> None:
+    """Values of JSON-like text that lz4 compresses about as well as real events."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    rng = random.Random(7)
+    words = [str(rng.getrandbits(40)) for _ in range(400)]
+    pool = [(f'{{"id":{i},"body":"' + " ".join(rng.choices(words, k=100))).encode()[:SIZE].ljust(SIZE) for i in range(2000)]
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000, "enable.idempotence": True,
+    })  # fmt: skip
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(TOPIC, value=pool[number % 2000], key=b"k%08d" % number, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush()
+
+
+class TwoWorkers:
+    """A launcher that runs ranges in two fresh processes, as ``local[2]`` would."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.peak_mb = 0.0
+
+    def __call__(self, job: Job) -> JobResult:
+        function: Callable[..., object] = copy_one if job.kind == "copy" else verify_one
+        tasks = [(function, job, task) for task in job.copies or job.verifications]
+        with multiprocessing.get_context("spawn").Pool(2, _warm) as pool:
+            pool.map(_nothing, range(4))
+            started = time.monotonic()
+            results = pool.map(_work, tasks, chunksize=1)
+            self.seconds[job.kind] = time.monotonic() - started
+        self.peak_mb = max(self.peak_mb, *(memory for _, memory in results))
+        found = [result for result, _ in results]
+        return JobResult(copies=found) if job.kind == "copy" else JobResult(verifications=found)  # type: ignore[arg-type]
+
+
+def _warm() -> None:
+    import kafka_replication.kafka.record_engine
+    import kafka_replication.kafka.rereader  # noqa: F401
+
+
+def _nothing(_: int) -> None:
+    pass
+
+
+def _work(what: tuple[Callable[..., object], Job, object]) -> tuple[object, float]:
+    function, job, task = what
+    return function(job, task), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
+    """One whole run under a new name; its workers know the times."""
+    replication = Replication.model_validate({
+        "name": f"bench-{number}", "source": {"connection": "source"}, "target": {"connection": "target"},
+        "topics": {"include": [TOPIC], "rename": f"bench-{number}.{{topic}}"},
+    })  # fmt: skip
+    run = Run(replication, Bootstraps(source, target), open_store(f"sqlite:///{folder}/store.db"), f"bench-{number}")
+    launcher = TwoWorkers()
+    plan = steps.prepare(run, Request())
+    steps.copy(run, plan, launcher)
+    verified = steps.verify(run, [p.key for p in plan.partitions], launcher)
+    if any(each.error for each in verified) or not verified:
+        raise SystemExit(f"not verified: {verified}")
+    return launcher
+
+
+def main() -> None:
+    records = int(os.environ.get("RECORDS", "1000000"))
+    kafka_jars()
+    folder = Path(tempfile.mkdtemp(prefix="kafka-replication-bench-"))
+    clusters = KafkaCluster("source", folder), KafkaCluster("target", folder)
+    megabytes = records * SIZE / 1e6
+    try:
+        start_all(clusters)
+        source, target = (cluster.bootstrap for cluster in clusters)
+        fill(source, records)
+        peer = megabytes / mirrormaker.copy(folder / "mm2", source, target, TOPIC, records)
+        rows = [ours(folder, source, target, number) for number in range(PAIRS)]
+        copied = sorted(megabytes / row.seconds["copy"] for row in rows)[PAIRS // 2]
+        both = sorted(megabytes / (row.seconds["copy"] + row.seconds["verify"]) for row in rows)[PAIRS // 2]
+        print(json.dumps({
+            "records": records, "mirrormaker_mb_s": round(peer, 1), "copy_mb_s": round(copied, 1), "copy_verify_mb_s": round(both, 1),
+            "copy_ratio": round(copied / peer, 2), "copy_verify_ratio": round(both / peer, 2),
+            "worker_peak_mb": round(max(row.peak_mb for row in rows)),
+        }))  # fmt: skip
+    finally:
+        stop_all(clusters)
+        shutil.rmtree(folder, ignore_errors=True)
