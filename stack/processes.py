@@ -105,10 +105,14 @@ def since(log: Path, offset: int) -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """A process's start time, as the system writes it; None for one that does not exist or is only a zombie."""
+    """A process's start time, as the system writes it; None for one that does not exist or is only a zombie.
+
+    A killed process whose first thread is a zombie while others still end is alive: its ports and files are open until the last
+    thread is gone.
+    """
     fields = _proc_stat(pid)
     if fields is not None:
-        return None if fields[0] in "ZX" else fields[19]
+        return None if fields[0] in "ZX" and int(fields[17]) <= 1 else fields[19]
     if Path("/proc/self/stat").exists():
         return None
     answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.split(
@@ -118,7 +122,7 @@ def _start_time(pid: int) -> str | None:
 
 
 def _proc_stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the command's name (proc(5)): 0 is the state, 3 the session, 19 the start time."""
+    """The fields of /proc/PID/stat after the command's name (proc(5)): 0 is the state, 3 the session, 17 the threads, 19 the start time."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

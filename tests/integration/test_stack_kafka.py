@@ -59,12 +59,14 @@ def test_a_killed_broker_comes_back_with_its_records(source_cluster: KafkaCluste
     produce(source_cluster, topic, b"before")
     broker = source_cluster.broker(0)
     before, port = broker.pid, broker.port
-    broker.kill()
-    runs_while_dead = source_cluster.running
-    assert not runs_while_dead
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
-    broker.start()
+    try:
+        broker.kill()
+        runs_while_dead = source_cluster.running
+        assert not runs_while_dead
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass
+    finally:
+        broker.start()
     assert source_cluster.running
     assert broker.pid != before
     produce(source_cluster, topic, b"after")

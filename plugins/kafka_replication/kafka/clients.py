@@ -134,7 +134,7 @@ def translate(error: KafkaError, doing: str) -> ReplicationError:
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
     """Why a producer failed. A fatal error shows as ``_FATAL`` or as SystemError: the dead producer knows the reason."""
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
-        reason = abort_reason(client) if raised.args[0].code() == KafkaError._STATE else None
+        reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return KafkaError(*_parts(raised.args[0])) if reason is None else reason
     try:
         client.abort_transaction(5)
@@ -145,17 +145,19 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
     return KafkaError(KafkaError._FAIL, str(raised))
 
 
-def abort_reason(client: Producer) -> KafkaError | None:
-    """Why the open transaction can only be aborted; None while nothing speaks against committing it. Changes nothing.
+def failure(client: Producer) -> KafkaError | None:
+    """Why the open transaction can no longer be committed; None while nothing speaks against it. Changes nothing.
 
-    Only the refused record's own callback would tell: what was sent after it is purged or times out, and `produce` says ``_STATE``.
+    Delivery callbacks do not tell: what was sent after a refused record is purged or times out, and what a fenced producer
+    still holds is purged as well; `produce` then says ``_STATE``.
     """
     try:
         client.begin_transaction()  # not possible inside a transaction; a failed one answers with its first error
     except KafkaException as e:
-        return KafkaError(*_parts(e.args[0])) if e.args[0].txn_requires_abort() else None
-    except SystemError:
-        return None
+        error = e.args[0]
+        return KafkaError(*_parts(error)) if error.txn_requires_abort() or error.fatal() else None
+    except SystemError as e:
+        return true_error(e, client)
     return None
 
 

@@ -162,15 +162,15 @@ class Filling:
         return Chunk(range_, seen.count, seen.bytes, seen.hexdigest(), DIGEST_KIND, segments, epoch)
 
     def raise_failed(self) -> None:
-        """A refused record comes before what else went wrong: it is why the records sent after it were purged or timed out."""
+        """Raise what went wrong first: a refused record, or being fenced, is why the records sent after it were purged."""
         session, (record, error) = self.session, self.failed or (None, None)
         if error is not None and error.code() in REFUSALS:
             raise session.refusal(record if session.probing else None, error.code())
-        reason = clients.abort_reason(session.producer)
+        reason = clients.failure(session.producer) or error
         if reason is not None and reason.code() in REFUSALS:
             raise session.refusal(None, reason.code())
-        if error is not None:
-            raise clients.translate(error, f"{session.key.source}: sending")
+        if reason is not None:
+            raise clients.translate(reason, f"{session.key.source}: sending")
 
     def _segment(self) -> Segment:
         count, first, last = self.seen.count, self.first_offset, self.last_offset

@@ -138,7 +138,7 @@ class LedgerSession:
     def flush(self) -> None:
         deadline = time.monotonic() + self.settings.stall_timeout
         while self.guard("sending", lambda: self.producer.flush(1.0)):
-            reason = clients.abort_reason(self.producer)
+            reason = clients.failure(self.producer)
             if reason is not None:  # what is left would only be sent to time out
                 raise clients.translate(reason, f"{self.key.source}: sending")
             if time.monotonic() > deadline:
