@@ -165,15 +165,6 @@ class TargetTopics(Section):
     replication_factor: Whole | None = Field(
         default=None, ge=1, le=32_767, description="Replication factor of created topics; null means the target's own default."
     )
-    on_existing: Literal["refuse", "append"] = Field(
-        default="refuse",
-        description="What to do when a target partition already holds records as its replication starts: refuse it, or write after them.",
-    )
-    exclusive: Flag = Field(
-        default=True,
-        description="Refuse to go on when records that this replication did not write appear in a target partition. "
-        "false lets others write there.",
-    )
     min_compaction_lag: Whole = Field(
         default=7 * DAY,
         ge=0,
@@ -274,6 +265,10 @@ class Replication(Section):
         default="earliest",
         description="Where a partition starts that was never replicated: `earliest`, `latest`, or an RFC 3339 time with its zone "
         "(`2030-01-31T06:00:00Z`). Resolved once; what appears later starts at its beginning.",
+    )
+    on_existing_target: Literal["refuse", "append"] = Field(
+        default="refuse",
+        description="What to do when a target partition already holds records as its replication starts: refuse it, or write after them.",
     )
     max_records_per_run: Whole | None = Field(
         default=None,

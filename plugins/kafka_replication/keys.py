@@ -11,6 +11,17 @@ import xxhash
 from kafka_replication.offsets import TopicPartition
 
 LEDGER_PARTITIONS = 16
+PREFIX = "kafka-replication"
+
+
+def consumer_group(replication: str) -> str:
+    """The group that consumers name; they are assigned and commit nothing, but brokers ask for the right to it."""
+    return f"{PREFIX}/{replication}"
+
+
+def opening_id(replication: str) -> str:
+    """The transactional id that commits where new partitions begin."""
+    return f"{PREFIX}/{replication}/opening"
 
 
 def dump(value: Any) -> bytes:
@@ -35,7 +46,8 @@ class PartitionKey:
 
     @property
     def transactional_id(self) -> str:
-        return f"kafka-replication.{self.replication}.{self.source.topic}.{self.source.partition}.{self.target_topic}"
+        """A slash is in no name, so that no two keys share an id."""
+        return f"{PREFIX}/{self.replication}/{self.source.topic}/{self.source.partition}/{self.target_topic}"
 
     @property
     def ledger_partition(self) -> int:

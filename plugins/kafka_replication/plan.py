@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -127,7 +127,41 @@ def _row(value: dict[str, Any]) -> PartitionPlan:
 def plan(replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]) -> Plan:
     """One entry per source partition the replication selects, and per known partition whose topic is gone."""
     planner = _Planner(replication, snapshot, ledger, watermarks)
-    return Plan(replication.name, tuple(planner.all()))
+    found = tuple(planner.all())
+    refused = next((each for each in found if each.refused), None)
+    if refused is not None and not ledger.positions:
+        found = tuple(_held_back(each, refused.what) if each.state is State.OPENING else each for each in found)
+    return Plan(replication.name, found)
+
+
+def refuse_occupied(
+    new: Collection[PartitionPlan], occupied: Mapping[PartitionKey, int], *, first: bool
+) -> dict[PartitionKey, PartitionPlan]:
+    """Which of the ``new`` partitions may not be opened, since a target of theirs holds records, from these offsets on.
+
+    The ``first`` opening of a replication is all or nothing: what it left out would count as appeared later, and begin elsewhere.
+    """
+    found = {each.key: _occupied(each, occupied[each.key]) for each in new if each.key in occupied}
+    if first and found:
+        what = next(iter(found.values())).what
+        found |= {each.key: _held_back(each, what) for each in new if each.key not in found}
+    return found
+
+
+def _occupied(each: PartitionPlan, offset: int) -> PartitionPlan:
+    return replace(
+        each, state=State.NOT_OPENED, copy=None,
+        what=f"{each.key.source}: {each.key.target} on the target already holds records (the first at offset {offset}) "
+        f"that {each.key.replication} did not copy",
+        remedy="replicate to an empty topic (topics.rename), or say on_existing_target: append to write behind them",
+    )  # fmt: skip
+
+
+def _held_back(each: PartitionPlan, because: str) -> PartitionPlan:
+    return replace(
+        each, state=State.NOT_OPENED, copy=None, what=f"{each.key.source}: not opened, for a replication begins as a whole; {because}",
+        remedy="mend that, or exclude that topic, and run again",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A DAG task and a command call these same functions; each can be called again aft
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,14 +16,14 @@ from kafka_replication import failpoints, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
-from kafka_replication.errors import Refused, ReplicationError
+from kafka_replication.errors import ReplicationError
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
-from kafka_replication.kafka.session import LedgerSession, open_partition
+from kafka_replication.kafka.opening import Opening
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange
-from kafka_replication.plan import PartitionPlan, Plan, State, plan
+from kafka_replication.plan import PartitionPlan, Plan, State, plan, refuse_occupied
 from kafka_replication.report import RangeReport, RunReport, copied_in
 from kafka_replication.snapshot import LedgerView, Snapshot
 from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, tile
@@ -109,11 +109,12 @@ def prepare(run: Run, request: Request) -> Plan:
     preflight.raise_errors(findings)
     ledger_topics.ensure(run.target_admin)
     view = run.view()
-    snapshot = _create_targets(run, view, request)
-    opened, failed = _open(run, plan(run.replication, snapshot, view, run.watermarks()))
+    # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
+    snapshot = _create_targets(run, view, request if view.positions else replace(request, topics=()))
+    opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks()))
     made = plan(run.replication, snapshot, LedgerView({**view.positions, **opened}, view.verified), run.watermarks())
-    made = replace(made, partitions=tuple(_refuse(each, failed[each.key]) if each.key in failed else each for each in made.partitions))
-    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", made.encode()).plan)
+    wanted = [refused.get(each.key, each) for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
+    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
 
 
 def _create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
@@ -138,27 +139,27 @@ def _limits(snapshot: Snapshot, name: str) -> dict[str, str]:
     return {key: config[key] for key in _SAME_AS_SOURCE if key in config}
 
 
-def _open(run: Run, made: Plan) -> tuple[dict[PartitionKey, Position], dict[PartitionKey, ReplicationError]]:
-    """Commit the start of every new partition, so that ``latest`` is never resolved twice."""
-    opened: dict[PartitionKey, Position] = {}
-    failed: dict[PartitionKey, ReplicationError] = {}
-    for each in (p for p in made.partitions if p.state is State.OPENING):
+def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
+    """Commit the start of every new partition, so that ``latest`` is never resolved twice; and those that cannot be opened."""
+    new = {each.key: each for each in made.partitions if each.state is State.OPENING}
+    if not new:
+        return {}, {}
+    run.check()
+    on_existing = run.replication.on_existing_target
+    opening = Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)
+    try:
+        known = opening.fence()
+        left = {key: each for key, each in new.items() if key not in known}
+        occupied = opening.occupied(left) if on_existing == "refuse" else {}
+        refused = refuse_occupied(left.values(), occupied, first=not known)
+        starts = {key: Position(p.generation, p.ids, p.start, p.start) for key, p in left.items() if key not in refused}
         run.check()
-        session = LedgerSession(each.key, run.source, run.target, run.replication.copying)
-        try:
-            opened[each.key] = open_partition(
-                session, Position(each.generation, each.ids, each.start, each.start), run.replication.target_topics.on_existing
-            )
-            log.info("opened %s at offset %d", each.key, opened[each.key].start)
-        except Refused as e:
-            failed[each.key] = e
-        finally:
-            session.close()
-    return opened, failed
-
-
-def _refuse(each: PartitionPlan, error: ReplicationError) -> PartitionPlan:
-    return replace(each, state=State.NOT_OPENED, copy=None, what=error.what, remedy=error.remedy)
+        opened = opening.commit(starts, on_existing)
+    finally:
+        opening.close()
+    for key, position in opened.items():
+        log.info("opened %s at offset %d", key, position.start)
+    return {**known, **opened}, refused
 
 
 def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from kafka_replication.errors import Fenced
+from kafka_replication.kafka import ledger_topics
+from kafka_replication.kafka.opening import Opening
+from kafka_replication.ledger import Ids, Position
 from tests.checker import read
 from tests.integration.scenario import Rec, Scenario, numbered, only
 
@@ -137,12 +142,46 @@ def test_records_already_on_the_target(scene: Scenario) -> None:
     scene.source.produce(scene.topic, numbered(40))
     refused(scene, "already holds records", "offset 0")
     assert scene.watermark() is None
-    report = scene.run(target_topics={"on_existing": "append"})
+    report = scene.run(on_existing_target="append")
     assert report.outcome == "done", report.table()
     found = scene.check()
     assert len(found.foreign) == 5
     assert not (found.lost or found.doubled or found.reordered or found.altered)
     assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][:5] == [each.key for each in old]
+
+
+def test_a_replication_is_opened_as_a_whole_or_not_at_all(scene: Scenario) -> None:
+    """Otherwise `latest` would mean something else for the partition that was refused first and opened later."""
+    for side in (scene.source, scene.target):
+        side.create(scene.topic, 2)
+    scene.target.produce(scene.topic, numbered(5, 900), 1)
+    scene.source.produce(scene.topic, numbered(40), 0)
+    scene.source.produce(scene.topic, numbered(40), 1)
+    report = scene.run(start_from="latest")
+    assert {each.key.source.partition for each in report.failed} == {0, 1}, report.table()
+    assert scene.bare_run().view().positions == {}
+    scene.source.produce(scene.topic, numbered(7, 40), 1)
+    report = scene.run(start_from="latest", on_existing_target="append")
+    assert report.outcome == "nothing_to_do", report.table()
+    assert [scene.position(partition).start for partition in (0, 1)] == [40, 47]
+
+
+def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    openings = [Opening(scene.name, scene.bare_run().target, scene.target.admin, scene.replication().copying) for _ in range(3)]
+    old, new, third = openings
+    start = Position(1, Ids("SRC", "s", "t"), 5, 5)
+    try:
+        ledger_topics.ensure(scene.target.admin)
+        assert old.fence() == new.fence() == {}
+        new.commit({scene.key(): start}, "refuse")
+        with pytest.raises(Fenced):
+            old.commit({scene.key(): replace(start, start=9, next_offset=9)}, "refuse")
+        assert third.fence()[scene.key()].start == 5
+    finally:
+        for each in openings:
+            each.close()
 
 
 def test_aborted_attempts_on_the_target_are_no_records(scene: Scenario) -> None:

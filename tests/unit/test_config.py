@@ -45,7 +45,7 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
         3,
     )
     assert made.verify.level == "digest"
-    assert (made.target_topics.create, made.target_topics.on_existing, made.target_topics.exclusive) == (True, "refuse", True)
+    assert (made.target_topics.create, made.on_existing_target) == (True, "refuse")
     assert (made.target_topics.replication_factor, made.target_topics.min_compaction_lag, made.target_topics.config) == (None, 604_800, {})
     assert made.preflight.unsafe_target == "warn"
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})

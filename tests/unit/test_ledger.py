@@ -75,7 +75,7 @@ def test_record_keys_are_these_bytes() -> None:
 
 
 def test_the_transactional_id_is_the_documented_one() -> None:
-    assert KEY.transactional_id == "kafka-replication.orders-dr.orders.3.dr.orders"
+    assert KEY.transactional_id == "kafka-replication/orders-dr/orders/3/dr.orders"
 
 
 @pytest.mark.parametrize(

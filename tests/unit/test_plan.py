@@ -15,7 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import REFUSALS, PartitionPlan, Plan, State, plan
+from kafka_replication.plan import REFUSALS, PartitionPlan, Plan, State, plan, refuse_occupied
 from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")
@@ -247,6 +247,23 @@ def test_a_new_partition_beyond_the_targets_is_refused_and_the_others_go_on() ->
     assert made.partitions[1].what == "orders-1: orders has 1 partitions, the source 2"
     assert made.partitions[1].remedy == "add partitions: kafka-topics.sh --alter --topic orders --partitions 2"
     assert made.to_copy == (made.partitions[0],)
+
+
+def test_a_replication_begins_as_a_whole() -> None:
+    """What its first run left out would count as appeared later, and begin elsewhere."""
+    made = Case(source=source((0, 100, 100), (0, 5, 5))).plan()
+    assert [(each.state, each.copy) for each in made.partitions] == [(State.NOT_OPENED, None), (State.FEWER_PARTITIONS, None)]
+    assert made.partitions[0].what.endswith("a replication begins as a whole; orders-1: orders has 1 partitions, the source 2")
+
+
+@pytest.mark.parametrize(("first", "held_back"), [(True, {0, 1}), (False, {1})])
+def test_a_target_that_holds_records_is_not_opened(first: bool, held_back: set[int]) -> None:
+    made = Case(source=source((0, 100, 100), (0, 5, 5)), target=GROWN_TARGET).plan()
+    refused = refuse_occupied(made.partitions, {key(partition=1): 7}, first=first)
+    assert {each.source.partition for each in refused} == held_back
+    assert all(each.refused and each.copy is None for each in refused.values())
+    assert "orders-1 on the target already holds records (the first at offset 7)" in refused[key(partition=1)].what
+    assert refuse_occupied(made.partitions, {}, first=first) == {}
 
 
 GROWN_TARGET = {"orders": topic("orders", "t-orders", (0, 0, 0), (0, 0, 0)), "audit": topic("audit", "t-audit", (0, 0, 0))}

@@ -12,7 +12,7 @@ from kafka_replication import ledger
 from kafka_replication.errors import LedgerUnreadable, Refused, Unreachable
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
-from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey
+from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
 from kafka_replication.ledger import POSITIONS, RECEIPTS, Position, Receipt, Verified
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.snapshot import LedgerView
@@ -52,7 +52,7 @@ class LedgerReader:
         wanted = [TopicPartition(topic, number) for number in sorted(partitions)]
         starts, ends = offsets.log_starts(self._admin, wanted), offsets.stable_ends(self._admin, wanted)
         # An end-of-partition event answers an empty fetch: waiting 100 ms for each of 16 partitions adds up.
-        reader = clients.consumer(self._config, f"kafka-replication.{self._replication}", **{"fetch.wait.max.ms": 5})
+        reader = clients.consumer(self._config, consumer_group(self._replication), **{"fetch.wait.max.ms": 5})
         try:
             for at in wanted:
                 yield from records(reader, at, OffsetRange(min(starts[at], ends[at]), ends[at]))

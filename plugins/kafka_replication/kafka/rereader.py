@@ -11,7 +11,7 @@ from kafka_replication.errors import Stalled, VerificationFailed
 from kafka_replication.fingerprint import Fingerprint
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.scan import headers_of, records
-from kafka_replication.keys import PartitionKey
+from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Segment
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.verify import Found
@@ -21,7 +21,7 @@ class SegmentReader:
     """A `TargetReader` over one consumer."""
 
     def __init__(self, config: clients.ClientConfig, admin: AdminClient, key: PartitionKey, stall: float) -> None:
-        self._consumer = clients.consumer(config, f"kafka-replication.{key.replication}")
+        self._consumer = clients.consumer(config, consumer_group(key.replication))
         self._admin, self._key, self._stall = admin, key, stall
 
     def read(self, segment: Segment, *, digest: bool) -> Found:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.errors import GapFound, Refused, Stalled
-from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.clients import ClientConfig, consumer, translate
 from kafka_replication.offsets import OffsetRange, TopicPartition
 
 BATCH = 5_000
@@ -23,7 +23,7 @@ POLL = 0.1  # seconds to wait for a first event
 headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 
 
-def assign(consumer: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
     """Read from ``offset``; a stored leader epoch lets the broker notice that the log was truncated since (KIP-320)."""
     known = leader_epoch is not None and leader_epoch >= 0
     start = (
@@ -31,7 +31,7 @@ def assign(consumer: Consumer, at: TopicPartition, offset: int, leader_epoch: in
         if known
         else ClientPartition(at.topic, at.partition, offset)
     )
-    consumer.assign([start])
+    reader.assign([start])
 
 
 def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
@@ -52,14 +52,14 @@ def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> No
     raise translate(error, f"reading {at} at offset {position}")
 
 
-def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: float = 60.0) -> Iterator[Message]:
+def records(reader: Consumer, at: TopicPartition, wanted: OffsetRange, stall: float = 60.0) -> Iterator[Message]:
     """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll."""
     if not wanted.span:
         return
-    assign(consumer, at, wanted.from_)
+    assign(reader, at, wanted.from_)
     position, heard = wanted.from_, time.monotonic()
     while position < wanted.until:
-        for message in consume(consumer, at, position):
+        for message in consume(reader, at, position):
             heard = time.monotonic()
             error, offset = message.error(), offset_of(message)
             if error is None and offset < wanted.until:
@@ -76,15 +76,24 @@ def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: 
             )
 
 
+def first_record(config: ClientConfig, group: str, at: TopicPartition, wanted: OffsetRange) -> int | None:
+    """The offset of the first record in ``wanted`` that a ``read_committed`` reader finds."""
+    reader = consumer(config, group)
+    try:
+        return next((offset_of(message) for message in records(reader, at, wanted)), None)
+    finally:
+        reader.close()
+
+
 def offset_of(message: Message) -> int:
     """The record's offset, or where an end-of-partition event stands."""
     return message.offset()  # type: ignore[return-value]  # None only for messages not yet sent
 
 
-def consume(consumer: Consumer, at: TopicPartition, position: int) -> list[Message]:
+def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
     """What has arrived, at most about BATCH events; returns at the first one, where `consume` alone waits for all BATCH of them."""
     try:
-        first = consumer.poll(POLL)
-        return [] if first is None else [first, *consumer.consume(BATCH, 0)]
+        first = reader.poll(POLL)
+        return [] if first is None else [first, *reader.consume(BATCH, 0)]
     except KafkaException as e:
         raise translate(e.args[0], f"reading {at} at offset {position}") from e

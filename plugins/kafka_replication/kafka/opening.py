@@ -1,0 +1,58 @@
+"""Commit where new partitions begin, all of them in one transaction, before anything is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication import ledger
+from kafka_replication.config import Copy
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.ledger_topics import LedgerReader
+from kafka_replication.kafka.scan import first_record
+from kafka_replication.kafka.transactions import TransactionalWriter
+from kafka_replication.keys import PartitionKey, consumer_group, opening_id
+from kafka_replication.ledger import Position
+from kafka_replication.offsets import OffsetRange, TopicPartition
+
+
+class Opening:
+    """Opens partitions of one replication; a later `Opening` fences an earlier one."""
+
+    def __init__(self, replication: str, target: clients.ClientConfig, admin: AdminClient, settings: Copy) -> None:
+        self._replication, self._target, self._admin = replication, target, admin
+        self._wait = settings.transaction_timeout + 60.0
+        self._writer = TransactionalWriter(opening_id(replication), f"opening {replication}", target, settings)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def fence(self) -> Mapping[PartitionKey, Position]:
+        """End every earlier opening. The positions that exist then; what is not among them can only be opened here."""
+        self._writer.fence()
+        return LedgerReader(self._target, self._admin, self._replication).view().positions
+
+    def occupied(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+        """The partitions whose target holds records for a ``read_committed`` reader, with the first one's offset.
+
+        Raises Stalled where an open transaction hides what is there.
+        """
+        at = [key.target for key in keys]
+        ends, starts = offsets.stable_ends(self._admin, at, self._wait), offsets.log_starts(self._admin, at)
+        return {key: first for key in keys if (first := self._first(key.target, starts[key.target], ends[key.target])) is not None}
+
+    def _first(self, at: TopicPartition, start: int, end: int) -> int | None:
+        return first_record(self._target, consumer_group(self._replication), at, OffsetRange(start, end)) if start < end else None
+
+    def commit(self, positions: Mapping[PartitionKey, Position], on_existing: Literal["refuse", "append"]) -> dict[PartitionKey, Position]:
+        """Write all of these positions, or none. With ``append``, records that are on a target already stay in front of ours."""
+        ends = offsets.stable_ends(self._admin, [key.target for key in positions], self._wait) if on_existing == "append" else {}
+        opened = {key: each.after(OffsetRange(each.start, each.start), None, ends.get(key.target, 0)) for key, each in positions.items()}
+        if opened:
+            self._writer.begin()
+            for key, position in opened.items():
+                self._writer.write(ledger.POSITIONS, key.ledger_partition, ledger.position_key(key), ledger.encode(position))
+            self._writer.commit_transaction()
+        return opened

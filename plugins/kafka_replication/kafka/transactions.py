@@ -1,0 +1,80 @@
+"""One life of a transactional producer: from fencing its predecessors to the first doubt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from kafka_replication import failpoints
+from kafka_replication.config import Copy
+from kafka_replication.errors import Unreachable
+from kafka_replication.kafka import clients
+
+T = TypeVar("T")
+INIT_TIMEOUT = 60.0
+COMMIT_TIMEOUT = 60.0
+COMMIT_ATTEMPTS = 10
+
+
+class TransactionalWriter:
+    """A producer with the stable ``transactional_id``; after any error only `close` may be called. ``what`` is named in errors."""
+
+    def __init__(self, transactional_id: str, what: str, target: clients.ClientConfig, settings: Copy, **producer: Any) -> None:
+        self.transactional_id, self.what, self.target, self.settings = transactional_id, what, target, settings
+        self._more = producer
+
+    @cached_property
+    def producer(self) -> Producer:
+        return clients.producer(
+            self.target, **self._more,
+            **{"transactional.id": self.transactional_id, "transaction.timeout.ms": self.settings.transaction_timeout * 1000},
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Abort whatever is open, so that nobody has to wait for its time-out."""
+        if "producer" in self.__dict__:
+            clients.quietly_abort(self.producer)
+
+    def guard(self, doing: str, call: Callable[[], T]) -> T:
+        """Run a producer call; any failure leaves as one of our errors."""
+        try:
+            return call()
+        except (KafkaException, SystemError) as e:
+            raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: {doing}") from e
+
+    def fence(self) -> None:
+        """End whoever uses this transactional id, and settle its open transaction."""
+        self.guard("init_transactions", lambda: self.producer.init_transactions(INIT_TIMEOUT))
+
+    def begin(self) -> None:
+        self.guard("begin_transaction", self.producer.begin_transaction)
+
+    def write(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        """Send one ledger entry as part of the open transaction."""
+        self.guard("writing the ledger", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
+
+    def flush(self) -> None:
+        deadline = time.monotonic() + self.settings.stall_timeout
+        while self.guard("sending", lambda: self.producer.flush(1.0)):
+            reason = clients.failure(self.producer)
+            if reason is not None:  # what is left would only be sent to time out
+                raise clients.translate(reason, f"{self.what}: sending")
+            if time.monotonic() > deadline:
+                raise clients.translate(KafkaError(KafkaError._TIMED_OUT, "records not delivered"), f"{self.what}: sending")
+
+    def commit_transaction(self) -> None:
+        """Commit; retriable answers are asked again, bounded. Any error leaves the outcome unknown."""
+        self.flush()
+        failpoints.reached("P2")
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                self.producer.commit_transaction(COMMIT_TIMEOUT)
+                return
+            except (KafkaException, SystemError) as e:
+                if not (isinstance(e, KafkaException) and e.args[0].retriable() and not e.args[0].txn_requires_abort()):
+                    raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: commit_transaction") from e
+        raise Unreachable(f"{self.what}: the commit was not answered in {COMMIT_ATTEMPTS} attempts", "run again")
