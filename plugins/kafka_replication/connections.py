@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -45,9 +46,11 @@ class EnvironmentConnections:
 
 
 def master(host: str, port: int | None) -> str:
-    """``local[*]`` becomes ``local[*,4]``: with the former a task that dies is not tried again."""
-    if host in ("local", "local[*]"):
+    """``local[*]`` becomes ``local[*,4]``, and ``local[2]`` ``local[2,4]``: without a number a task that dies is not tried again."""
+    if host == "local":
         return "local[*,4]"
+    if re.fullmatch(r"local\[(\*|\d+)\]", host):
+        return f"{host[:-1]},4]"
     return f"{host}:{port}" if port else host
 
 

@@ -171,7 +171,7 @@ def _load(data: bytes, kind: str) -> dict[str, Any]:
         found, format_ = value.pop("type"), value.pop("format")
     except (ValueError, AttributeError, KeyError, TypeError) as e:
         raise LedgerUnreadable(f"a ledger entry is not readable: {data[:200]!r}", _FOREIGN) from e
-    if format_ != FORMAT:
+    if type(format_) is not int or format_ != FORMAT:
         raise LedgerUnreadable(f"a ledger {kind} has format {format_!r}, this version knows {FORMAT}", "upgrade this installation")
     if found != kind:
         raise LedgerUnreadable(f"a ledger entry is a {found!r} where a {kind} belongs", _FOREIGN)

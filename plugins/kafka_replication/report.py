@@ -96,7 +96,14 @@ def _cells(each: RangeReport) -> tuple[str, ...]:
     digest = {None: "-", True: "equal", False: "DIFFERS"}[each.digest_ok]
     speed = f"{each.mb_per_second:.1f}" if each.seconds else "-"
     numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.missing)
-    return (str(each.key.source), str(each.range), *map(str, numbers), digest, str(each.watermark), speed)
+    return (
+        str(each.key.source),
+        str(each.range),
+        *map(str, numbers),
+        digest,
+        "-" if each.watermark is None else str(each.watermark),
+        speed,
+    )
 
 
 def plan_table(made: Plan) -> str:
@@ -125,6 +132,15 @@ class Copied:
 
 
 def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
-    """The sum of the receipts that lie within ``range_``."""
-    inside = [r for r in receipts if range_.from_ <= r.range.from_ and r.range.until <= range_.until]
-    return Copied(sum(r.count for r in inside), sum(r.range.span for r in inside), sum(r.bytes for r in inside))
+    """What ``receipts`` hold of ``range_``.
+
+    One that reaches over its edge, as a later run's may, counts with the offsets it shares, and with as many records as fit them:
+    where exactly its holes are it does not say.
+    """
+    records = span = size = 0
+    for each in receipts:
+        shared = each.range.intersection(range_)
+        if shared:
+            count = min(each.count, shared.span)
+            records, span, size = records + count, span + shared.span, size + (each.bytes * count // each.count if each.count else 0)
+    return Copied(records, span, size)

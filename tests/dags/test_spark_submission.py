@@ -54,7 +54,7 @@ def test_no_secret_is_on_the_command_line(connect: Any) -> None:
 @pytest.mark.parametrize(
     ("connection", "master"),
     [
-        ({"conn_type": "spark", "host": "local[2]"}, "local[2]"),
+        ({"conn_type": "spark", "host": "local[2]"}, "local[2,4]"),
         ({"conn_type": "spark", "host": "spark://master", "port": 7077}, "spark://master:7077"),
         ({"conn_type": "spark", "host": "master", "port": 7077}, "spark://master:7077"),
         ({"conn_type": "spark", "host": "yarn"}, "yarn"),

@@ -97,6 +97,7 @@ def test_without_a_spark_connection_it_is_this_machine_with_retries() -> None:
         ({"host": ""}, "local[*,4]"),
         ({"host": "local"}, "local[*,4]"),
         ({"host": "local[*]"}, "local[*,4]"),
+        ({"host": "local[2]"}, "local[2,4]"),
         ({"host": "local[2,3]"}, "local[2,3]"),
         ({"host": "yarn"}, "yarn"),
         ({"host": "spark://master", "port": 7077}, "spark://master:7077"),
