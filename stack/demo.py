@@ -65,8 +65,8 @@ def _follow(console: Console, api: AirflowApi, run_id: str) -> None:
 
 
 def _print(console: Console, report: dict[str, Any]) -> None:
-    columns = ("partition", "range", "span", "copied", "not visible", "digest equal", "watermark", "MB/s")
-    table = Table(box=None, pad_edge=False)
+    columns = ("partition", "range", "span", "copied", "not visible", "digest", "watermark", "MB/s")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")  # a narrow terminal may break a name, never cut it
     for each in report["ranges"]:
@@ -75,7 +75,7 @@ def _print(console: Console, report: dict[str, Any]) -> None:
             f"{each['topic']}-{each['partition']}",
             f"[{each['from']}, {each['until']})",
             *(str(number) for number in (each["until"] - each["from"], each["copied"], each["not_visible"])),
-            {True: "yes", False: "NO", None: "-"}[each["digest_ok"]],
+            {True: "equal", False: "DIFFERS", None: "-"}[each["digest_ok"]],
             str(each["watermark"]),
             f"{each['bytes'] / 1e6 / seconds:.1f}" if seconds else "-",
         )
