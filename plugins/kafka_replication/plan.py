@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from kafka_replication import gaps
 from kafka_replication.config import Replication
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position
@@ -196,13 +197,9 @@ class _Planner:
 
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
         copy = self.next_range(key, position.next_offset, source)
-        copied = position.coverage.subtract(self.verified(key, position))
+        copied = position.coverage.subtract(self.ledger.settled(key, position.generation))
         state = State.BEHIND if copy else State.PENDING if copied else State.IN_SYNC
         return self.entry(key, state, position, source, copy=copy, verify=copied)
-
-    def verified(self, key: PartitionKey, position: Position) -> Coverage:
-        entry = self.ledger.verified.get(key)
-        return entry.coverage if entry and entry.generation == position.generation else Coverage()
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
         until = source.partitions[key.source.partition].last_stable
@@ -250,11 +247,12 @@ class _Planner:
             )
         if self.watermarks.get(key, 0) > next_:
             return _refusal(State.LEDGER_LOST, _ledger_lost(key, self.watermarks[key], next_))
-        if offsets.log_start > next_:
+        lost = gaps.lost(position, offsets.log_start)
+        if lost:
             return (
                 State.OVERRUN,
-                f"{at}: offsets {OffsetRange(next_, offsets.log_start)} can no longer be read, the log now starts at {offsets.log_start}",
-                "restore them at the source; nothing after them is copied until the gap is approved",
+                f"{at}: offsets {lost} can no longer be read, the log now starts at {offsets.log_start}; nothing after them is copied",
+                f"restore them at the source, or give them up: {gaps.command(key, lost)}",
             )
         if offsets.high_watermark < next_:
             return (
@@ -310,5 +308,5 @@ def _missing(key: PartitionKey) -> dict[str, str]:
 def _late(key: PartitionKey, log_start: int) -> dict[str, str]:
     return {
         "what": f"{key.source} appeared after the replication began, and its offsets {OffsetRange(0, log_start)} can no longer be read",
-        "remedy": "replicate it under another replication name, which opens it where its log starts now",
+        "remedy": f"give them up, which opens it where its log starts now: {gaps.command(key, OffsetRange(0, log_start))}",
     }

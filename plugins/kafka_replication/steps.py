@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from kafka_replication import failpoints, preflight
+from kafka_replication import failpoints, gaps, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
@@ -110,14 +110,15 @@ def prepare(run: Run, request: Request) -> Plan:
     ledger_topics.ensure(run.target_admin)
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
-    snapshot = _create_targets(run, view, request if view.positions else replace(request, topics=()))
+    snapshot = create_targets(run, view, request if view.positions else replace(request, topics=()))
     opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks()))
-    made = plan(run.replication, snapshot, LedgerView({**view.positions, **opened}, view.verified), run.watermarks())
+    made = plan(run.replication, snapshot, replace(view, positions={**view.positions, **opened}), run.watermarks())
     wanted = [refused.get(each.key, each) for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
     return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
 
 
-def _create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
+def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
+    """Create the target topics that are missing, of topics never replicated before; both sides as they are then."""
     snapshot, settings = run.snapshot(view, request), run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
     opened = {key.source.topic for key in view.positions}
@@ -242,17 +243,17 @@ def _pending(view: LedgerView, key: PartitionKey) -> Coverage:
 
 
 def verified_of(view: LedgerView, key: PartitionKey) -> Coverage:
-    """What of the current generation was verified."""
-    entry = view.verified.get(key)
-    return entry.coverage if entry and entry.generation == view.positions[key].generation else Coverage()
+    """What of the current generation was verified, or given up by approval: what the watermark may pass."""
+    return view.settled(key, view.positions[key].generation)
 
 
 def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult]) -> None:
     entries = {}
     for each in results:
         if each.verified:
-            coverage = verified_of(view, each.key).union(each.verified)
-            entries[each.key] = Verified(view.positions[each.key].generation, coverage, run.replication.verify.level, run.run_id, now())
+            generation = view.positions[each.key].generation
+            coverage = view.read_back(each.key, generation).union(each.verified)
+            entries[each.key] = Verified(generation, coverage, run.replication.verify.level, run.run_id, now())
     ledger_topics.write_verified(run.target, entries)
     failpoints.reached("P4")
 
@@ -288,13 +289,14 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
             mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]
             here = copied_in(range_, (r for r in mine if r.run_id == run.run_id))
             before = copied_in(range_, (r for r in mine if r.run_id != run.run_id))
+            lost = view.lost(each.key, each.generation).within(range_).span
             seen = verified_of(view, each.key).contains(range_) if each.key in view.positions else False
             line = RangeReport(
                 each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
-                range_.span - here.span - before.span, True if seen else None, watermarks.get(each.key), here.bytes,
+                range_.span - here.span - before.span - lost, True if seen else None, watermarks.get(each.key), here.bytes, lost=lost,
             )  # fmt: skip
             ranges.append(_judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level))
-    made_report = RunReport(run.replication.name, run.run_id, tuple(ranges))
+    made_report = RunReport(run.replication.name, run.run_id, tuple(ranges), gaps=gaps.listed(view.gaps))
     _store(run, made_report)
     return made_report
 

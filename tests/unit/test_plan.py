@@ -191,8 +191,9 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
     ),
     "retention overran": (
         Case(source=source((55, 100, 100)), positions=OPENED), State.OVERRUN,
-        "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55",
-        "restore them at the source; nothing after them is copied until the gap is approved",
+        "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55; nothing after them is copied",
+        "restore them at the source, or give them up: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
+        '--from 40 --until 55 --reason "..."',
     ),
     "source truncated": (
         Case(source=source((0, 37, 37)), positions=OPENED), State.TRUNCATED,
@@ -300,7 +301,10 @@ def test_a_partition_that_appears_later_and_lost_its_beginning_is_a_gap(start_fr
     made = case.one(at)
     assert (made.state, made.copy, made.refused) == (State.LATE_GAP, None, True)
     assert made.what == "orders-1 appeared after the replication began, and its offsets [0, 3) can no longer be read"
-    assert made.remedy == "replicate it under another replication name, which opens it where its log starts now"
+    assert made.remedy == (
+        "give them up, which opens it where its log starts now: "
+        'kafka-replication approve-gap orders-dr.yaml --topic orders --partition 1 --from 0 --until 3 --reason "..."'
+    )
 
 
 def test_a_topic_that_appears_later_and_lost_its_beginning_is_a_gap_when_the_start_was_not_the_earliest() -> None:

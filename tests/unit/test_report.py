@@ -222,14 +222,15 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "ranges": [
             {
                 "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 0, "until": 100, "copied": 85, "copied_before": 5,
-                "not_visible": 10, "missing": 0, "digest_ok": True, "watermark": 100, "bytes": 3_000_000, "seconds": 1.5, "error": None,
+                "not_visible": 10, "lost": 0, "missing": 0, "digest_ok": True, "watermark": 100, "bytes": 3_000_000, "seconds": 1.5, "error": None,
             },
             {
                 "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 100, "until": 130, "copied": 0, "copied_before": 0,
-                "not_visible": 0, "missing": 30, "digest_ok": None, "watermark": None, "bytes": 0, "seconds": 0.0,
+                "not_visible": 0, "lost": 0, "missing": 30, "digest_ok": None, "watermark": None, "bytes": 0, "seconds": 0.0,
                 "error": "the target refuses the record at offset 100. Remedy: raise the limit",
             },
         ],
+        "gaps": [],
     }  # fmt: skip
 
 
@@ -242,9 +243,22 @@ def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
     head, first, second, *failures = RunReport("orders-dr", "run-2", (LINE, replace(FAILED, digest_ok=False))).table().splitlines()
-    assert head.split() == ["partition", "range", "span", "copied", "before", "not", "visible", "missing", "digest", "watermark", "MB/s"]
-    assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "equal", "100", "2.0"]
-    assert second.split()[:9] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "30", "DIFFERS"]
+    assert head.split() == [
+        "partition",
+        "range",
+        "span",
+        "copied",
+        "before",
+        "not",
+        "visible",
+        "lost",
+        "missing",
+        "digest",
+        "watermark",
+        "MB/s",
+    ]
+    assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "0", "equal", "100", "2.0"]
+    assert second.split()[:10] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
     assert second.split()[-1] == "-"
     assert failures == ["FAILED orders-3 [100, 130): the target refuses the record at offset 100", "  remedy: raise the limit"]
 

@@ -1,0 +1,61 @@
+"""The commands around what was lost: ``approve-gap``."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from kafka_replication import approval, runner
+from kafka_replication.approval import Approval
+from kafka_replication.cli_act import File, Json, act
+from kafka_replication.errors import BadInput
+from kafka_replication.gaps import ApprovedGap
+from kafka_replication.keys import PartitionKey
+from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.steps import Run
+
+Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="approve-gap")(approve_gap)
+
+
+def approve_gap(
+    file: File,
+    topic: Topic,
+    partition: Annotated[int, typer.Option("--partition", help="Its partition.", show_default=False)],
+    from_: Annotated[int, typer.Option("--from", help="The first lost offset.", show_default=False)],
+    until: Annotated[int, typer.Option("--until", help="The first offset after the gap.", show_default=False)],
+    reason: Annotated[str, typer.Option("--reason", help="Why the loss is accepted; shown ever after.", show_default=False)],
+    by: Annotated[str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """Give up source offsets that can no longer be read, exactly these, so that copying goes on behind them."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or getpass.getuser())
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            gap, new = approval.approve(run, asked)
+        shown = ApprovedGap(PartitionKey(run.replication.name, asked.at, run.replication.target_topic(topic)), gap)
+        note = "recorded; the next run goes on behind it" if new else "was recorded before; nothing changed"
+        return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
+
+    act(file, as_json, action)
+
+
+def _at(topic: str, partition: int) -> TopicPartition:
+    try:
+        return TopicPartition(topic, partition)
+    except ValueError as e:
+        raise BadInput(str(e), "check --topic and --partition") from e
+
+
+def _range(from_: int, until: int) -> OffsetRange:
+    try:
+        return OffsetRange(from_, until)
+    except ValueError as e:
+        raise BadInput(f"--from {from_} --until {until}: {e}", "give the first lost offset and the first one after the gap") from e
