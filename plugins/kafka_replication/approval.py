@@ -71,7 +71,7 @@ def _known(view: LedgerView, key: PartitionKey, asked: OffsetRange) -> Gap | Non
 
 def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
     snapshot = run.snapshot(view, Request(topics=(key.source.topic,)))
-    made = plan(run.replication, snapshot, view, run.watermarks())
+    made = plan(run.replication, snapshot, view, run.watermarks(view))
     found = next((each for each in made.partitions if each.key == key), None)
     if found is None:
         raise BadInput(f"{run.replication.name} does not replicate {key.source}", "check --topic and --partition")

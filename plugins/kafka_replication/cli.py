@@ -1,4 +1,4 @@
-"""The command line: ``kafka-replication check|plan|run|status|verify|ledger|approve-gap FILE``.
+"""The command line: ``kafka-replication check|plan|run|status|verify|ledger|approve-gap|reset FILE``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 """
@@ -97,7 +97,7 @@ def status(file: File, as_json: Json = False) -> None:
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
         snapshot = run.snapshot(view)
-        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks()), snapshot, view)
+        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
         document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}
         return document, status_table(rows), 0
 

@@ -1,4 +1,4 @@
-"""The commands around what was lost: ``approve-gap``."""
+"""The commands around what was lost: ``approve-gap``, ``reset``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kafka_replication.errors import BadInput
 from kafka_replication.gaps import ApprovedGap
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.reset import reset_topic
 from kafka_replication.steps import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
@@ -21,6 +22,7 @@ Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_de
 
 def add_to(app: typer.Typer) -> None:
     app.command(name="approve-gap")(approve_gap)
+    app.command(name="reset")(reset)
 
 
 def approve_gap(
@@ -43,6 +45,34 @@ def approve_gap(
         shown = ApprovedGap(PartitionKey(run.replication.name, asked.at, run.replication.target_topic(topic)), gap)
         note = "recorded; the next run goes on behind it" if new else "was recorded before; nothing changed"
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
+
+    act(file, as_json, action)
+
+
+def reset(
+    file: File,
+    topic: Topic,
+    confirm: Annotated[str, typer.Option("--confirm", help="The source topic's name once more.", show_default=False)],
+    target_topic: Annotated[str, typer.Option("--target-topic", help="The target topic, where it is not the file's.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Start one topic anew, after its source or target topic was re-created; everything is copied again from `start_from` on."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        if confirm != topic:
+            raise BadInput(f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}")
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            done = reset_topic(run, topic, target_topic or None)
+        rows = [
+            {
+                "topic": topic, "partition": key.source.partition, "target_topic": key.target_topic,
+                "generation": position.generation, "start": position.start,
+            }
+            for key, position in sorted(done.items())
+        ]  # fmt: skip
+        lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
+        return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
 
     act(file, as_json, action)
 

@@ -180,8 +180,14 @@ class _Planner:
                 seen.add(key)
                 yield self.one(key)
         for key, position in sorted(self.ledger.positions.items(), key=lambda item: item[0]):
-            if key not in seen and self.replication.selects(key.source.topic):
+            if key not in seen and self.replication.selects(key.source.topic) and not self.left_behind(key, position):
                 yield self.vanished(key, position)
+
+    def left_behind(self, key: PartitionKey, position: Position) -> bool:
+        """A partition that a re-created source topic no longer has, once the topic was reset."""
+        source = self.snapshot.source.get(key.source.topic)
+        others = (each.ids.source_topic for at, each in self.ledger.positions.items() if at.source.topic == key.source.topic)
+        return source is not None and position.ids.source_topic != source.topic_id and source.topic_id in others
 
     def one(self, key: PartitionKey) -> PartitionPlan:
         source = self.snapshot.source[key.source.topic]
@@ -235,7 +241,7 @@ class _Planner:
                 State.SOURCE_RECREATED,
                 f"{at}: the source topic was re-created (id {known.source_topic} in cluster {known.source_cluster} became "
                 f"{ids.source_topic} in {ids.source_cluster}); offset {next_} now means other records",
-                "replicate the new topic under another replication name, to an empty target topic",
+                f"empty or re-create {key.target_topic} (or say on_existing_target: append), then start anew: {reset_command(key)}",
             )
         if target is None or known.target_topic != ids.target_topic:
             found = ids.target_topic if target else "none"
@@ -243,7 +249,7 @@ class _Planner:
                 State.TARGET_RECREATED,
                 f"{at}: the target topic {key.target_topic} was re-created or deleted (id {known.target_topic} became {found}); "
                 f"copies below offset {next_} are gone with it",
-                "replicate again under another replication name, whose first run copies from the start",
+                f"start anew, from where start_from says: {reset_command(key)}",
             )
         if self.watermarks.get(key, 0) > next_:
             return _refusal(State.LEDGER_LOST, _ledger_lost(key, self.watermarks[key], next_))
@@ -259,7 +265,8 @@ class _Planner:
                 State.TRUNCATED,
                 f"{at}: the source ends at {offsets.high_watermark}, {next_ - offsets.high_watermark} offsets below the position {next_}: "
                 "it was truncated after its records were copied",
-                "find out which records the source lost (unclean leader election, restored disk) before going on",
+                "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
+                f"was copied differs from what the source has now: re-create {key.target_topic} and start anew: {reset_command(key)}",
             )
         if key.source.partition not in target.partitions:
             return _refusal(State.FEWER_PARTITIONS, _fewer(key, source, target))
@@ -283,11 +290,17 @@ def _refusal(state: State, words: dict[str, str]) -> tuple[State, str, str]:
     return state, words["what"], words["remedy"]
 
 
+def reset_command(key: PartitionKey) -> str:
+    """What to type to start the topic anew."""
+    topic = key.source.topic
+    return f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic}"
+
+
 def _ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> dict[str, str]:
     has = "has no entry" if position is None else f"ends at {position}"
     return {
         "what": f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went back",
-        "remedy": "bring back the ledger topics of the target, or start anew under another replication name",
+        "remedy": f"bring back the ledger topics of the target, or empty {key.target_topic} and start anew: {reset_command(key)}",
     }
 
 

@@ -74,8 +74,11 @@ class Run:
     def ledger(self) -> ledger_topics.LedgerReader:
         return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name)
 
-    def watermarks(self) -> dict[PartitionKey, int]:
-        return {key: watermark.offset for key, watermark in self.store.watermarks(self.replication.name).items()}
+    def watermarks(self, view: LedgerView | None = None) -> dict[PartitionKey, int]:
+        """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before it moved it."""
+        positions = (self.view() if view is None else view).positions
+        found = self.store.watermarks(self.replication.name).items()
+        return {key: each.offset for key, each in found if key not in positions or each.generation >= positions[key].generation}
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""
@@ -91,7 +94,7 @@ def look(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
     view = run.view()
     snapshot = run.snapshot(view, request)
     findings = preflight.check(run.replication, snapshot, known=bool(view.positions))
-    return plan(run.replication, snapshot, view, run.watermarks()), findings
+    return plan(run.replication, snapshot, view, run.watermarks(view)), findings
 
 
 def prepare(run: Run, request: Request) -> Plan:
@@ -111,8 +114,8 @@ def prepare(run: Run, request: Request) -> Plan:
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
     snapshot = create_targets(run, view, request if view.positions else replace(request, topics=()))
-    opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks()))
-    made = plan(run.replication, snapshot, replace(view, positions={**view.positions, **opened}), run.watermarks())
+    opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks(view)))
+    made = plan(run.replication, snapshot, replace(view, positions={**view.positions, **opened}), run.watermarks(view))
     wanted = [refused.get(each.key, each) for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
     return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
 
@@ -124,11 +127,16 @@ def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
     opened = {key.source.topic for key in view.positions}
     for name in missing:
         if settings.create and name not in opened:
-            config = {"min.compaction.lag.ms": str(settings.min_compaction_lag * 1000), **_limits(snapshot, name), **settings.config}
-            target = run.replication.target_topic(name)
-            log.info("creating %s on the target with %d partitions", target, len(snapshot.source[name].partitions))
-            topics.create(run.target_admin, target, len(snapshot.source[name].partitions), settings.replication_factor, config)
+            create_target(run, snapshot, name, run.replication.target_topic(name))
     return run.snapshot(view, request) if missing else snapshot
+
+
+def create_target(run: Run, snapshot: Snapshot, name: str, target: str) -> None:
+    """Create ``target`` for the source topic ``name``, with as many partitions."""
+    settings, partitions = run.replication.target_topics, len(snapshot.source[name].partitions)
+    config = {"min.compaction.lag.ms": str(settings.min_compaction_lag * 1000), **_limits(snapshot, name), **settings.config}
+    log.info("creating %s on the target with %d partitions", target, partitions)
+    topics.create(run.target_admin, target, partitions, settings.replication_factor, config)
 
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes")
@@ -278,7 +286,8 @@ def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]
 
 def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
     """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
-    view, watermarks = run.view(), run.watermarks()
+    view = run.view()
+    watermarks = run.watermarks(view)
     rows = [p for p in made.partitions if p.copy or p.verify or p.refused]
     receipts = run.ledger.receipts([p.key for p in rows if p.key in view.positions]) if rows else {}
     outcomes = {(each.key, each.range): each for each in run.store.outcomes(run.run_id)}
