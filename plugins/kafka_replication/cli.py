@@ -1,4 +1,4 @@
-"""The command line: ``kafka-replication check|plan|run|status|verify|ledger|approve-gap|reset FILE``.
+"""The command line: ``kafka-replication check|plan|run|status|verify|ledger|approve-gap|reset|audit FILE``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 """

@@ -1,19 +1,22 @@
-"""The commands around what was lost: ``approve-gap``, ``reset``."""
+"""The commands around what was lost: ``approve-gap``, ``reset``, ``audit``."""
 
 from __future__ import annotations
 
 import getpass
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import approval, runner
+from kafka_replication import approval, auditing, runner
 from kafka_replication.approval import Approval
+from kafka_replication.auditing import AuditRequest
 from kafka_replication.cli_act import File, Json, act
 from kafka_replication.errors import BadInput
 from kafka_replication.gaps import ApprovedGap
 from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.reset import reset_topic
 from kafka_replication.steps import Run
 
@@ -23,6 +26,7 @@ Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_de
 def add_to(app: typer.Typer) -> None:
     app.command(name="approve-gap")(approve_gap)
     app.command(name="reset")(reset)
+    app.command(name="audit")(audit)
 
 
 def approve_gap(
@@ -75,6 +79,37 @@ def reset(
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
 
     act(file, as_json, action)
+
+
+def audit(
+    file: File,
+    topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
+    from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
+    until: Annotated[int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")] = MAX_OFFSET,
+    report: Annotated[Path | None, typer.Option("--report", help="Write everything that differs to this JSON file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare what was copied with the source, record by record; where the source no longer has it, with the receipts.
+
+    Changes nothing and may run beside a run. Reads both sides once, in this terminal. Exit code 1 when something differs.
+    """
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        made = auditing.audit(run, AuditRequest(topic or None, partition, _range(from_, until)))
+        document = made.as_json()
+        if report is not None:
+            _write(report, document)
+        return document, f"{made.text()}\n{made.outcome}", int(made.outcome != "clean")
+
+    act(file, as_json, action)
+
+
+def _write(file: Path, document: Any) -> None:
+    try:
+        file.write_text(json.dumps(document, indent=2) + "\n")
+    except OSError as e:
+        raise BadInput(f"cannot write {file}: {e.strerror}", "name a file in a folder that exists and is yours") from e
 
 
 def _at(topic: str, partition: int) -> TopicPartition:
