@@ -223,15 +223,18 @@ class PartitionAudit:
             found.append(Stretch(first.kind, _span(first.source, last.source), _span(first.target, last.target), len(more) + 1))
         return found
 
-    def as_json(self) -> dict[str, Any]:
-        """The stable interface of the report file."""
+    def as_json(self, limit: int | None = None) -> dict[str, Any]:
+        """The stable interface of the report file; with ``limit`` it lists no more stretches than that."""
+        stretches = self.stretches
+        listed = stretches[:limit]
+        unlisted = self.unlisted + sum(each.count for each in stretches[len(listed) :])
         return {
             "topic": self.key.source.topic, "partition": self.key.source.partition, "target_topic": self.key.target_topic,
             "generation": self.generation, "from": self.range.from_, "until": self.range.until, "outcome": self.outcome,
             "chunks": self.chunks, "source_records": self.source_records, "target_records": self.target_records,
             "by_content": self.by_content, "by_receipt": self.by_receipt, "not_at_source": self.not_at_source,
             **{str(kind): count for kind, count in self.counts.items()},
-            "differences": [each.as_json() for each in self.stretches], "unlisted": self.unlisted,
+            "differences": [each.as_json() for each in listed], "unlisted": unlisted,
             "lost": [each.as_json() for each in self.lost], "notes": self.notes, "errors": self.errors,
         }  # fmt: skip
 
@@ -260,10 +263,11 @@ class AuditReport:
         found = {each.outcome for each in self.partitions}
         return "failed" if "failed" in found else "differs" if "differs" in found else "clean"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, limit: int | None = None) -> dict[str, Any]:
+        """``limit`` bounds the stretches listed for each partition."""
         return {
             "format": REPORT_FORMAT, "replication": self.replication, "run_id": self.run_id, "time": self.time, "outcome": self.outcome,
-            "partitions": [each.as_json() for each in self.partitions],
+            "partitions": [each.as_json(limit) for each in self.partitions],
         }  # fmt: skip
 
     def text(self) -> str:

@@ -53,6 +53,8 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     if not keys:
         raise BadInput(f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition")
     sides = _sides(run, keys)
+    if not any(sides.view.positions[key].coverage.within(request.range) for key in keys) and request.range != EVERYTHING:
+        raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger says what was")
     return AuditReport(run.replication.name, run.run_id, now(), tuple(_one(run, sides, key, request) for key in keys))
 
 
@@ -125,6 +127,10 @@ class _Work:
         elif self.key.source.partition in topic.partitions:
             found = topic.partitions[self.key.source.partition]
             self.readable = OffsetRange(min(found.log_start, found.last_stable), found.last_stable)
+            if found.last_stable < self.made.range.until:
+                self.made.notes.append(
+                    f"the source ends at {found.last_stable}: what was copied from above it is compared with the receipts"
+                )
 
     def _look_at_target(self) -> bool:
         topic, at = self.sides.target.get(self.key.target_topic), self.key.target

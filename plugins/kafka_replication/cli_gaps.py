@@ -42,7 +42,7 @@ def approve_gap(
     """Give up source offsets that can no longer be read, exactly these, so that copying goes on behind them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or getpass.getuser())
+        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user())
         with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
             run.check = lease.check
             gap, new = approval.approve(run, asked)
@@ -51,6 +51,13 @@ def approve_gap(
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
 
     act(file, as_json, action)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as e:  # a container's user without a name
+        raise BadInput("the user of this terminal has no name", "say who approves with --by") from e
 
 
 def reset(

@@ -99,6 +99,20 @@ def test_approving_twice_changes_nothing(scene: Scenario) -> None:
     assert (scene.position().next_offset, scene.watermark()) == (80, 80)
 
 
+def test_an_approval_that_died_before_the_store_heard_of_it(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    overrun(scene)
+    monkeypatch.setattr(steps, "advance", dies)
+    with pytest.raises(KeyboardInterrupt):
+        approve(scene, 50, 62)
+    monkeypatch.undo()
+    assert (scene.position().next_offset, scene.watermark()) == (62, 50)
+    assert approve(scene, 50, 62)[1] is False
+    assert scene.watermark() == 62
+
+
 def test_where_nothing_is_lost_nothing_can_be_given_up(scene: Scenario) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))

@@ -10,10 +10,10 @@ from kafka_replication import reset
 from kafka_replication.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Position
+from kafka_replication.ledger import POSITIONS, Position, position_key
 from kafka_replication.reset import reset_topic
 from tests.checker import read
-from tests.integration.scenario import InProcess, Scenario, numbered, only
+from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
 from tests.integration.test_gaps import command
 
 
@@ -113,6 +113,17 @@ def test_a_reset_that_died_is_finished_by_the_next(scene: Scenario, monkeypatch:
     assert scene.run().outcome == "done"
     scene.assert_copied(0, 1)
     assert (scene.watermark(0), scene.watermark(1)) == (50, 51)
+
+
+def test_a_lost_ledger(scene: Scenario) -> None:
+    """The store and the receipts still know which generation there was."""
+    copied(scene, 1)
+    scene.target.produce(POSITIONS, [Rec(position_key(scene.key()), None)], scene.key().ledger_partition)
+    assert "has no entry" in (only(scene.run()).error or "")
+    scene.target.delete(scene.topic)
+    assert reset_topic(scene.bare_run("reset"), scene.topic)[scene.key()].generation == 2
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
 
 
 def test_latest_starts_at_the_end(scene: Scenario) -> None:
