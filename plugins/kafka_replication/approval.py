@@ -52,9 +52,10 @@ def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
             gap, new = _cross(run, found, asked), True
         elif found.state is State.LATE_GAP:
             gap, new = _open(run, view, found, asked), True
+        elif found.refused:
+            raise Refused(f"no gap can be approved: {found.what}", found.remedy)
         else:
-            what = found.what or f"{key.source}: nothing is lost after offset {found.position}, the partition is {found.state}"
-            raise Refused(f"no gap can be approved: {what}", found.remedy)
+            gap, new = _give_up_proof(run, found, asked), True
         log.info("%s: gave up %s", key, gap.range)
     else:
         gap, new = known, False
@@ -91,6 +92,29 @@ def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
         _exactly(key, asked.range, gaps.lost(position, session.source_start()))
         gap = _gap(run, asked, position.generation, "retention", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)
+    return gap
+
+
+def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+    """Of chunks that were copied, and removed from the target before they were read back. The position stays where it is."""
+    key = found.key
+    run.check()
+    with closing(LedgerSession(key, run.source, run.target, run.replication.copying)) as session:
+        session.fence()
+        view, position = run.view(), session.position()
+        if position is None or position.generation != found.generation:
+            raise Refused(f"{key.source}: its position changed meanwhile", "look at the plan, then approve again")
+        session.check_ids(position.ids)
+        receipts = [each for each in run.ledger.receipts([key])[key] if each.generation == position.generation]
+        gone = gaps.unverifiable(position.coverage.subtract(view.settled(key, position.generation)), receipts, session.target_start())
+        if gone is None:
+            raise Refused(
+                f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies can be verified",
+                "run again",
+            )
+        _exactly(key, asked.range, gone)
+        gap = _gap(run, asked, position.generation, "unverifiable", position.ids)
+        session.move(position, gap)
     return gap
 
 

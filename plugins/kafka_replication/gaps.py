@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Gap, Position
-from kafka_replication.offsets import OffsetRange
+from kafka_replication.ledger import Gap, Position, Receipt
+from kafka_replication.offsets import Coverage, OffsetRange
 
 
 def lost(position: Position, log_start: int) -> OffsetRange | None:
@@ -19,6 +19,12 @@ def lost(position: Position, log_start: int) -> OffsetRange | None:
     if log_start <= position.next_offset:
         return None
     return next(iter(position.left_of(OffsetRange(position.next_offset, log_start))), None)
+
+
+def unverifiable(pending: Coverage, receipts: Iterable[Receipt], target_start: int) -> OffsetRange | None:
+    """The first run of pending chunks whose records the target no longer has, in source offsets; None where there is none."""
+    gone = [each.range for each in receipts if pending.contains(each.range) and any(s.first < target_start for s in each.segments)]
+    return next(iter(Coverage.of(gone)), None)
 
 
 def crossing(position: Position, gap: OffsetRange) -> Position:
@@ -53,7 +59,8 @@ class ApprovedGap:
     def __str__(self) -> str:
         gap = self.gap
         return (
-            f"LOST {self.key.source} {gap.range}: {gap.range.span} offsets ({gap.kind}, generation {gap.generation}), "
+            f"{'UNPROVEN' if gap.copied else 'LOST'} {self.key.source} {gap.range}: {gap.range.span} offsets "
+            f"({gap.kind}, generation {gap.generation}), "
             f"given up by {gap.approved_by} at {gap.time}: {gap.reason}"
         )
 

@@ -68,7 +68,9 @@ class Verified:
     time: str  # RFC 3339 UTC
 
 
-GAP_KINDS = ("retention", "late")  # removed before it was copied; before the log start of a partition that appeared later
+# Removed at the source before it was copied; before the log start of a partition that appeared later; copied, and removed from the
+# target before it was read back.
+GAP_KINDS = ("retention", "late", "unverifiable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ class Gap:
     def __post_init__(self) -> None:
         if self.kind not in GAP_KINDS or not self.range.span:
             raise ValueError(f"not a gap: {self.kind!r} {self.range}")
+
+    @property
+    def copied(self) -> bool:
+        """It was copied; given up is only the proof."""
+        return self.kind == "unverifiable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,13 @@ class LedgerView:
         return entry.coverage if entry and entry.generation == generation else Coverage()
 
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
-        """What of this generation was given up by approval."""
-        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation)
+        """What of this generation was never copied and given up by approval."""
+        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and not each.copied)
+
+    def unproven(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was copied, and its verification given up by approval."""
+        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied)
 
     def settled(self, key: PartitionKey, generation: int) -> Coverage:
         """What needs no further look: read back and found equal, or given up. The watermark may pass it."""
-        return self.read_back(key, generation).union(self.lost(key, generation))
+        return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))

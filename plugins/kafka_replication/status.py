@@ -23,8 +23,8 @@ class PartitionStatus:
 
     @property
     def lost(self) -> int:
-        """Offsets of the current generation that were given up by approval."""
-        return sum(each.gap.range.span for each in self.gaps if each.gap.generation == self.plan.generation)
+        """Offsets of the current generation that were never copied and given up by approval."""
+        return sum(each.gap.range.span for each in self.gaps if each.gap.generation == self.plan.generation and not each.gap.copied)
 
     @property
     def lag(self) -> int:

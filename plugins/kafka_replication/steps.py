@@ -304,7 +304,9 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
                 each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
                 range_.span - here.span - before.span - lost, True if seen else None, watermarks.get(each.key), here.bytes, lost=lost,
             )  # fmt: skip
-            ranges.append(_judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level))
+            line = _judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level)
+            unproven = line.digest_ok and view.unproven(each.key, each.generation).within(range_)
+            ranges.append(replace(line, digest_ok=None) if unproven else line)
     made_report = RunReport(run.replication.name, run.run_id, tuple(ranges), gaps=gaps.listed(view.gaps))
     _store(run, made_report)
     return made_report

@@ -219,6 +219,26 @@ def test_a_late_partition_whose_target_is_occupied_is_not_opened(scene: Scenario
     assert scene.key(1) not in scene.bare_run().view().positions
 
 
+def test_copies_that_the_target_lost_before_they_were_verified(scene: Scenario) -> None:
+    """What is given up is the proof: nothing is copied again, nothing is called equal, and the watermark goes on."""
+    scene.settings |= {"copy": {"chunk_records": 50}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    report = scene.run(InProcess(lambda job: scene.target.delete_before(scene.topic, 0, 60) if job.kind == "copy" else None))
+    assert "unverifiable" in (only(report).error or "") and "approve-gap" in only(report).remedy
+    with pytest.raises(GapFound, match=r"exactly \[0, 100\)"):
+        approve(scene, 0, 50)
+    gap, new = approve(scene, 0, 100)
+    assert (gap.kind, new, scene.watermark(), scene.position().next_offset) == ("unverifiable", True, 100, 200)
+    assert scene.run().outcome == "done"
+    assert scene.watermark() == 200
+    run = scene.bare_run()
+    assert str(run.view().read_back(scene.key(), 1)) == "[100, 200)"
+    assert approve(scene, 0, 100) == (gap, False)
+    with pytest.raises(Refused, match="nothing is lost"):
+        approve(scene, 100, 150)
+
+
 def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
     overrun(scene)
     scene.run()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafka_replication import gaps
 from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Gap, Ids, Position, Verified
+from kafka_replication.ledger import Gap, Ids, Position, Receipt, Segment, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.snapshot import LedgerView
 
@@ -25,8 +25,8 @@ def copied(start: int, ranges: list[OffsetRange]) -> Position:
     return position
 
 
-def gap(range_: OffsetRange, generation: int = 1) -> Gap:
-    return Gap(generation, "retention", range_, "too late", "ann", IDS, "run-1", "2030-01-31T06:00:00.000Z")
+def gap(range_: OffsetRange, generation: int = 1, kind: str = "retention") -> Gap:
+    return Gap(generation, kind, range_, "too late", "ann", IDS, "run-1", "2030-01-31T06:00:00.000Z")
 
 
 @given(POSITIONS, st.integers(0, 90))
@@ -63,6 +63,27 @@ def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:
     assert view.read_back(KEY, 2).contiguous_end(0) == 50
     assert str(view.settled(KEY, 1)) == "[90, 99)"
     assert not LedgerView().settled(KEY, 1)
+
+
+def receipt(from_: int, until: int, *firsts: int) -> Receipt:
+    segments = tuple(Segment(3, first, first + 4, 5, "d") for first in firsts)
+    return Receipt(1, OffsetRange(from_, until), 5 * len(firsts), 0, "d", "k", "e", segments, IDS, "run-1", "time")
+
+
+def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_targets_log_start() -> None:
+    receipts = [receipt(20, 30, 26), receipt(0, 10, 0), receipt(10, 20, 13), receipt(30, 40), receipt(50, 60, 5)]
+    pending = Coverage.of([OffsetRange(0, 60)])
+    assert gaps.unverifiable(pending, receipts, 0) is None
+    assert gaps.unverifiable(pending, receipts, 14) == OffsetRange(0, 20)
+    assert gaps.unverifiable(pending, receipts, 40) == OffsetRange(0, 30)
+    assert gaps.unverifiable(Coverage.of([OffsetRange(20, 60)]), receipts, 14) == OffsetRange(50, 60)
+
+
+def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
+    view = LedgerView({}, {}, {KEY: (gap(OffsetRange(0, 20), kind="unverifiable"), gap(OffsetRange(20, 30)))})
+    assert (str(view.settled(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == ("[0, 30)", "[20, 30)", "[0, 20)")
+    assert not view.read_back(KEY, 1)
+    assert str(gaps.listed(view.gaps)[0]).startswith("UNPROVEN orders-3 [0, 20)")
 
 
 def test_a_gap_names_itself_in_full() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Receipt, Verified
+from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, Plan, State
 from kafka_replication.report import Copied, RangeReport, RunReport, copied_in, table
@@ -85,6 +85,7 @@ class Run:
     store: Store
     level: str
     watermark: int | None
+    gaps: tuple[Gap, ...] = ()
     run_id: str = "run-2"
 
     @property
@@ -95,16 +96,16 @@ class Run:
         })  # fmt: skip
 
     def view(self) -> LedgerView:
-        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")})
+        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")}, {KEY: self.gaps})
 
-    def watermarks(self) -> dict[PartitionKey, int]:
+    def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         return {} if self.watermark is None else {KEY: self.watermark}
 
 
 def report(
     receipts: list[Receipt], *, copy: tuple[int, int] | None = None, verify: tuple[tuple[int, int], ...] = (),
     verified: tuple[tuple[int, int], ...] = (), copy_error: str | None = None, verify_error: str | None = None,
-    level: str = "digest", watermark: int | None = None, **plan: Any,
+    level: str = "digest", watermark: int | None = None, gaps: tuple[Gap, ...] = (), **plan: Any,
 ) -> RunReport:  # fmt: skip
     """What `steps.report` says of one partition, given its plan and the ledger after the run."""
     wanted = OffsetRange(*copy) if copy else None
@@ -112,13 +113,31 @@ def report(
     position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
     store = Store([RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0)] if wanted else [])
     checked = Coverage.of(OffsetRange(*each) for each in verified)
-    run = Run(position, checked, Ledger(receipts), store, level, watermark)
+    run = Run(position, checked, Ledger(receipts), store, level, watermark, gaps)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
     failed = [VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")] if verify_error else []
     made = steps.report(cast(steps.Run, run), Plan("orders-dr", (replace(row, **plan),)), failed)
     assert store.finished == made.outcome
     return made
+
+
+def gap(kind: str, from_: int, until: int, generation: int = 1) -> Gap:
+    return Gap(generation, kind, OffsetRange(from_, until), "too late", "ann", IDS, "run-1", "time")
+
+
+def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None:
+    others = gap("retention", 200, 220), gap("retention", 0, 100, generation=7)
+    made = report([receipt(0, 60, 50)], copy=(0, 100), verified=((0, 60),), gaps=(gap("retention", 60, 90), *others))
+    line = made.ranges[0]
+    assert (line.copied, line.not_visible, line.lost, line.missing) == (50, 10, 30, 10)
+    assert len(made.gaps) == 3 and "LOST" in made.table()
+
+
+def test_a_proof_given_up_is_no_equal_digest() -> None:
+    made = report([receipt(0, 100, 100)], copy=(0, 100), verified=((60, 100),), gaps=(gap("unverifiable", 0, 60),))
+    line = made.ranges[0]
+    assert (line.error, line.digest_ok, line.copied, line.lost, line.missing) == (None, None, 100, 0, 0)
 
 
 HERE, BEFORE = "run-2", "run-1"

@@ -79,6 +79,10 @@ class LedgerSession(TransactionalWriter):
         """The source's log start offset now."""
         return offsets.log_starts(self.source_admin, [self.key.source])[self.key.source]
 
+    def target_start(self) -> int:
+        """The target's log start offset now."""
+        return offsets.log_starts(self.target_admin, [self.key.target])[self.key.target]
+
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position that no records go with, and the approved gap that it crosses."""
         at = self.key.ledger_partition
