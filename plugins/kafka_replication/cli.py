@@ -84,8 +84,7 @@ def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(topic, until)
         report = runner.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
-        text = report.table() if report.ranges else "nothing to do: everything is copied and verified"
-        return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
+        return report.as_json(), f"{report.table()}\n{report.outcome}", int(report.outcome == "failed")
 
     _act(file, as_json, action)
 

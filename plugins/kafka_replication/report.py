@@ -92,7 +92,8 @@ class RunReport:
         """The report as a person reads it in a log."""
         head = ("partition", "range", "span", "copied", "before", "not visible", "lost", "missing", "digest", "watermark", "MB/s")
         failed = [f"FAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in self.failed]
-        return "\n".join([table([head, *(_cells(each) for each in self.ranges)]), *failed, *map(str, self.gaps)])
+        ranges = table([head, *(_cells(each) for each in self.ranges)]) if self.ranges else "everything is copied and verified"
+        return "\n".join([ranges, *failed, *map(str, self.gaps)])
 
 
 def _cells(each: RangeReport) -> tuple[str, ...]:

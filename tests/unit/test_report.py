@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafka_replication import steps
 from kafka_replication.config import Replication
+from kafka_replication.gaps import listed
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
@@ -280,6 +281,15 @@ def test_the_table_names_each_range_and_each_failure() -> None:
     assert second.split()[:10] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
     assert second.split()[-1] == "-"
     assert failures == ["FAILED orders-3 [100, 130): the target refuses the record at offset 100", "  remedy: raise the limit"]
+
+
+def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:
+    made = RunReport("orders-dr", "run-2", (), gaps=listed({KEY: [gap("retention", 60, 90)]}))
+    assert made.table().splitlines() == [
+        "everything is copied and verified",
+        "LOST orders-3 [60, 90): 30 offsets (retention, generation 1), given up by ann at time: too late",
+    ]
+    assert made.as_json()["gaps"][0]["from"] == 60
 
 
 def test_a_failure_without_remedy_says_run_again() -> None:
