@@ -1,4 +1,4 @@
-"""The command line: ``kafka-replication check|plan|run|status|verify|ledger FILE``.
+"""The command line: ``kafka-replication check|plan|run|status|verify|ledger|approve-gap|reset|audit FILE``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 """
@@ -6,60 +6,29 @@ One document on stdout, everything else on stderr. Exit codes: 0 done or nothing
 from __future__ import annotations
 
 import json
-import logging
-import os
-import signal
-import sys
-from collections.abc import Callable
-from contextlib import closing
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from kafka_replication import cli_gaps, preflight, runner, steps
 from kafka_replication import ledger as formats
-from kafka_replication import preflight, runner, steps
+from kafka_replication.cli_act import File, Json
+from kafka_replication.cli_act import act as _act
 from kafka_replication.config import Replication
-from kafka_replication.config_file import load_replication
-from kafka_replication.connections import STORE_URL, EnvironmentConnections
-from kafka_replication.errors import BadInput, ReplicationError
+from kafka_replication.connections import EnvironmentConnections
+from kafka_replication.errors import BadInput
 from kafka_replication.jobs import Launcher
 from kafka_replication.plan import plan as make_plan
 from kafka_replication.report import plan_table
 from kafka_replication.status import status as make_status
 from kafka_replication.status import status_table
 from kafka_replication.steps import Request, Run
-from kafka_replication.store import open_store
-from kafka_replication.watermarks import WatermarkStore
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-File = Annotated[Path, typer.Argument(help="The replication's YAML file.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+cli_gaps.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]
-DEFAULT_STORE = "sqlite:///.state/store.db"
-
-
-def default_store() -> WatermarkStore:
-    return open_store(os.environ.get(STORE_URL) or DEFAULT_STORE)
-
-
-def _act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
-    """Load, act, print; every expected error becomes one message and its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        replication = load_replication(file)
-        with closing(default_store()) as store:
-            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id()))
-    except ReplicationError as e:
-        if as_json:
-            typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))
-        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
-        raise typer.Exit(2 if isinstance(e, BadInput) else 1) from None
-    typer.echo(json.dumps(document, indent=2) if as_json else text)
-    raise typer.Exit(code)
 
 
 def _request(topics: list[str], until: str, dry_run: bool = False) -> Request:
@@ -115,8 +84,7 @@ def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(topic, until)
         report = runner.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
-        text = report.table() if report.ranges else "nothing to do: everything is copied and verified"
-        return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
+        return report.as_json(), f"{report.table()}\n{report.outcome}", int(report.outcome == "failed")
 
     _act(file, as_json, action)
 
@@ -128,7 +96,7 @@ def status(file: File, as_json: Json = False) -> None:
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
         snapshot = run.snapshot(view)
-        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks()), snapshot, view)
+        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
         document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}
         return document, status_table(rows), 0
 
@@ -186,6 +154,7 @@ def ledger(file: File, as_json: Json = False) -> None:
                 "topic": key.source.topic, "partition": key.source.partition, "target_topic": key.target_topic,
                 "position": json.loads(formats.encode(position)),
                 "verified": json.loads(formats.encode(view.verified[key])) if key in view.verified else None,
+                "gaps": [json.loads(formats.encode(gap)) for gap in view.gaps.get(key, ())],
                 "receipts": [json.loads(formats.encode(r)) for r in sorted(receipts[key], key=lambda r: (r.generation, r.range.from_))],
             }
             for key, position in sorted(view.positions.items())

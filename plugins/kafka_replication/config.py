@@ -251,7 +251,7 @@ class Replication(Section):
 
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description="Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-        "in `.backfill`. The ledger knows a replication by its name: a renamed one starts anew."
+        "in `.backfill` or `.audit`. The ledger knows a replication by its name: a renamed one starts anew."
     )
     source: Cluster = Field(description="The cluster that is read.")
     target: Cluster = Field(description="The cluster that is written; it also holds the ledger.")

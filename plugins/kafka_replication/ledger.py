@@ -1,7 +1,8 @@
 """What the ledger on the target holds, and its fixed, versioned JSON form.
 
-Two compacted topics: `POSITIONS`, all that a copier reads, and `RECEIPTS`, the audit trail. Formats never change within
-a version; a newer version than this code knows is refused by name. A field this version does not know is refused too.
+Two compacted topics: `POSITIONS`, all that a copier reads and the approved gaps, and `RECEIPTS`, the audit trail.
+Formats never change within a version; a newer version than this code knows is refused by name. A field this version
+does not know is refused too.
 """
 
 from __future__ import annotations
@@ -67,6 +68,34 @@ class Verified:
     time: str  # RFC 3339 UTC
 
 
+# Removed at the source before it was copied; before the log start of a partition that appeared later; copied, and removed from the
+# target before it was read back.
+GAP_KINDS = ("retention", "late", "unverifiable")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Source offsets that somebody gave up. Written in the transaction of the position that crosses them, never removed."""
+
+    generation: int
+    kind: str  # one of GAP_KINDS
+    range: OffsetRange
+    reason: str
+    approved_by: str
+    ids: Ids
+    run_id: str
+    time: str  # RFC 3339 UTC
+
+    def __post_init__(self) -> None:
+        if self.kind not in GAP_KINDS or not self.range.span:
+            raise ValueError(f"not a gap: {self.kind!r} {self.range}")
+
+    @property
+    def copied(self) -> bool:
+        """It was copied; given up is only the proof."""
+        return self.kind == "unverifiable"
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Consecutive records of ours on one target partition: ``first`` and ``last`` are inclusive offsets."""
@@ -107,7 +136,11 @@ def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
     return key.entry("receipt", receipt.generation, receipt.range.from_)
 
 
-def encode(entry: Position | Verified | Receipt) -> bytes:
+def gap_key(key: PartitionKey, gap: Gap) -> bytes:
+    return key.entry("gap", gap.generation, gap.range.from_)
+
+
+def encode(entry: Position | Verified | Gap | Receipt) -> bytes:
     """The entry as versioned JSON: sorted keys, no blanks, UTF-8."""
     value = {name: _plain(content) for name, content in ((name, getattr(entry, name)) for name in entry.__slots__)}
     return dump({"format": FORMAT, "type": type(entry).__name__.lower(), **value})
@@ -151,6 +184,14 @@ def decode_verified(data: bytes) -> Verified:
     """Raises LedgerUnreadable."""
     value = _load(data, "verified")
     return _build(data, lambda: Verified(**{**_exact(Verified, value), "coverage": Coverage.decode(value["coverage"])}))
+
+
+def decode_gap(data: bytes) -> Gap:
+    """Raises LedgerUnreadable."""
+    value = _load(data, "gap")
+    return _build(data, lambda: Gap(**{
+        **_exact(Gap, value), "range": _range(value["range"]), "ids": Ids(**_exact(Ids, value["ids"])),
+    }))  # fmt: skip
 
 
 def decode_receipt(data: bytes) -> Receipt:

@@ -111,6 +111,10 @@ class Coverage:
                 rest.append(OffsetRange(start, each.until))
         return Coverage.of(rest)
 
+    def within(self, wanted: OffsetRange) -> Coverage:
+        """What of ``wanted`` is covered."""
+        return Coverage.of(shared for each in self.ranges if (shared := each.intersection(wanted)))
+
     def missing_from(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """What of ``wanted`` is not covered, in order."""
         return Coverage.of([wanted]).subtract(self).ranges

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from kafka_replication import gaps
 from kafka_replication.config import Replication
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position
@@ -179,8 +180,14 @@ class _Planner:
                 seen.add(key)
                 yield self.one(key)
         for key, position in sorted(self.ledger.positions.items(), key=lambda item: item[0]):
-            if key not in seen and self.replication.selects(key.source.topic):
+            if key not in seen and self.replication.selects(key.source.topic) and not self.left_behind(key, position):
                 yield self.vanished(key, position)
+
+    def left_behind(self, key: PartitionKey, position: Position) -> bool:
+        """A partition that a re-created source topic no longer has, once the topic was reset."""
+        source = self.snapshot.source.get(key.source.topic)
+        others = (each.ids.source_topic for at, each in self.ledger.positions.items() if at.source.topic == key.source.topic)
+        return source is not None and position.ids.source_topic != source.topic_id and source.topic_id in others
 
     def one(self, key: PartitionKey) -> PartitionPlan:
         source = self.snapshot.source[key.source.topic]
@@ -196,13 +203,9 @@ class _Planner:
 
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
         copy = self.next_range(key, position.next_offset, source)
-        copied = position.coverage.subtract(self.verified(key, position))
+        copied = position.coverage.subtract(self.ledger.settled(key, position.generation))
         state = State.BEHIND if copy else State.PENDING if copied else State.IN_SYNC
         return self.entry(key, state, position, source, copy=copy, verify=copied)
-
-    def verified(self, key: PartitionKey, position: Position) -> Coverage:
-        entry = self.ledger.verified.get(key)
-        return entry.coverage if entry and entry.generation == position.generation else Coverage()
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
         until = source.partitions[key.source.partition].last_stable
@@ -238,7 +241,7 @@ class _Planner:
                 State.SOURCE_RECREATED,
                 f"{at}: the source topic was re-created (id {known.source_topic} in cluster {known.source_cluster} became "
                 f"{ids.source_topic} in {ids.source_cluster}); offset {next_} now means other records",
-                "replicate the new topic under another replication name, to an empty target topic",
+                f"empty or re-create {key.target_topic} (or say on_existing_target: append), then start anew: {reset_command(key)}",
             )
         if target is None or known.target_topic != ids.target_topic:
             found = ids.target_topic if target else "none"
@@ -246,22 +249,24 @@ class _Planner:
                 State.TARGET_RECREATED,
                 f"{at}: the target topic {key.target_topic} was re-created or deleted (id {known.target_topic} became {found}); "
                 f"copies below offset {next_} are gone with it",
-                "replicate again under another replication name, whose first run copies from the start",
+                f"start anew, from where start_from says: {reset_command(key)}",
             )
         if self.watermarks.get(key, 0) > next_:
             return _refusal(State.LEDGER_LOST, _ledger_lost(key, self.watermarks[key], next_))
-        if offsets.log_start > next_:
+        lost = gaps.lost(position, offsets.log_start)
+        if lost:
             return (
                 State.OVERRUN,
-                f"{at}: offsets {OffsetRange(next_, offsets.log_start)} can no longer be read, the log now starts at {offsets.log_start}",
-                "restore them at the source; nothing after them is copied until the gap is approved",
+                f"{at}: offsets {lost} can no longer be read, the log now starts at {offsets.log_start}; nothing after them is copied",
+                f"restore them at the source, or give them up: {gaps.command(key, lost)}",
             )
         if offsets.high_watermark < next_:
             return (
                 State.TRUNCATED,
                 f"{at}: the source ends at {offsets.high_watermark}, {next_ - offsets.high_watermark} offsets below the position {next_}: "
                 "it was truncated after its records were copied",
-                "find out which records the source lost (unclean leader election, restored disk) before going on",
+                "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
+                f"was copied differs from what the source has now: re-create {key.target_topic} and start anew: {reset_command(key)}",
             )
         if key.source.partition not in target.partitions:
             return _refusal(State.FEWER_PARTITIONS, _fewer(key, source, target))
@@ -285,11 +290,17 @@ def _refusal(state: State, words: dict[str, str]) -> tuple[State, str, str]:
     return state, words["what"], words["remedy"]
 
 
+def reset_command(key: PartitionKey) -> str:
+    """What to type to start the topic anew."""
+    topic = key.source.topic
+    return f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic}"
+
+
 def _ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> dict[str, str]:
     has = "has no entry" if position is None else f"ends at {position}"
     return {
         "what": f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went back",
-        "remedy": "bring back the ledger topics of the target, or start anew under another replication name",
+        "remedy": f"bring back the ledger topics of the target, or empty {key.target_topic} and start anew: {reset_command(key)}",
     }
 
 
@@ -310,5 +321,5 @@ def _missing(key: PartitionKey) -> dict[str, str]:
 def _late(key: PartitionKey, log_start: int) -> dict[str, str]:
     return {
         "what": f"{key.source} appeared after the replication began, and its offsets {OffsetRange(0, log_start)} can no longer be read",
-        "remedy": "replicate it under another replication name, which opens it where its log starts now",
+        "remedy": f"give them up, which opens it where its log starts now: {gaps.command(key, OffsetRange(0, log_start))}",
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_replication.gaps import ApprovedGap
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Receipt
 from kafka_replication.offsets import OffsetRange
@@ -14,12 +15,12 @@ from kafka_replication.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class RangeReport:
-    """One range: ``span = copied + copied_before + not_visible + missing``.
+    """One range: ``span = copied + copied_before + not_visible + lost + missing``.
 
     ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
-    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``missing`` offsets
-    are not on the target yet. ``digest_ok`` is None where nothing was verified at that level. ``seconds`` are the
-    copy's; 0 where this run copied nothing of it.
+    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``lost`` offsets were
+    given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None where nothing was verified at
+    that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
     """
 
     key: PartitionKey
@@ -34,6 +35,7 @@ class RangeReport:
     seconds: float = 0.0
     error: str | None = None
     remedy: str = ""
+    lost: int = 0
 
     @property
     def mb_per_second(self) -> float:
@@ -50,6 +52,7 @@ class RangeReport:
             "copied": self.copied,
             "copied_before": self.copied_before,
             "not_visible": self.not_visible,
+            "lost": self.lost,
             "missing": self.missing,
             "digest_ok": self.digest_ok,
             "watermark": self.watermark,
@@ -61,12 +64,13 @@ class RangeReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``errors`` names what concerns no single range."""
+    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` are all that were ever approved."""
 
     replication: str
     run_id: str
     ranges: tuple[RangeReport, ...]
     dry_run: bool = False
+    gaps: tuple[ApprovedGap, ...] = ()
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
@@ -81,21 +85,21 @@ class RunReport:
     def as_json(self) -> dict[str, Any]:
         return {
             "replication": self.replication, "run_id": self.run_id, "outcome": self.outcome,
-            "ranges": [each.as_json() for each in self.ranges],
+            "ranges": [each.as_json() for each in self.ranges], "gaps": [each.as_json() for each in self.gaps],
         }  # fmt: skip
 
     def table(self) -> str:
         """The report as a person reads it in a log."""
-        head = ("partition", "range", "span", "copied", "before", "not visible", "missing", "digest", "watermark", "MB/s")
-        return table([head, *(_cells(each) for each in self.ranges)]) + "".join(
-            f"\nFAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in self.failed
-        )
+        head = ("partition", "range", "span", "copied", "before", "not visible", "lost", "missing", "digest", "watermark", "MB/s")
+        failed = [f"FAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in self.failed]
+        ranges = table([head, *(_cells(each) for each in self.ranges)]) if self.ranges else "everything is copied and verified"
+        return "\n".join([ranges, *failed, *map(str, self.gaps)])
 
 
 def _cells(each: RangeReport) -> tuple[str, ...]:
     digest = {None: "-", True: "equal", False: "DIFFERS"}[each.digest_ok]
     speed = f"{each.mb_per_second:.1f}" if each.seconds else "-"
-    numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.missing)
+    numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.lost, each.missing)
     return (
         str(each.key.source),
         str(each.range),

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Position, Verified
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.ledger import Gap, Position, Verified
+from kafka_replication.offsets import Coverage, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,21 @@ class LedgerView:
 
     positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
+    gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
+
+    def read_back(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was read back and found equal."""
+        entry = self.verified.get(key)
+        return entry.coverage if entry and entry.generation == generation else Coverage()
+
+    def lost(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was never copied and given up by approval."""
+        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and not each.copied)
+
+    def unproven(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was copied, and its verification given up by approval."""
+        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied)
+
+    def settled(self, key: PartitionKey, generation: int) -> Coverage:
+        """What needs no further look: read back and found equal, or given up. The watermark may pass it."""
+        return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_replication.gaps import ApprovedGap, listed
 from kafka_replication.plan import PartitionPlan, Plan
 from kafka_replication.report import table
 from kafka_replication.snapshot import LedgerView, Snapshot
@@ -18,6 +19,12 @@ class PartitionStatus:
     log_start: int | None
     last_verified: str | None
     position: int | None
+    gaps: tuple[ApprovedGap, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        """Offsets of the current generation that were never copied and given up by approval."""
+        return sum(each.gap.range.span for each in self.gaps if each.gap.generation == self.plan.generation and not each.gap.copied)
 
     @property
     def lag(self) -> int:
@@ -36,6 +43,8 @@ class PartitionStatus:
             "watermark": self.plan.watermark,
             "lag": self.lag,
             "last_verified": self.last_verified,
+            "lost": self.lost,
+            "gaps": [each.as_json() for each in self.gaps],
             "error": self.plan.what or None,
             "remedy": self.plan.remedy or None,
         }
@@ -49,21 +58,22 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         offsets = topic.partitions.get(each.key.source.partition) if topic else None
         entry, position = view.verified.get(each.key), view.positions.get(each.key)
         rows.append(PartitionStatus(
-            each, offsets.log_start if offsets else None, entry.time if entry else None, position.next_offset if position else None
+            each, offsets.log_start if offsets else None, entry.time if entry else None, position.next_offset if position else None,
+            listed({each.key: view.gaps.get(each.key, ())}),
         ))  # fmt: skip
     return rows
 
 
 def status_table(rows: list[PartitionStatus]) -> str:
-    head = ("partition", "target", "state", "log start", "source end", "position", "watermark", "lag", "last verified")
+    head = ("partition", "target", "state", "log start", "source end", "position", "watermark", "lag", "lost", "last verified")
     lines = [
         (
             str(row.plan.key.source), row.plan.key.target_topic, str(row.plan.state), _text(row.log_start), str(row.plan.source_end),
-            _text(row.position), _text(row.plan.watermark), str(row.lag), row.last_verified or "-",
+            _text(row.position), _text(row.plan.watermark), str(row.lag), str(row.lost), row.last_verified or "-",
         )
         for row in rows
     ]  # fmt: skip
-    return table([head, *lines])
+    return "\n".join([table([head, *lines]), *(str(gap) for row in rows for gap in row.gaps)])
 
 
 def _text(value: int | None) -> str:

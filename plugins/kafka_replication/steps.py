@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from kafka_replication import failpoints, preflight
+from kafka_replication import failpoints, gaps, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
@@ -74,8 +74,11 @@ class Run:
     def ledger(self) -> ledger_topics.LedgerReader:
         return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name)
 
-    def watermarks(self) -> dict[PartitionKey, int]:
-        return {key: watermark.offset for key, watermark in self.store.watermarks(self.replication.name).items()}
+    def watermarks(self, view: LedgerView | None = None) -> dict[PartitionKey, int]:
+        """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before it moved it."""
+        positions = (self.view() if view is None else view).positions
+        found = self.store.watermarks(self.replication.name).items()
+        return {key: each.offset for key, each in found if key not in positions or each.generation >= positions[key].generation}
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""
@@ -91,7 +94,7 @@ def look(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
     view = run.view()
     snapshot = run.snapshot(view, request)
     findings = preflight.check(run.replication, snapshot, known=bool(view.positions))
-    return plan(run.replication, snapshot, view, run.watermarks()), findings
+    return plan(run.replication, snapshot, view, run.watermarks(view)), findings
 
 
 def prepare(run: Run, request: Request) -> Plan:
@@ -110,24 +113,30 @@ def prepare(run: Run, request: Request) -> Plan:
     ledger_topics.ensure(run.target_admin)
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
-    snapshot = _create_targets(run, view, request if view.positions else replace(request, topics=()))
-    opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks()))
-    made = plan(run.replication, snapshot, LedgerView({**view.positions, **opened}, view.verified), run.watermarks())
+    snapshot = create_targets(run, view, request if view.positions else replace(request, topics=()))
+    opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks(view)))
+    made = plan(run.replication, snapshot, replace(view, positions={**view.positions, **opened}), run.watermarks(view))
     wanted = [refused.get(each.key, each) for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
     return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
 
 
-def _create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
+def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
+    """Create the target topics that are missing, of topics never replicated before; both sides as they are then."""
     snapshot, settings = run.snapshot(view, request), run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
     opened = {key.source.topic for key in view.positions}
     for name in missing:
         if settings.create and name not in opened:
-            config = {"min.compaction.lag.ms": str(settings.min_compaction_lag * 1000), **_limits(snapshot, name), **settings.config}
-            target = run.replication.target_topic(name)
-            log.info("creating %s on the target with %d partitions", target, len(snapshot.source[name].partitions))
-            topics.create(run.target_admin, target, len(snapshot.source[name].partitions), settings.replication_factor, config)
+            create_target(run, snapshot, name, run.replication.target_topic(name))
     return run.snapshot(view, request) if missing else snapshot
+
+
+def create_target(run: Run, snapshot: Snapshot, name: str, target: str) -> None:
+    """Create ``target`` for the source topic ``name``, with as many partitions."""
+    settings, partitions = run.replication.target_topics, len(snapshot.source[name].partitions)
+    config = {"min.compaction.lag.ms": str(settings.min_compaction_lag * 1000), **_limits(snapshot, name), **settings.config}
+    log.info("creating %s on the target with %d partitions", target, partitions)
+    topics.create(run.target_admin, target, partitions, settings.replication_factor, config)
 
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes")
@@ -242,17 +251,17 @@ def _pending(view: LedgerView, key: PartitionKey) -> Coverage:
 
 
 def verified_of(view: LedgerView, key: PartitionKey) -> Coverage:
-    """What of the current generation was verified."""
-    entry = view.verified.get(key)
-    return entry.coverage if entry and entry.generation == view.positions[key].generation else Coverage()
+    """What of the current generation was verified, or given up by approval: what the watermark may pass."""
+    return view.settled(key, view.positions[key].generation)
 
 
 def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult]) -> None:
     entries = {}
     for each in results:
         if each.verified:
-            coverage = verified_of(view, each.key).union(each.verified)
-            entries[each.key] = Verified(view.positions[each.key].generation, coverage, run.replication.verify.level, run.run_id, now())
+            generation = view.positions[each.key].generation
+            coverage = view.read_back(each.key, generation).union(each.verified)
+            entries[each.key] = Verified(generation, coverage, run.replication.verify.level, run.run_id, now())
     ledger_topics.write_verified(run.target, entries)
     failpoints.reached("P4")
 
@@ -277,7 +286,8 @@ def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]
 
 def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
     """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
-    view, watermarks = run.view(), run.watermarks()
+    view = run.view()
+    watermarks = run.watermarks(view)
     rows = [p for p in made.partitions if p.copy or p.verify or p.refused]
     receipts = run.ledger.receipts([p.key for p in rows if p.key in view.positions]) if rows else {}
     outcomes = {(each.key, each.range): each for each in run.store.outcomes(run.run_id)}
@@ -288,13 +298,16 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
             mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]
             here = copied_in(range_, (r for r in mine if r.run_id == run.run_id))
             before = copied_in(range_, (r for r in mine if r.run_id != run.run_id))
+            lost = view.lost(each.key, each.generation).within(range_).span
             seen = verified_of(view, each.key).contains(range_) if each.key in view.positions else False
             line = RangeReport(
                 each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
-                range_.span - here.span - before.span, True if seen else None, watermarks.get(each.key), here.bytes,
+                range_.span - here.span - before.span - lost, True if seen else None, watermarks.get(each.key), here.bytes, lost=lost,
             )  # fmt: skip
-            ranges.append(_judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level))
-    made_report = RunReport(run.replication.name, run.run_id, tuple(ranges))
+            line = _judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level)
+            unproven = line.digest_ok and view.unproven(each.key, each.generation).within(range_)
+            ranges.append(replace(line, digest_ok=None) if unproven else line)
+    made_report = RunReport(run.replication.name, run.run_id, tuple(ranges), gaps=gaps.listed(view.gaps))
     _store(run, made_report)
     return made_report
 

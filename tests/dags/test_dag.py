@@ -10,8 +10,11 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
+from kafka_replication.auditing import AuditRequest
 from kafka_replication.config import Replication
 from kafka_replication.errors import BadInput
+from kafka_replication.offsets import OffsetRange
+from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
 from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import request_of
 
@@ -89,3 +92,32 @@ def test_a_day_that_does_not_exist_is_bad_input() -> None:
 def test_airflow_stores_nothing_of_a_task_but_its_place(dag: DAG) -> None:
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert all(not task.template_fields for task in dag.tasks)
+
+
+# --- the audit's DAG ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_is_one_task_that_nothing_starts_by_itself() -> None:
+    dag = build_audit_dag(replication(owner="data"))
+    assert (dag.dag_id, str(dag.schedule), [task.task_id for task in dag.tasks]) == ("orders-dr.audit", "None", ["audit"])
+    DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+
+
+def test_the_audits_form() -> None:
+    params = build_audit_dag(replication()).params
+    assert audit_request(params.dump()) == AuditRequest()
+    asked = {"topic": "orders", "partition": 3, "from": 5, "until": 9}
+    assert audit_request(asked) == AuditRequest("orders", 3, OffsetRange(5, 9))
+    for name, value in (
+        ("topic", "a b"),
+        ("topic", 7),
+        ("partition", -1),
+        ("partition", "x"),
+        ("from", -1),
+        ("from", 2**63),
+        ("until", "now"),
+    ):
+        with pytest.raises(ParamValidationError):
+            params.get_param(name).resolve(value)
+    with pytest.raises(BadInput, match="not an offset range"):
+        audit_request({**asked, "until": 3})

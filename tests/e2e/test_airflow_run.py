@@ -48,9 +48,10 @@ class Airflow:
 
     def run(self, name: str, **conf: Any) -> tuple[dict[str, Any], str]:
         """What became of a run, and everything that was logged."""
-        script = [str(Path(__file__).with_name("airflow_run.py")), str(self.folder / "dags" / "replications_dag.py")]
+        file, task = ("replication_audits_dag.py", "audit") if name.endswith(".audit") else ("replications_dag.py", "report")
+        script = [str(Path(__file__).with_name("airflow_run.py")), str(self.folder / "dags" / file)]
         done = subprocess.run(
-            [sys.executable, *script, name, json.dumps(conf)],
+            [sys.executable, *script, name, json.dumps(conf), task],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -144,6 +145,18 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Kaf
     dry, log = airflow.run("af-e2e", dry_run=True, topics=[TOPIC])
     assert dry["tasks"] == {**dict.fromkeys(ALL_DONE, "skipped"), "plan": "success"}
     assert "af-e2e-orders-0  af-e2e-orders  in sync" in log
+
+    clean, log = airflow.run("af-e2e.audit")
+    assert (clean["state"], clean["report"]["outcome"]) == ("success", "clean")
+    assert [each["by_content"] for each in clean["report"]["partitions"]] == [RECORDS] * PARTITIONS
+
+    producer = Producer({"bootstrap.servers": target_cluster.bootstrap})
+    producer.produce(TOPIC, value="foreign", partition=1)
+    assert producer.flush(30) == 0
+    differs, log = airflow.run("af-e2e.audit", topic=TOPIC, partition=1)
+    assert (differs["state"], differs["report"]["outcome"]) == ("failed", "differs")
+    assert [each["extra"] for each in differs["report"]["partitions"]] == [1]
+    assert "DIFFERS af-e2e-orders-1 extra target [101, 102): 1 record" in log
 
 
 def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflow) -> None:

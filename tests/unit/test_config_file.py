@@ -159,6 +159,7 @@ NAMES = [
     ("''", "must be lower-case letters"),
     ("x" * 201, "must be at most 200 characters long, not 201"),
     ("a.backfill", "must not end in '.backfill'"),
+    ("a.audit", "must not end in '.audit'"),
     ("12", "must be text; put it in quotes; found 12"),
     ("true", "must be text; put it in quotes; found true"),
     ("null", "must be text; found nothing (null)"),

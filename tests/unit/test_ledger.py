@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka_replication import ledger
 from kafka_replication.errors import LedgerUnreadable
 from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.ledger import Ids, Position, Receipt, Segment, Verified
+from kafka_replication.ledger import GAP_KINDS, Gap, Ids, Position, Receipt, Segment, Verified
 from kafka_replication.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
@@ -22,14 +22,17 @@ IDS = Ids("src-cluster", "src-topic", "tgt-topic")
 TIME = "2030-01-31T06:00:00.000Z"
 POSITION = Position(1, IDS, 5, 12, Coverage.of([OffsetRange(20, 30), OffsetRange(5, 12)]), 4, 99)
 VERIFIED = Verified(1, Coverage.of([OffsetRange(5, 12)]), "digest", "run-1", TIME)
+GAP = Gap(1, "retention", OffsetRange(12, 20), "too late", "ann", IDS, "run-1", TIME)
 RECEIPT = Receipt(1, OffsetRange(5, 12), 6, 420, "00ff", "xxh3_128/1", "record/1", (Segment(3, 90, 95, 6, "00ff"),), IDS, "run-1", TIME)
 
 DECODERS: dict[str, Callable[[bytes], Any]] = {
     "position": ledger.decode_position,
     "verified": ledger.decode_verified,
+    "gap": ledger.decode_gap,
     "receipt": ledger.decode_receipt,
 }
-ENTRIES: dict[str, Position | Verified | Receipt] = {"position": POSITION, "verified": VERIFIED, "receipt": RECEIPT}
+Entry = Position | Verified | Gap | Receipt
+ENTRIES: dict[str, Entry] = {"position": POSITION, "verified": VERIFIED, "gap": GAP, "receipt": RECEIPT}
 
 GOLDEN = {
     "position": b'{"coverage":[[5,12],[20,30]],"format":1,"generation":1,'
@@ -37,6 +40,9 @@ GOLDEN = {
     b'"leader_epoch":4,"next_offset":12,"start":5,"target_end":99,"type":"position"}',
     "verified": b'{"coverage":[[5,12]],"format":1,"generation":1,"level":"digest","run_id":"run-1",'
     b'"time":"2030-01-31T06:00:00.000Z","type":"verified"}',
+    "gap": b'{"approved_by":"ann","format":1,"generation":1,'
+    b'"ids":{"source_cluster":"src-cluster","source_topic":"src-topic","target_topic":"tgt-topic"},"kind":"retention","range":[12,20],'
+    b'"reason":"too late","run_id":"run-1","time":"2030-01-31T06:00:00.000Z","type":"gap"}',
     "receipt": b'{"bytes":420,"count":6,"digest":"00ff","digest_kind":"xxh3_128/1","engine":"record/1","format":1,"generation":1,'
     b'"ids":{"source_cluster":"src-cluster","source_topic":"src-topic","target_topic":"tgt-topic"},"range":[5,12],"run_id":"run-1",'
     b'"segments":[{"count":6,"digest":"00ff","first":90,"last":95,"partition":3}],"time":"2030-01-31T06:00:00.000Z","type":"receipt"}',
@@ -71,6 +77,7 @@ def test_the_names_of_the_ledger_topics_and_their_number_of_partitions() -> None
 def test_record_keys_are_these_bytes() -> None:
     assert ledger.position_key(KEY) == b'["position","orders-dr","orders",3,"dr.orders"]'
     assert ledger.verified_key(KEY) == b'["verified","orders-dr","orders",3,"dr.orders"]'
+    assert ledger.gap_key(KEY, GAP) == b'["gap","orders-dr","orders",3,"dr.orders",1,12]'
     assert ledger.receipt_key(KEY, RECEIPT) == b'["receipt","orders-dr","orders",3,"dr.orders",1,5]'
 
 
@@ -108,11 +115,13 @@ IDS_ANY = st.builds(Ids, TEXT, TEXT, TEXT)
 POSITIONS = st.builds(Position, OFFSET, IDS_ANY, OFFSET, OFFSET, COVERAGES, st.none() | st.integers(0, 2**31 - 1), OFFSET)
 VERIFIEDS = st.builds(Verified, OFFSET, COVERAGES, TEXT, TEXT, TEXT)
 SEGMENTS = st.lists(st.builds(Segment, OFFSET, OFFSET, OFFSET, OFFSET, TEXT), max_size=3).map(tuple)
+GAPS = st.builds(Gap, OFFSET, st.sampled_from(GAP_KINDS), RANGES.filter(lambda each: each.span > 0), TEXT, TEXT, IDS_ANY, TEXT, TEXT)
 RECEIPTS = st.builds(Receipt, OFFSET, RANGES, OFFSET, OFFSET, TEXT, TEXT, TEXT, SEGMENTS, IDS_ANY, TEXT, TEXT)
 
 
-@given(POSITIONS, VERIFIEDS, RECEIPTS)
-def test_entries_survive_their_codec(position: Position, verified: Verified, receipt: Receipt) -> None:
+@given(POSITIONS, VERIFIEDS, GAPS, RECEIPTS)
+def test_entries_survive_their_codec(position: Position, verified: Verified, gap: Gap, receipt: Receipt) -> None:
+    assert ledger.decode_gap(ledger.encode(gap)) == gap
     assert ledger.decode_position(ledger.encode(position)) == position
     assert ledger.decode_verified(ledger.encode(verified)) == verified
     assert ledger.decode_receipt(ledger.encode(receipt)) == receipt
@@ -154,7 +163,7 @@ def test_what_is_no_entry_is_refused_and_shown(kind: str, data: bytes) -> None:
     assert "only this product may write the ledger topics" in caught.value.remedy
 
 
-@pytest.mark.parametrize(("kind", "found"), [("position", "verified"), ("verified", "receipt"), ("receipt", "position")])
+@pytest.mark.parametrize(("kind", "found"), [("position", "verified"), ("verified", "receipt"), ("receipt", "gap"), ("gap", "position")])
 def test_an_entry_of_another_type_is_refused(kind: str, found: str) -> None:
     with pytest.raises(LedgerUnreadable, match=f"a ledger entry is a '{found}' where a {kind} belongs"):
         DECODERS[kind](GOLDEN[found])
@@ -204,6 +213,10 @@ WRONG = {
     "range of three": ("receipt", setting("range", to=[1, 2, 3])),
     "range of text": ("receipt", setting("range", to="12")),
     "range of fractions": ("receipt", setting("range", to=[1.5, 2.5])),
+    "an empty gap": ("gap", setting("range", to=[12, 12])),
+    "a gap of another kind": ("gap", setting("kind", to="whim")),
+    "a gap without a reason": ("gap", without("reason")),
+    "a gap that nobody approved": ("gap", setting("approved_by", to=None)),
     "segments that are none": ("receipt", setting("segments", to=None)),
     "segment without digest": ("receipt", without("segments", 0, "digest")),
     "segment with text": ("receipt", setting("segments", 0, "last", to="95")),

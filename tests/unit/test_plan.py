@@ -19,6 +19,7 @@ from kafka_replication.plan import REFUSALS, PartitionPlan, Plan, State, plan, r
 from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")
+RESET = "kafka-replication reset orders-dr.yaml --topic orders --confirm orders"
 
 
 def key(topic: str = "orders", partition: int = 0, target: str | None = None) -> PartitionKey:
@@ -162,42 +163,45 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
     "source topic re-created": (
         Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED), State.SOURCE_RECREATED,
         "orders-0: the source topic was re-created (id s-orders in cluster SRC became s-other in SRC); offset 40 now means other records",
-        "replicate the new topic under another replication name, to an empty target topic",
+        f"empty or re-create orders (or say on_existing_target: append), then start anew: {RESET}",
     ),
     "another source cluster": (
         Case(positions={key(): position(40, ids=replace(IDS, source_cluster="OLD"))}), State.SOURCE_RECREATED,
         "orders-0: the source topic was re-created (id s-orders in cluster OLD became s-orders in SRC); offset 40 now means other records",
-        "replicate the new topic under another replication name, to an empty target topic",
+        f"empty or re-create orders (or say on_existing_target: append), then start anew: {RESET}",
     ),
     "target topic re-created": (
         Case(target={"orders": topic("orders", "t-other", (0, 0, 0))}, positions=OPENED), State.TARGET_RECREATED,
         "orders-0: the target topic orders was re-created or deleted (id t-orders became t-other); copies below offset 40 are gone with it",
-        "replicate again under another replication name, whose first run copies from the start",
+        f"start anew, from where start_from says: {RESET}",
     ),
     "target topic deleted": (
         Case(target={}, positions=OPENED), State.TARGET_RECREATED,
         "orders-0: the target topic orders was re-created or deleted (id t-orders became none); copies below offset 40 are gone with it",
-        "replicate again under another replication name, whose first run copies from the start",
+        f"start anew, from where start_from says: {RESET}",
     ),
     "ledger went back": (
         Case(positions=OPENED, watermarks={key(): 41}), State.LEDGER_LOST,
         "orders-dr: orders-0 -> orders: the store says everything below 41 was verified, but the ledger ends at 40: it was lost or went back",
-        "bring back the ledger topics of the target, or start anew under another replication name",
+        f"bring back the ledger topics of the target, or empty orders and start anew: {RESET}",
     ),
     "ledger empty": (
         Case(watermarks={key(): 40}), State.LEDGER_LOST,
         "orders-dr: orders-0 -> orders: the store says everything below 40 was verified, but the ledger has no entry: it was lost or went back",
-        "bring back the ledger topics of the target, or start anew under another replication name",
+        f"bring back the ledger topics of the target, or empty orders and start anew: {RESET}",
     ),
     "retention overran": (
         Case(source=source((55, 100, 100)), positions=OPENED), State.OVERRUN,
-        "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55",
-        "restore them at the source; nothing after them is copied until the gap is approved",
+        "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55; nothing after them is copied",
+        "restore them at the source, or give them up: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
+        '--from 40 --until 55 --reason "..."',
     ),
     "source truncated": (
         Case(source=source((0, 37, 37)), positions=OPENED), State.TRUNCATED,
         "orders-0: the source ends at 37, 3 offsets below the position 40: it was truncated after its records were copied",
-        "find out which records the source lost (unclean leader election, restored disk) before going on",
+        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
+        "was copied differs from what the source has now: re-create orders and start anew: "
+        f"{RESET}",
     ),
     "target topic missing": (
         Case(target={}, config={"target_topics": {"create": False}}), State.TARGET_MISSING,
@@ -300,7 +304,10 @@ def test_a_partition_that_appears_later_and_lost_its_beginning_is_a_gap(start_fr
     made = case.one(at)
     assert (made.state, made.copy, made.refused) == (State.LATE_GAP, None, True)
     assert made.what == "orders-1 appeared after the replication began, and its offsets [0, 3) can no longer be read"
-    assert made.remedy == "replicate it under another replication name, which opens it where its log starts now"
+    assert made.remedy == (
+        "give them up, which opens it where its log starts now: "
+        'kafka-replication approve-gap orders-dr.yaml --topic orders --partition 1 --from 0 --until 3 --reason "..."'
+    )
 
 
 def test_a_topic_that_appears_later_and_lost_its_beginning_is_a_gap_when_the_start_was_not_the_earliest() -> None:
@@ -309,6 +316,14 @@ def test_a_topic_that_appears_later_and_lost_its_beginning_is_a_gap_when_the_sta
     assert replace(case, config={"start_from": "latest"}).one(key("audit")).state is State.LATE_GAP
     # `earliest` promises what the log still holds when the topic is met for the first time.
     assert case.one(key("audit")).copy == OffsetRange(3, 10)
+
+
+def test_partitions_that_a_recreated_source_topic_no_longer_has_are_left_behind_once_the_topic_was_reset() -> None:
+    old = {key(partition=number): position(40, ids=Ids("SRC", "old", "t-orders")) for number in range(2)}
+    before = Case(positions=old)
+    assert [each.state for each in before.plan().partitions] == [State.SOURCE_RECREATED, State.VANISHED]
+    reset = Case(positions={**old, key(): Position(2, IDS, 0, 0)})
+    assert [(each.key, each.state) for each in reset.plan().partitions] == [(key(), State.BEHIND)]
 
 
 @pytest.mark.parametrize(("gone", "left"), [("topic", {"audit": AUDIT}), ("partition", {"orders": topic("orders", "s-orders")})])

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from kafka_replication import steps
 from kafka_replication.config import Replication
+from kafka_replication.gaps import listed
 from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Receipt, Verified
+from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, Plan, State
 from kafka_replication.report import Copied, RangeReport, RunReport, copied_in, table
@@ -85,6 +86,7 @@ class Run:
     store: Store
     level: str
     watermark: int | None
+    gaps: tuple[Gap, ...] = ()
     run_id: str = "run-2"
 
     @property
@@ -95,16 +97,16 @@ class Run:
         })  # fmt: skip
 
     def view(self) -> LedgerView:
-        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")})
+        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")}, {KEY: self.gaps})
 
-    def watermarks(self) -> dict[PartitionKey, int]:
+    def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         return {} if self.watermark is None else {KEY: self.watermark}
 
 
 def report(
     receipts: list[Receipt], *, copy: tuple[int, int] | None = None, verify: tuple[tuple[int, int], ...] = (),
     verified: tuple[tuple[int, int], ...] = (), copy_error: str | None = None, verify_error: str | None = None,
-    level: str = "digest", watermark: int | None = None, **plan: Any,
+    level: str = "digest", watermark: int | None = None, gaps: tuple[Gap, ...] = (), **plan: Any,
 ) -> RunReport:  # fmt: skip
     """What `steps.report` says of one partition, given its plan and the ledger after the run."""
     wanted = OffsetRange(*copy) if copy else None
@@ -112,13 +114,31 @@ def report(
     position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
     store = Store([RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0)] if wanted else [])
     checked = Coverage.of(OffsetRange(*each) for each in verified)
-    run = Run(position, checked, Ledger(receipts), store, level, watermark)
+    run = Run(position, checked, Ledger(receipts), store, level, watermark, gaps)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
     failed = [VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")] if verify_error else []
     made = steps.report(cast(steps.Run, run), Plan("orders-dr", (replace(row, **plan),)), failed)
     assert store.finished == made.outcome
     return made
+
+
+def gap(kind: str, from_: int, until: int, generation: int = 1) -> Gap:
+    return Gap(generation, kind, OffsetRange(from_, until), "too late", "ann", IDS, "run-1", "time")
+
+
+def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None:
+    others = gap("retention", 200, 220), gap("retention", 0, 100, generation=7)
+    made = report([receipt(0, 60, 50)], copy=(0, 100), verified=((0, 60),), gaps=(gap("retention", 60, 90), *others))
+    line = made.ranges[0]
+    assert (line.copied, line.not_visible, line.lost, line.missing) == (50, 10, 30, 10)
+    assert len(made.gaps) == 3 and "LOST" in made.table()
+
+
+def test_a_proof_given_up_is_no_equal_digest() -> None:
+    made = report([receipt(0, 100, 100)], copy=(0, 100), verified=((60, 100),), gaps=(gap("unverifiable", 0, 60),))
+    line = made.ranges[0]
+    assert (line.error, line.digest_ok, line.copied, line.lost, line.missing) == (None, None, 100, 0, 0)
 
 
 HERE, BEFORE = "run-2", "run-1"
@@ -222,14 +242,15 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "ranges": [
             {
                 "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 0, "until": 100, "copied": 85, "copied_before": 5,
-                "not_visible": 10, "missing": 0, "digest_ok": True, "watermark": 100, "bytes": 3_000_000, "seconds": 1.5, "error": None,
+                "not_visible": 10, "lost": 0, "missing": 0, "digest_ok": True, "watermark": 100, "bytes": 3_000_000, "seconds": 1.5, "error": None,
             },
             {
                 "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 100, "until": 130, "copied": 0, "copied_before": 0,
-                "not_visible": 0, "missing": 30, "digest_ok": None, "watermark": None, "bytes": 0, "seconds": 0.0,
+                "not_visible": 0, "lost": 0, "missing": 30, "digest_ok": None, "watermark": None, "bytes": 0, "seconds": 0.0,
                 "error": "the target refuses the record at offset 100. Remedy: raise the limit",
             },
         ],
+        "gaps": [],
     }  # fmt: skip
 
 
@@ -242,11 +263,33 @@ def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
     head, first, second, *failures = RunReport("orders-dr", "run-2", (LINE, replace(FAILED, digest_ok=False))).table().splitlines()
-    assert head.split() == ["partition", "range", "span", "copied", "before", "not", "visible", "missing", "digest", "watermark", "MB/s"]
-    assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "equal", "100", "2.0"]
-    assert second.split()[:9] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "30", "DIFFERS"]
+    assert head.split() == [
+        "partition",
+        "range",
+        "span",
+        "copied",
+        "before",
+        "not",
+        "visible",
+        "lost",
+        "missing",
+        "digest",
+        "watermark",
+        "MB/s",
+    ]
+    assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "0", "equal", "100", "2.0"]
+    assert second.split()[:10] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
     assert second.split()[-1] == "-"
     assert failures == ["FAILED orders-3 [100, 130): the target refuses the record at offset 100", "  remedy: raise the limit"]
+
+
+def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:
+    made = RunReport("orders-dr", "run-2", (), gaps=listed({KEY: [gap("retention", 60, 90)]}))
+    assert made.table().splitlines() == [
+        "everything is copied and verified",
+        "LOST orders-3 [60, 90): 30 offsets (retention, generation 1), given up by ann at time: too late",
+    ]
+    assert made.as_json()["gaps"][0]["from"] == 60
 
 
 def test_a_failure_without_remedy_says_run_again() -> None:

@@ -13,7 +13,7 @@ from kafka_replication.errors import LedgerUnreadable, Refused, Unreachable
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
 from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
-from kafka_replication.ledger import POSITIONS, RECEIPTS, Position, Receipt, Verified
+from kafka_replication.ledger import POSITIONS, RECEIPTS, Gap, Position, Receipt, Verified
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.snapshot import LedgerView
 
@@ -68,11 +68,12 @@ class LedgerReader:
         return None if newest is None else ledger.decode_position(newest)
 
     def view(self) -> LedgerView:
-        """Every position and verified coverage of this replication."""
+        """Every position, verified coverage and approved gap of this replication."""
         newest: dict[bytes, bytes | None] = {}
         for message in self._entries(POSITIONS, _ALL):
             newest[message.key() or b""] = message.value()
         positions, verified = {}, {}
+        gaps: dict[PartitionKey, list[Gap]] = {}
         for data, value in newest.items():
             kind, key, _ = ledger.decode_key(data)
             if key.replication != self._replication or value is None:
@@ -81,9 +82,12 @@ class LedgerReader:
                 positions[key] = ledger.decode_position(value)
             elif kind == "verified":
                 verified[key] = ledger.decode_verified(value)
+            elif kind == "gap":
+                gaps.setdefault(key, []).append(ledger.decode_gap(value))
             else:
                 raise LedgerUnreadable(f"a ledger entry is of the unknown kind {kind!r}", "upgrade this installation")
-        return LedgerView(positions, verified)
+        in_order = {key: tuple(sorted(each, key=lambda gap: (gap.generation, gap.range))) for key, each in gaps.items()}
+        return LedgerView(positions, verified, in_order)
 
     def receipts(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, list[Receipt]]:
         """All receipts of ``keys``, every generation."""

@@ -14,7 +14,7 @@ from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.keys import PartitionKey, consumer_group, opening_id
-from kafka_replication.ledger import Position
+from kafka_replication.ledger import Gap, Position
 from kafka_replication.offsets import OffsetRange, TopicPartition
 
 
@@ -46,13 +46,17 @@ class Opening:
     def _first(self, at: TopicPartition, start: int, end: int) -> int | None:
         return first_record(self._target, consumer_group(self._replication), at, OffsetRange(start, end)) if start < end else None
 
-    def commit(self, positions: Mapping[PartitionKey, Position], on_existing: Literal["refuse", "append"]) -> dict[PartitionKey, Position]:
-        """Write all of these positions, or none. With ``append``, records that are on a target already stay in front of ours."""
+    def commit(
+        self, positions: Mapping[PartitionKey, Position], on_existing: Literal["refuse", "append"], gaps: Mapping[PartitionKey, Gap] = {}
+    ) -> dict[PartitionKey, Position]:
+        """Write all of these positions and gaps, or none. With ``append``, records that are on a target already stay in front of ours."""
         ends = offsets.stable_ends(self._admin, [key.target for key in positions], self._wait) if on_existing == "append" else {}
         opened = {key: each.after(OffsetRange(each.start, each.start), None, ends.get(key.target, 0)) for key, each in positions.items()}
         if opened:
             self._writer.begin()
             for key, position in opened.items():
                 self._writer.write(ledger.POSITIONS, key.ledger_partition, ledger.position_key(key), ledger.encode(position))
+            for key, gap in gaps.items():
+                self._writer.write(ledger.POSITIONS, key.ledger_partition, ledger.gap_key(key, gap), ledger.encode(gap))
             self._writer.commit_transaction()
         return opened

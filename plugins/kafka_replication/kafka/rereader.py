@@ -31,7 +31,7 @@ class SegmentReader:
             raise VerificationFailed(
                 f"{self._key.source}: unverifiable: {at} on the target now starts at {start}, records of ours from {segment.first} on were "
                 "removed (retention or deletion) before they could be read back",
-                "raise retention.ms on the target; the loss of the verification must be approved",
+                "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the offsets",
             )
         seen, count = Fingerprint(), 0
         try:

@@ -40,7 +40,7 @@ def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> No
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise GapFound(
             f"{at}: offset {position} can no longer be read ({error.str()})",
-            "retention or a deletion removed it: restore it, or approve the gap; nothing after it is copied until then",
+            "retention or a deletion removed it: run again, and the plan names the lost offsets and how to give them up",
         )
     if code == KafkaError._LOG_TRUNCATION:
         raise Refused(

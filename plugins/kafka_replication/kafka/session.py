@@ -15,7 +15,7 @@ from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.keys import PartitionKey, consumer_group
-from kafka_replication.ledger import Ids, Position, Receipt
+from kafka_replication.ledger import Gap, Ids, Position, Receipt
 from kafka_replication.offsets import OffsetRange
 
 
@@ -73,4 +73,21 @@ class LedgerSession(TransactionalWriter):
         at = self.key.ledger_partition
         self.write(ledger.POSITIONS, at, ledger.position_key(self.key), ledger.encode(position))
         self.write(ledger.RECEIPTS, at, ledger.receipt_key(self.key, receipt), ledger.encode(receipt))
+        self.commit_transaction()
+
+    def source_start(self) -> int:
+        """The source's log start offset now."""
+        return offsets.log_starts(self.source_admin, [self.key.source])[self.key.source]
+
+    def target_start(self) -> int:
+        """The target's log start offset now."""
+        return offsets.log_starts(self.target_admin, [self.key.target])[self.key.target]
+
+    def move(self, position: Position, gap: Gap | None = None) -> None:
+        """Commit a position that no records go with, and the approved gap that it crosses."""
+        at = self.key.ledger_partition
+        self.begin()
+        self.write(ledger.POSITIONS, at, ledger.position_key(self.key), ledger.encode(position))
+        if gap is not None:
+            self.write(ledger.POSITIONS, at, ledger.gap_key(self.key, gap), ledger.encode(gap))
         self.commit_transaction()

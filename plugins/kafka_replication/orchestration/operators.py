@@ -80,8 +80,7 @@ class ReportOperator(StepOperator):
         with task_run.working(self.replication, context, release="always") as run:
             made = steps.report(run, task_run.planned(run), _verifications(context))
         context["ti"].xcom_push("return_value", made.as_json())
-        text = made.table() if made.ranges else "everything is copied and verified"
-        self.log.info("run %s: %s\n%s", made.run_id, made.outcome.replace("_", " "), text)
+        self.log.info("run %s: %s\n%s", made.run_id, made.outcome.replace("_", " "), made.table())
         if made.failed:
             raise AirflowFailException(_summary(made))
 

@@ -1,0 +1,151 @@
+"""Giving up source offsets that can no longer be read: the exact ones, with a reason and a name, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from dataclasses import dataclass
+
+from kafka_replication import gaps, steps
+from kafka_replication.copy import now
+from kafka_replication.errors import BadInput, GapFound, Refused
+from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Gap, Ids, Position
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.plan import PartitionPlan, State, plan, refuse_occupied
+from kafka_replication.snapshot import LedgerView
+from kafka_replication.steps import Request, Run
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What somebody gives up. Raises BadInput unless it says exactly what, why and who."""
+
+    at: TopicPartition
+    range: OffsetRange
+    reason: str
+    by: str
+
+    def __post_init__(self) -> None:
+        if not self.range.span:
+            raise BadInput(f"{self.range} holds no offset", "--until is the first offset after the gap")
+        for name, text in (("--reason", self.reason), ("--by", self.by)):
+            if not text.strip() or len(text) > 1000 or not text.isprintable():
+                raise BadInput(f"{name} must be one line of 1 to 1000 printable characters", f"say it with {name}")
+
+
+def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
+    """The recorded gap, and whether it was recorded now; approving what was approved before changes nothing.
+
+    The caller holds the replication's lease. Raises BadInput, Refused, GapFound (other offsets are lost than those asked for).
+    """
+    view = run.view()
+    key = PartitionKey(run.replication.name, asked.at, run.replication.target_topic(asked.at.topic))
+    known = _known(view, key, asked.range)
+    if known is None:
+        found = _state(run, view, key)
+        if found.state is State.OVERRUN:
+            gap, new = _cross(run, found, asked), True
+        elif found.state is State.LATE_GAP:
+            gap, new = _open(run, view, found, asked), True
+        elif found.refused:
+            raise Refused(f"no gap can be approved: {found.what}", found.remedy)
+        else:
+            gap, new = _give_up_proof(run, found, asked), True
+        log.info("%s: gave up %s", key, gap.range)
+    else:
+        gap, new = known, False
+    steps.advance(run, [key])
+    return gap, new
+
+
+def _known(view: LedgerView, key: PartitionKey, asked: OffsetRange) -> Gap | None:
+    position = view.positions.get(key)
+    return next(
+        (each for each in view.gaps.get(key, ()) if position and each.generation == position.generation and each.range == asked), None
+    )
+
+
+def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
+    snapshot = run.snapshot(view, Request(topics=(key.source.topic,)))
+    made = plan(run.replication, snapshot, view, run.watermarks(view))
+    found = next((each for each in made.partitions if each.key == key), None)
+    if found is None:
+        raise BadInput(f"{run.replication.name} does not replicate {key.source}", "check --topic and --partition")
+    return found
+
+
+def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+    """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
+    key = found.key
+    run.check()
+    with closing(LedgerSession(key, run.source, run.target, run.replication.copying)) as session:
+        session.fence()
+        position = session.position()
+        if position is None or position.generation != found.generation:
+            raise Refused(f"{key.source}: its position changed meanwhile", "look at the plan, then approve again")
+        session.check_ids(position.ids)
+        _exactly(key, asked.range, gaps.lost(position, session.source_start()))
+        gap = _gap(run, asked, position.generation, "retention", position.ids)
+        session.move(gaps.crossing(position, gap.range), gap)
+    return gap
+
+
+def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+    """Of chunks that were copied, and removed from the target before they were read back. The position stays where it is."""
+    key = found.key
+    run.check()
+    with closing(LedgerSession(key, run.source, run.target, run.replication.copying)) as session:
+        session.fence()
+        view, position = run.view(), session.position()
+        if position is None or position.generation != found.generation:
+            raise Refused(f"{key.source}: its position changed meanwhile", "look at the plan, then approve again")
+        session.check_ids(position.ids)
+        receipts = [each for each in run.ledger.receipts([key])[key] if each.generation == position.generation]
+        gone = gaps.unverifiable(position.coverage.subtract(view.settled(key, position.generation)), receipts, session.target_start())
+        if gone is None:
+            raise Refused(
+                f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies can be verified",
+                "run again",
+            )
+        _exactly(key, asked.range, gone)
+        gap = _gap(run, asked, position.generation, "unverifiable", position.ids)
+        session.move(position, gap)
+    return gap
+
+
+def _open(run: Run, view: LedgerView, found: PartitionPlan, asked: Approval) -> Gap:
+    """As a run opens partitions, with the gap from offset 0 on in front of the start."""
+    key = found.key
+    snapshot = steps.create_targets(run, view, Request(topics=(key.source.topic,)))
+    source, target = snapshot.source[key.source.topic], snapshot.target[key.target_topic]
+    _exactly(key, asked.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
+    ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
+    run.check()
+    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)) as opening:
+        if key in opening.fence():
+            raise Refused(f"{key.source} was opened meanwhile", "look at the plan, then approve again")
+        if run.replication.on_existing_target == "refuse":
+            for refused in refuse_occupied([found], opening.occupied([key]), first=False).values():
+                raise Refused(refused.what, refused.remedy)
+        gap = _gap(run, asked, 1, "late", ids)
+        position = Position(1, ids, 0, gap.range.until, Coverage((gap.range,)))
+        opening.commit({key: position}, run.replication.on_existing_target, {key: gap})
+    return gap
+
+
+def _exactly(key: PartitionKey, asked: OffsetRange, lost: OffsetRange | None) -> None:
+    if lost is None:
+        raise GapFound(f"{key.source}: every offset after the position can be read", "run again: nothing needs to be given up")
+    if asked != lost:
+        raise GapFound(
+            f"{key.source}: {asked} was asked for, but lost are exactly {lost}", f"if they may be lost: {gaps.command(key, lost)}"
+        )
+
+
+def _gap(run: Run, asked: Approval, generation: int, kind: str, ids: Ids) -> Gap:
+    return Gap(generation, kind, asked.range, asked.reason.strip(), asked.by.strip(), ids, run.run_id, now())

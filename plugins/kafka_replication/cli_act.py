@@ -1,0 +1,48 @@
+"""What all commands share: reading the file, opening the store, printing one document, exit codes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafka_replication import runner
+from kafka_replication.config_file import load_replication
+from kafka_replication.connections import STORE_URL, EnvironmentConnections
+from kafka_replication.errors import BadInput, ReplicationError
+from kafka_replication.steps import Run
+from kafka_replication.store import open_store
+from kafka_replication.watermarks import WatermarkStore
+
+File = Annotated[Path, typer.Argument(help="The replication's YAML file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+DEFAULT_STORE = "sqlite:///.state/store.db"
+
+
+def default_store() -> WatermarkStore:
+    return open_store(os.environ.get(STORE_URL) or DEFAULT_STORE)
+
+
+def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
+    """Load, act, print; every expected error becomes one message and its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        replication = load_replication(file)
+        with closing(default_store()) as store:
+            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id()))
+    except ReplicationError as e:
+        if as_json:
+            typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))
+        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
+        raise typer.Exit(2 if isinstance(e, BadInput) else 1) from None
+    typer.echo(json.dumps(document, indent=2) if as_json else text)
+    raise typer.Exit(code)

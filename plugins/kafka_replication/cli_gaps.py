@@ -1,0 +1,133 @@
+"""The commands around what was lost: ``approve-gap``, ``reset``, ``audit``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafka_replication import approval, auditing, runner
+from kafka_replication.approval import Approval
+from kafka_replication.auditing import AuditRequest
+from kafka_replication.cli_act import File, Json, act
+from kafka_replication.errors import BadInput
+from kafka_replication.gaps import ApprovedGap
+from kafka_replication.keys import PartitionKey
+from kafka_replication.offsets import MAX_OFFSET, OffsetRange, TopicPartition
+from kafka_replication.reset import reset_topic
+from kafka_replication.steps import Run
+
+Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="approve-gap")(approve_gap)
+    app.command(name="reset")(reset)
+    app.command(name="audit")(audit)
+
+
+def approve_gap(
+    file: File,
+    topic: Topic,
+    partition: Annotated[int, typer.Option("--partition", help="Its partition.", show_default=False)],
+    from_: Annotated[int, typer.Option("--from", help="The first lost offset.", show_default=False)],
+    until: Annotated[int, typer.Option("--until", help="The first offset after the gap.", show_default=False)],
+    reason: Annotated[str, typer.Option("--reason", help="Why the loss is accepted; shown ever after.", show_default=False)],
+    by: Annotated[str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """Give up source offsets that can no longer be read, exactly these, so that copying goes on behind them."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user())
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            gap, new = approval.approve(run, asked)
+        shown = ApprovedGap(PartitionKey(run.replication.name, asked.at, run.replication.target_topic(topic)), gap)
+        note = "recorded; the next run goes on behind it" if new else "was recorded before; nothing changed"
+        return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
+
+    act(file, as_json, action)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as e:  # a container's user without a name
+        raise BadInput("the user of this terminal has no name", "say who approves with --by") from e
+
+
+def reset(
+    file: File,
+    topic: Topic,
+    confirm: Annotated[str, typer.Option("--confirm", help="The source topic's name once more.", show_default=False)],
+    target_topic: Annotated[str, typer.Option("--target-topic", help="The target topic, where it is not the file's.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Start one topic anew, after its source or target topic was re-created; everything is copied again from `start_from` on."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        if confirm != topic:
+            raise BadInput(f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}")
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            done = reset_topic(run, topic, target_topic or None)
+        rows = [
+            {
+                "topic": topic, "partition": key.source.partition, "target_topic": key.target_topic,
+                "generation": position.generation, "start": position.start,
+            }
+            for key, position in sorted(done.items())
+        ]  # fmt: skip
+        lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
+        return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
+
+    act(file, as_json, action)
+
+
+def audit(
+    file: File,
+    topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
+    from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
+    until: Annotated[int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")] = MAX_OFFSET,
+    report: Annotated[Path | None, typer.Option("--report", help="Write everything that differs to this JSON file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare what was copied with the source, record by record; where the source no longer has it, with the receipts.
+
+    Changes nothing and may run beside a run. Reads both sides once, in this terminal. Exit code 1 when something differs.
+    """
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        made = auditing.audit(run, AuditRequest(topic or None, partition, _range(from_, until)))
+        document = made.as_json()
+        if report is not None:
+            _write(report, document)
+        return document, f"{made.text()}\n{made.outcome}", int(made.outcome != "clean")
+
+    act(file, as_json, action)
+
+
+def _write(file: Path, document: Any) -> None:
+    try:
+        file.write_text(json.dumps(document, indent=2) + "\n")
+    except OSError as e:
+        raise BadInput(f"cannot write {file}: {e.strerror}", "name a file in a folder that exists and is yours") from e
+
+
+def _at(topic: str, partition: int) -> TopicPartition:
+    try:
+        return TopicPartition(topic, partition)
+    except ValueError as e:
+        raise BadInput(str(e), "check --topic and --partition") from e
+
+
+def _range(from_: int, until: int) -> OffsetRange:
+    try:
+        return OffsetRange(from_, until)
+    except ValueError as e:
+        raise BadInput(f"--from {from_} --until {until}: {e}", "give the first lost offset and the first one after the gap") from e

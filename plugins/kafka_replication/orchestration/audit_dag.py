@@ -1,0 +1,89 @@
+"""The DAG ``<name>.audit`` of each replication: not scheduled, one task, which reads and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param
+from airflow.sdk.exceptions import AirflowFailException
+
+from kafka_replication import auditing
+from kafka_replication.audit import AuditReport
+from kafka_replication.auditing import AuditRequest
+from kafka_replication.config import Replication
+from kafka_replication.config_file import load_all
+from kafka_replication.config_names import AUDIT_SUFFIX
+from kafka_replication.errors import BadInput
+from kafka_replication.offsets import MAX_OFFSET, OffsetRange
+from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.dag_factory import START
+from kafka_replication.orchestration.operators import StepOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+IN_XCOM = 1000  # stretches of differences a partition; the log shows the first ten
+
+
+class AuditOperator(StepOperator):
+    """Compare past ranges again, in this task's process, and fail if something differs."""
+
+    def execute(self, context: Context) -> None:
+        """Pushes the report as its return value, before it fails."""
+        with task_run.opened(self.replication, context) as run:
+            made = auditing.audit(run, audit_request(context["params"]))
+        context["ti"].xcom_push("return_value", made.as_json(IN_XCOM))
+        self.log.info("audit: %s\n%s", made.outcome, made.text())
+        _judge(made)
+
+
+def _judge(made: AuditReport) -> None:
+    wrong = [each for each in made.partitions if each.outcome != "clean"]
+    if wrong:
+        named = ", ".join(f"{each.key.source} {each.outcome}" for each in wrong)
+        raise AirflowFailException(f"{len(wrong)} of {len(made.partitions)} partitions: {named}; the log and the XCom say where")
+
+
+def audit_request(params: Any) -> AuditRequest:
+    """What the trigger's form asked for. Raises BadInput."""
+    from_, until = params["from"], params["until"]
+    try:
+        range_ = OffsetRange(from_, MAX_OFFSET if until is None else until)
+    except ValueError as e:
+        raise BadInput(f"from {from_}, until {until}: {e}", "trigger again with offsets in order") from e
+    return AuditRequest(params["topic"] or None, params["partition"], range_)
+
+
+def load_audit_dags(folder: Path) -> dict[str, DAG]:
+    """The audit DAGs of all good files in a folder, by id."""
+    replications, _ = load_all(folder)
+    return {f"{name}{AUDIT_SUFFIX}": build_audit_dag(replication) for name, replication in replications.items()}
+
+
+def build_audit_dag(replication: Replication) -> DAG:
+    with DAG(
+        dag_id=f"{replication.name}{AUDIT_SUFFIX}",
+        schedule=None,
+        start_date=START,
+        catchup=False,
+        description=f"Compares again what {replication.name} copied",
+        doc_md="Reads both sides once and changes nothing; fails if something differs. See docs/gaps-and-audit.md.",
+        tags=list(replication.tags),
+        params=_params(),
+        default_args={"owner": replication.owner, "retries": 0},
+    ) as dag:
+        AuditOperator(task_id="audit", replication=replication)
+    return dag
+
+
+def _params() -> dict[str, Param]:
+    return {
+        "topic": Param("", type="string", pattern="^[A-Za-z0-9._-]{0,249}$", title="Topic", description="Empty means all."),
+        "partition": Param(None, type=["null", "integer"], minimum=0, maximum=2**31 - 1, title="Partition", description="Empty means all."),
+        "from": Param(0, type="integer", minimum=0, maximum=MAX_OFFSET, title="From", description="The first source offset."),
+        "until": Param(
+            None, type=["null", "integer"], minimum=0, maximum=MAX_OFFSET, title="Until",
+            description="The source offset to stop at; empty means the end. Both are widened to whole chunks.",
+        ),
+    }  # fmt: skip

@@ -1,0 +1,114 @@
+"""Start the replication of one topic anew, in the next generation: after its source or target topic was re-created."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from kafka_replication import preflight, steps
+from kafka_replication.errors import Refused
+from kafka_replication.kafka import ledger_topics, offsets, snapshotter, topics
+from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position
+from kafka_replication.offsets import TopicPartition
+from kafka_replication.snapshot import Snapshot
+from kafka_replication.steps import Run
+
+log = logging.getLogger(__name__)
+
+
+def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[PartitionKey, Position]:
+    """The new positions of all its partitions. Receipts and gaps of earlier generations stay in the ledger.
+
+    The caller holds the replication's lease. One partition's reset is atomic, the topic's is not: after a crash the same call
+    resets what is left, which is told by the topic ids. Raises PreflightFailed, Refused (the target holds records), Fenced.
+    """
+    target = target_topic or run.replication.target_topic(topic)
+    ledger_topics.ensure(run.target_admin)
+    snapshot = _snapshot(run, topic, target)
+    ids = Ids(snapshot.source_cluster, snapshot.source[topic].topic_id, snapshot.target[target].topic_id)
+    keys = [
+        PartitionKey(run.replication.name, TopicPartition(topic, number), target) for number in sorted(snapshot.source[topic].partitions)
+    ]
+    run.check()
+    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)) as opening:
+        chosen = to_reset(keys, opening.fence(), ids)
+        for key in chosen:  # a dead copier's open transaction would hide what is on the target
+            with closing(_session(run, key)) as session:
+                session.fence()
+        _refuse_occupied(run, opening, chosen)
+        generations = _generations(run, chosen)
+        done = {key: _reset(run, opening, key, snapshot.starts[key.source], ids, generations[key]) for key in chosen}
+    steps.advance(run, chosen)
+    return done
+
+
+def _snapshot(run: Run, topic: str, target: str) -> Snapshot:
+    """Both sides of the topic, its starts as for one never replicated; its target topic is created where that is missing."""
+    while True:
+        snapshot = snapshotter.take(run.replication, run.source_admin, run.target_admin, [topic])
+        preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
+        snapshot = replace(snapshot, target=topics.describe(run.target_admin, [target]))
+        source, found = snapshot.source[topic], snapshot.target.get(target)
+        if found is None:
+            if not run.replication.target_topics.create:
+                raise Refused(f"the target topic {target} does not exist and target_topics.create is false", "create it")
+            run.check()
+            steps.create_target(run, snapshot, topic, target)
+        elif source.partitions.keys() - found.partitions.keys():
+            raise Refused(
+                f"{target} has {len(found.partitions)} partitions, {topic} on the source {len(source.partitions)}",
+                f"add partitions: kafka-topics.sh --alter --topic {target} --partitions {len(source.partitions)}",
+            )
+        else:
+            return snapshot
+
+
+def to_reset(keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Position], ids: Ids) -> list[PartitionKey]:
+    """All of ``keys``; only those that speak of earlier topics (or were never opened) where some do: the others were reset already."""
+    stale = {key for key in keys if key in positions and positions[key].ids != ids}
+    return [key for key in keys if not stale or key in stale or key not in positions]
+
+
+def _session(run: Run, key: PartitionKey) -> LedgerSession:
+    return LedgerSession(key, run.source, run.target, run.replication.copying)
+
+
+def _refuse_occupied(run: Run, opening: Opening, keys: Collection[PartitionKey]) -> None:
+    if run.replication.on_existing_target == "append":
+        return
+    for key, offset in sorted(opening.occupied(keys).items()):
+        raise Refused(
+            f"{key.source}: {key.target} on the target still holds records (the first at offset {offset}), which would be copied twice",
+            f"re-create {key.target_topic}, or say on_existing_target: append to write behind them",
+        )
+
+
+def _generations(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+    """The first generation of each partition that nobody knows of: neither the ledger nor the store."""
+    view, stored, receipts = run.view(), run.store.watermarks(run.replication.name), run.ledger.receipts(keys)
+
+    def last(key: PartitionKey) -> int:
+        position, mark = view.positions.get(key), stored.get(key)
+        known = [position.generation if position else 0, mark.generation if mark else 0]
+        return max(*known, *(each.generation for each in receipts[key]), *(each.generation for each in view.gaps.get(key, ())))
+
+    return {key: last(key) + 1 for key in keys}
+
+
+def _reset(run: Run, opening: Opening, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
+    """Under the partition's own transactional id: no copier of an earlier generation can commit any more."""
+    run.check()
+    with closing(_session(run, key)) as session:
+        session.fence()
+        _refuse_occupied(run, opening, [key])
+        end = offsets.stable_ends(run.target_admin, [key.target])[key.target]
+        position = Position(generation, ids, start, start, target_end=end)
+        session.check_ids(ids)
+        session.move(position)
+    log.info("%s: generation %d starts at offset %d", key, generation, start)
+    return position

@@ -1,0 +1,213 @@
+"""An audit finds what was changed on either side since, names it by offset, and is content with what was not changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafka_replication import auditing
+from kafka_replication.audit import AuditReport, Kind, PartitionAudit
+from kafka_replication.auditing import AuditRequest
+from kafka_replication.errors import BadInput
+from kafka_replication.offsets import OffsetRange
+from tests.checker import Record, read
+from tests.integration.scenario import Rec, Scenario, numbered
+from tests.integration.test_gaps import approve, command
+
+CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
+
+
+def copied(scene: Scenario) -> None:
+    """200 records in chunks of 50, with an aborted transaction and a compaction's hole in between; and a second partition."""
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(100))
+    scene.source.transaction(scene.topic, numbered(5, 900), abort=True)
+    scene.source.produce(scene.topic, numbered(100, 100))
+    scene.source.produce(scene.topic, numbered(30), 1)
+    assert scene.run().outcome == "done"
+
+
+def audit(scene: Scenario, **request: Any) -> AuditReport:
+    return auditing.audit(scene.bare_run("audit"), AuditRequest(**request))
+
+
+def one(report: AuditReport, partition: int = 0) -> PartitionAudit:
+    return next(each for each in report.partitions if each.key.source.partition == partition)
+
+
+def counts(audited: PartitionAudit) -> dict[str, int]:
+    return {str(kind): count for kind, count in audited.counts.items() if count}
+
+
+def test_an_untouched_copy_is_clean(scene: Scenario) -> None:
+    copied(scene)
+    report = audit(scene)
+    assert report.outcome == "clean", report.text()
+    found = one(report)
+    assert (found.source_records, found.target_records, found.chunks) == (200, 200, 5)
+    assert (found.range, found.by_content, found.by_receipt) == (OffsetRange(0, 206), 206, 0)
+    assert one(report, 1).target_records == 30
+
+
+def test_records_deleted_from_the_target(scene: Scenario) -> None:
+    copied(scene)
+    scene.target.delete_before(scene.topic, 0, 20)
+    report = audit(scene)
+    assert report.outcome == "differs"
+    assert [str(each) for each in one(report).stretches] == ["missing source [0, 20): 20 records"]
+    assert one(report, 1).outcome == "clean"
+    part = audit(scene, topic=scene.topic, partition=0, range=OffsetRange(100, 120))
+    assert part.outcome == "clean" and one(part).range.from_ in (50, 100), "a range of whole chunks, elsewhere"
+
+
+def test_doubled_and_foreign_records_on_the_target(scene: Scenario) -> None:
+    copied(scene)
+    end = read(scene.target.bootstrap, scene.topic, 0)[-1][0] + 2  # one past the last chunk's marker
+    scene.target.produce(scene.topic, [*numbered(1, 7), Rec(b"foreign", b"x")])
+    report = audit(scene)
+    assert [str(each) for each in one(report).stretches] == [f"extra target [{end}, {end + 2}): 2 records"]
+    assert counts(one(report)) == {"extra": 2}
+
+
+def test_records_aborted_on_the_target_are_none(scene: Scenario) -> None:
+    copied(scene)
+    scene.target.transaction(scene.topic, numbered(5, 900), abort=True)
+    assert audit(scene).outcome == "clean"
+
+
+def restored(scene: Scenario, change: Any) -> list[str]:
+    """The target topic was lost and brought back by hand, not quite as it was; what the audit says of it."""
+    scene.settings |= {"copy": {"chunk_records": 1000}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    assert scene.run().outcome == "done"
+    records: list[Record] = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    scene.target.delete(scene.topic)
+    scene.target.create(scene.topic)
+    scene.target.produce(scene.topic, [Rec(r.key, r.value, r.headers, r.timestamp) for r in change(records)])
+    found = one(audit(scene))
+    assert "re-created" in found.notes[0]
+    return [str(each) for each in found.stretches]
+
+
+def altered(record: Record) -> Record:
+    return Record(record.key, record.value, record.headers, record.timestamp + 1)
+
+
+def test_a_restored_target_is_compared_by_content(scene: Scenario) -> None:
+    assert restored(scene, lambda records: records) == []
+
+
+def test_an_altered_record(scene: Scenario) -> None:
+    """By one millisecond of its timestamp."""
+    assert restored(scene, lambda records: [*records[:40], altered(records[40]), *records[41:]]) == [
+        "altered source [40, 41), target [40, 41): 1 record"
+    ]
+
+
+def test_records_in_another_order(scene: Scenario) -> None:
+    found = restored(scene, lambda records: [*records[:10], records[70], *records[10:70], *records[71:]])
+    assert found == ["moved source [70, 71), target [10, 11): 1 record"]
+
+
+def test_a_record_that_was_left_out(scene: Scenario) -> None:
+    assert restored(scene, lambda records: [*records[:40], *records[41:]]) == ["missing source [40, 41): 1 record"]
+
+
+def test_a_source_that_lost_its_old_records(scene: Scenario) -> None:
+    """What it still has is compared by content, the rest with the receipts; a copy that is whole is clean."""
+    copied(scene)
+    scene.source.delete_before(scene.topic, 0, 120)
+    report = audit(scene)
+    assert report.outcome == "clean", report.text()
+    found = one(report)
+    assert found.by_receipt >= 120 and found.by_content > 0 and found.by_content + found.by_receipt == 206
+    scene.target.delete_before(scene.topic, 0, 20)
+    found = one(audit(scene))
+    assert [str(each) for each in found.stretches] == ["missing source [0, 50), target [0, 50): 20 records"]
+
+
+def test_a_source_that_is_gone(scene: Scenario) -> None:
+    copied(scene)
+    scene.source.delete(scene.topic)
+    report = audit(scene)
+    assert report.outcome == "clean" and one(report).by_content == 0, report.text()
+
+
+def test_a_receipt_that_does_not_fit_the_copy(scene: Scenario) -> None:
+    """While the source has the records they decide; without it the receipt does."""
+    from tests.integration.test_tampering import put_receipt, receipts_of
+
+    copied(scene)
+    key, value = receipts_of(scene)[50]
+    value["digest"] = "0" * 32
+    put_receipt(scene, key, value)
+    assert audit(scene).outcome == "clean"
+    scene.source.delete_before(scene.topic, 0, 120)
+    assert [str(each) for each in one(audit(scene)).stretches] == ["altered source [50, 100), target [51, 101): 1 record"]
+
+
+def test_a_missing_receipt_is_an_error(scene: Scenario) -> None:
+    from tests.integration.test_tampering import put_receipt, receipts_of
+
+    copied(scene)
+    put_receipt(scene, receipts_of(scene)[50][0], None)
+    report = audit(scene)
+    assert report.outcome == "failed" and "no receipt for source offsets [50, 100)" in one(report).errors[0]
+    assert one(report, 1).outcome == "clean"
+
+
+def test_a_target_that_is_gone(scene: Scenario) -> None:
+    copied(scene)
+    scene.target.delete(scene.topic)
+    assert "is gone" in one(audit(scene)).errors[0]
+
+
+def test_gaps_that_were_given_up_are_shown_as_lost(scene: Scenario) -> None:
+    copied(scene)
+    scene.source.produce(scene.topic, numbered(30, 200))
+    scene.source.delete_before(scene.topic, 0, 216)
+    approve(scene, 206, 216)
+    assert scene.run().outcome == "done"
+    report = audit(scene)
+    assert report.outcome == "clean", report.text()
+    assert [each.gap.range for each in one(report).lost] == [OffsetRange(206, 216)]
+    assert "LOST" in report.text()
+
+
+def test_records_behind_which_the_copy_was_appended_are_no_strangers(scene: Scenario) -> None:
+    scene.settings |= {"on_existing_target": "append"}
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.target.produce(scene.topic, numbered(5, 900))
+    scene.source.produce(scene.topic, numbered(40))
+    scene.run()
+    assert audit(scene).outcome == "clean"
+    scene.target.produce(scene.topic, numbered(1, 900))
+    assert counts(one(audit(scene))) == {"extra": 1}
+
+
+def test_what_was_never_copied_cannot_be_audited(scene: Scenario) -> None:
+    with pytest.raises(BadInput, match="never copied"):
+        audit(scene)
+
+
+def test_the_command_and_its_report_file(scene: Scenario) -> None:
+    copied(scene)
+    file = scene.folder / "audit.json"
+    arguments: Sequence[str] = ("audit", "--topic", scene.topic, "--report", str(file))
+    code, out, err = command(scene, *arguments)
+    assert code == 0 and out.rstrip().endswith("clean"), err
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"x")])
+    code, out, _ = command(scene, *arguments, "--json")
+    document = json.loads(out)
+    assert code == 1 and document["outcome"] == "differs" and json.loads(file.read_text()) == document
+    assert [each[str(Kind.EXTRA)] for each in document["partitions"]] == [1, 0]
+    code, _, err = command(scene, "audit", "--from", "9", "--until", "3")
+    assert code == 2 and "not an offset range" in err
+    code, _, err = command(scene, "audit", "--report", str(scene.folder / "no" / "such.json"))
+    assert code == 2 and "cannot write" in err

@@ -1,0 +1,287 @@
+"""Offsets that the source no longer has are crossed by approval only: exactly those, once, and shown ever after."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kafka_replication import approval, plan, status, steps
+from kafka_replication.approval import Approval
+from kafka_replication.errors import Fenced, GapFound, Refused
+from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.ledger import Gap
+from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.report import RunReport
+from tests.checker import read
+from tests.integration.scenario import InProcess, Scenario, numbered, only
+
+
+def overrun(scene: Scenario, copied: int = 50, lost: int = 12) -> OffsetRange:
+    """``copied`` records on both sides, then 30 more of which retention took the first ``lost`` before they were copied."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(copied))
+    assert scene.run().outcome == "done"
+    scene.source.produce(scene.topic, numbered(30, copied))
+    scene.source.delete_before(scene.topic, 0, copied + lost)
+    return OffsetRange(copied, copied + lost)
+
+
+def approve(scene: Scenario, from_: int, until: int, partition: int = 0) -> tuple[Gap, bool]:
+    asked = Approval(TopicPartition(scene.topic, partition), OffsetRange(from_, until), "retention was too short", "ann")
+    return approval.approve(scene.bare_run("approving"), asked)
+
+
+def failed(report: RunReport, partition: int = 0) -> str:
+    assert report.outcome == "failed", report.table()
+    return only(report, partition).remedy
+
+
+def test_an_approved_gap_is_crossed(scene: Scenario) -> None:
+    overrun(scene)
+    assert f"approve-gap {scene.name}.yaml --topic {scene.topic} --partition 0 --from 50 --until 62" in failed(scene.run())
+    gap, new = approve(scene, 50, 62)
+    assert new and (gap.kind, gap.range, gap.approved_by, gap.reason) == (
+        "retention",
+        OffsetRange(50, 62),
+        "ann",
+        "retention was too short",
+    )
+    assert scene.watermark() == 62
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert (only(report).range.from_, only(report).copied, only(report).lost) == (62, 18, 0)
+    assert scene.watermark() == 80
+    wanted = [each.key for each in (*numbered(50), *numbered(18, 62))]
+    assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)] == wanted
+    assert "[50, 62): 12 offsets" in report.table() and report.as_json()["gaps"][0]["approved_by"] == "ann"
+    scene.idle_run()
+
+
+def test_status_shows_it_ever_after_and_an_emptied_store_is_rebuilt_across_it(scene: Scenario) -> None:
+    overrun(scene)
+    approve(scene, 50, 62)
+    scene.run()
+    run = scene.bare_run()
+    view = run.view()
+    snapshot = run.snapshot(view)
+    rows = status.status(plan.plan(run.replication, snapshot, view, {}), snapshot, view)
+    assert (rows[0].lost, rows[0].as_json()["gaps"][0]["until"]) == (12, 62)
+    assert "given up by ann" in status.status_table(rows)
+    assert view.read_back(scene.key(), 1).missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), "nothing was read back of the gap"
+    (scene.folder / "store.db").unlink()
+    scene.store = type(scene)(scene.source, scene.target, scene.folder).store
+    assert scene.watermark() is None
+    assert steps.advance(scene.bare_run(), [scene.key()]) == {scene.key(): 80}
+
+
+@pytest.mark.parametrize(("from_", "until"), [(50, 61), (50, 63), (51, 62), (0, 62), (62, 80)])
+def test_other_offsets_are_refused_naming_the_right_ones(scene: Scenario, from_: int, until: int) -> None:
+    overrun(scene)
+    with pytest.raises(GapFound) as refused:
+        approve(scene, from_, until)
+    assert "lost are exactly [50, 62)" in refused.value.what and "--from 50 --until 62" in refused.value.remedy
+    assert scene.position().next_offset == 50 and not scene.bare_run().view().gaps
+
+
+def test_approving_twice_changes_nothing(scene: Scenario) -> None:
+    overrun(scene)
+    first, new = approve(scene, 50, 62)
+    again, anew = approve(scene, 50, 62)
+    assert (first, new, anew) == (again, True, False)
+    scene.run()
+    assert approve(scene, 50, 62) == (first, False)
+    assert (scene.position().next_offset, scene.watermark()) == (80, 80)
+
+
+def test_an_approval_that_died_before_the_store_heard_of_it(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    overrun(scene)
+    monkeypatch.setattr(steps, "advance", dies)
+    with pytest.raises(KeyboardInterrupt):
+        approve(scene, 50, 62)
+    monkeypatch.undo()
+    assert (scene.position().next_offset, scene.watermark()) == (62, 50)
+    assert approve(scene, 50, 62)[1] is False
+    assert scene.watermark() == 62
+
+
+def test_where_nothing_is_lost_nothing_can_be_given_up(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    scene.run(max_records_per_run=20)
+    with pytest.raises(Refused, match="nothing is lost after offset 20"):
+        approve(scene, 20, 50)
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_the_log_that_went_on_is_approved_again(scene: Scenario) -> None:
+    overrun(scene)
+    approve(scene, 50, 62)
+    scene.source.delete_before(scene.topic, 0, 70)
+    assert "--from 62 --until 70" in failed(scene.run())
+    approve(scene, 62, 70)
+    assert only(scene.run()).copied == 10
+    assert [gap.range for gap in scene.bare_run().view().gaps[scene.key()]] == [OffsetRange(50, 62), OffsetRange(62, 70)]
+
+
+def test_copied_and_unverified_records_before_the_gap_hold_the_watermark(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    scene.copy_job()
+    launcher = InProcess()
+    run = scene.bare_run("died")
+    steps.copy(run, steps.prepare(run, steps.Request()), launcher)  # and no verification
+    scene.source.produce(scene.topic, numbered(30, 50))
+    scene.source.delete_before(scene.topic, 0, 62)
+    approve(scene, 50, 62)
+    assert scene.watermark() == 0
+    assert scene.run().outcome == "done"
+    assert scene.watermark() == 80
+
+
+def test_a_plan_that_is_older_than_the_gap_accounts_for_it(scene: Scenario) -> None:
+    """A DAG run whose copy met the gap is cleared after the approval: its range holds lost offsets."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(80))
+    run = scene.bare_run("cleared")
+    made = steps.prepare(run, steps.Request())
+    scene.source.delete_before(scene.topic, 0, 62)
+    steps.copy(run, made, InProcess())
+    assert "can no longer be read" in (only(steps.report(run, made)).error or "")
+    approve(scene, 0, 62)
+    steps.copy(run, made, InProcess())
+    verified = steps.verify(run, [scene.key()], InProcess())
+    steps.advance(run, [scene.key()])
+    line = only(steps.report(run, made, verified))
+    assert (line.error, line.range, line.copied, line.lost, line.missing, line.not_visible) == (None, OffsetRange(0, 80), 18, 62, 0, 0)
+    assert scene.watermark() == 80
+
+
+def test_a_copier_that_was_at_work_is_fenced_by_an_approval(scene: Scenario) -> None:
+    overrun(scene)
+    run = scene.bare_run()
+    zombie = LedgerSession(scene.key(), run.source, run.target, run.replication.copying)
+    try:
+        zombie.fence()
+        position = zombie.position()
+        assert position is not None
+        approve(scene, 50, 62)
+        with pytest.raises(Fenced):
+            zombie.move(position)
+    finally:
+        zombie.close()
+    assert scene.position().next_offset == 62
+
+
+def test_a_partition_that_appeared_late_is_opened_behind_its_gap(scene: Scenario) -> None:
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    scene.run()
+    for side in (scene.source, scene.target):
+        side.grow(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(40), 1)
+    scene.source.delete_before(scene.topic, 1, 15)
+    assert "--partition 1 --from 0 --until 15" in failed(scene.run(), 1)
+    with pytest.raises(GapFound, match=r"exactly \[0, 15\)"):
+        approve(scene, 0, 14, 1)
+    gap, new = approve(scene, 0, 15, 1)
+    assert (gap.kind, new) == ("late", True)
+    assert scene.watermark(1) == 15
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert (only(report, 1).range, only(report, 1).copied) == (OffsetRange(15, 40), 25)
+    assert scene.watermark(1) == 40
+    assert scene.check(1, from_=15).clean
+    assert approve(scene, 0, 15, 1) == (gap, False)
+
+
+def test_a_late_partition_whose_target_is_occupied_is_not_opened(scene: Scenario) -> None:
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.run()
+    for side in (scene.source, scene.target):
+        side.grow(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(40), 1)
+    scene.source.delete_before(scene.topic, 1, 15)
+    scene.target.produce(scene.topic, numbered(3, 900), 1)
+    with pytest.raises(Refused, match="already holds records"):
+        approve(scene, 0, 15, 1)
+    assert scene.key(1) not in scene.bare_run().view().positions
+
+
+def test_copies_that_the_target_lost_before_they_were_verified(scene: Scenario) -> None:
+    """What is given up is the proof: nothing is copied again, nothing is called equal, and the watermark goes on."""
+    scene.settings |= {"copy": {"chunk_records": 50}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    report = scene.run(InProcess(lambda job: scene.target.delete_before(scene.topic, 0, 60) if job.kind == "copy" else None))
+    assert "unverifiable" in (only(report).error or "") and "approve-gap" in only(report).remedy
+    with pytest.raises(GapFound, match=r"exactly \[0, 100\)"):
+        approve(scene, 0, 50)
+    gap, new = approve(scene, 0, 100)
+    assert (gap.kind, new, scene.watermark(), scene.position().next_offset) == ("unverifiable", True, 100, 200)
+    assert scene.run().outcome == "done"
+    assert scene.watermark() == 200
+    run = scene.bare_run()
+    assert str(run.view().read_back(scene.key(), 1)) == "[100, 200)"
+    assert approve(scene, 0, 100) == (gap, False)
+    with pytest.raises(Refused, match="nothing is lost"):
+        approve(scene, 100, 150)
+
+
+def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
+    overrun(scene)
+    scene.run()
+    position = scene.position()
+    run = scene.bare_run()
+    session = LedgerSession(scene.key(), run.source, run.target, run.replication.copying)
+    session.fence()
+    session.move(position.after(OffsetRange(50, 95), None, 0))  # as if 15 more had been copied than the source has now
+    session.close()
+    with pytest.raises(Refused, match="was truncated"):
+        approve(scene, 80, 95)
+    assert not run.view().gaps
+
+
+def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
+    """The command line itself."""
+    file = scene.folder / f"{scene.name}.yaml"
+    file.write_text(yaml.safe_dump(scene.document()))
+    connections = {
+        f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": scene.connections.kafka(name)})
+        for name in ("source", "target")
+    }
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-m", "kafka_replication.cli", arguments[0], str(file), *arguments[1:]], capture_output=True, text=True, check=False,
+        env={**os.environ, **connections, "KAFKA_REPLICATION_STORE_URL": scene.store_url, "PYTHONPATH": f"{root}/plugins:{root}"},
+    )  # fmt: skip
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_the_command(scene: Scenario) -> None:
+    overrun(scene)
+    place = ("--topic", scene.topic, "--partition", "0")
+    code, out, _ = command(scene, "approve-gap", *place, "--from", "50", "--until", "60", "--reason", "why not", "--by", "ann", "--json")
+    assert code == 1 and "exactly [50, 62)" in json.loads(out)["error"]
+    for wrong in (["62", "50"], ["-5", "50"], ["50", "50"], ["50", str(2**63)]):
+        code, out, _ = command(scene, "approve-gap", *place, "--from", wrong[0], "--until", wrong[1], "--reason", "r", "--json")
+        assert (code, json.loads(out)["outcome"]) == (2, "failed"), out
+    code, _, err = command(scene, "approve-gap", *place, "--from", "50", "--until", "62", "--reason", " ")
+    assert code == 2 and "--reason" in err
+    code, out, err = command(scene, "approve-gap", *place, "--from", "50", "--until", "62", "--reason", "too late", "--json")
+    document = json.loads(out)
+    assert code == 0 and document["new"] and document["gap"]["reason"] == "too late" and document["gap"]["approved_by"], err
+    code, out, _ = command(scene, "status")
+    assert code == 0 and "LOST" in out and "too late" in out
+    assert scene.run().outcome == "done"

@@ -1,0 +1,160 @@
+"""A topic whose source or target was re-created starts anew in the next generation; nothing of the old one can get in its way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafka_replication import reset
+from kafka_replication.errors import Fenced, PreflightFailed, Refused
+from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import POSITIONS, Position, position_key
+from kafka_replication.reset import reset_topic
+from tests.checker import read
+from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
+from tests.integration.test_gaps import command
+
+
+def copied(scene: Scenario, partitions: int = 2) -> None:
+    scene.source.create(scene.topic, partitions)
+    for partition in range(partitions):
+        scene.source.produce(scene.topic, numbered(50 + partition), partition)
+    assert scene.run().outcome == "done"
+
+
+def test_a_deleted_target_is_created_and_filled_again(scene: Scenario) -> None:
+    copied(scene)
+    old = scene.position()
+    scene.target.delete(scene.topic)
+    assert f"reset {scene.name}.yaml --topic {scene.topic} --confirm {scene.topic}" in only(scene.run()).remedy
+    done = reset_topic(scene.bare_run("reset"), scene.topic)
+    assert {(each.generation, each.start, each.next_offset) for each in done.values()} == {(2, 0, 0)}
+    assert scene.position().ids.target_topic != old.ids.target_topic
+    assert (scene.watermark(0), scene.watermark(1)) == (0, 0)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert sorted(each.copied for each in report.ranges) == [50, 51]
+    scene.assert_copied(0, 1)
+    assert (scene.watermark(0), scene.watermark(1)) == (50, 51)
+    scene.idle_run()
+    receipts = scene.bare_run().ledger.receipts([scene.key()])[scene.key()]
+    assert {each.generation for each in receipts} == {1, 2}, "history is kept"
+    assert [(each.generation, each.offset) for each in scene.store.history(scene.key())] == [(1, 50), (2, 0), (2, 50)]
+
+
+def test_a_recreated_source_needs_an_empty_target_or_a_word(scene: Scenario) -> None:
+    copied(scene, 3)
+    scene.source.delete(scene.topic)
+    scene.source.create(scene.topic, 2)
+    for partition in range(2):
+        scene.source.produce(scene.topic, numbered(7, 900), partition)
+    with pytest.raises(Refused, match=r"still holds records \(the first at offset 0\)"):
+        reset_topic(scene.bare_run("reset"), scene.topic)
+    assert scene.position().generation == 1
+    scene.settings |= {"on_existing_target": "append"}
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][-7:] == [each.key for each in numbered(7, 900)]
+    assert (scene.position(0).generation, scene.position(2).generation) == (2, 1)
+    scene.idle_run()
+
+
+def test_a_zombie_of_the_old_generation_is_fenced(scene: Scenario) -> None:
+    copied(scene, 1)
+    scene.target.delete(scene.topic)
+    run = scene.bare_run()
+    zombie = LedgerSession(scene.key(), run.source, run.target, run.replication.copying)
+    try:
+        zombie.fence()
+        position = zombie.position()
+        assert position is not None
+        reset_topic(scene.bare_run("reset"), scene.topic)
+        with pytest.raises(Fenced):
+            zombie.move(position)
+    finally:
+        zombie.close()
+    assert scene.position().generation == 2
+
+
+def test_a_run_that_was_planned_before_copies_nothing_after(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    job = scene.copy_job()
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    result = InProcess()(job).copies[0]
+    assert result.copied == 0 and "the plan is for generation 1, the ledger is at 2" in (result.error or "")
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_a_reset_that_died_is_finished_by_the_next(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It dies after one of two partitions; the store did not hear of it, and a run copies that partition before the second reset."""
+    copied(scene)
+    scene.target.delete(scene.topic)
+    once = reset._reset
+
+    def dies(*arguments: object) -> Position:
+        key = arguments[2]
+        assert isinstance(key, PartitionKey)
+        if key.source.partition == 1:
+            raise KeyboardInterrupt
+        return once(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reset, "_reset", dies)
+    with pytest.raises(KeyboardInterrupt):
+        reset_topic(scene.bare_run("dies"), scene.topic)
+    monkeypatch.undo()
+    report = scene.run()
+    assert report.outcome == "failed" and only(report, 0).error is None and "re-created" in (only(report, 1).error or ""), report.table()
+    assert list(reset_topic(scene.bare_run("again"), scene.topic)) == [scene.key(1)]
+    assert scene.run().outcome == "done"
+    scene.assert_copied(0, 1)
+    assert (scene.watermark(0), scene.watermark(1)) == (50, 51)
+
+
+def test_a_lost_ledger(scene: Scenario) -> None:
+    """The store and the receipts still know which generation there was."""
+    copied(scene, 1)
+    scene.target.produce(POSITIONS, [Rec(position_key(scene.key()), None)], scene.key().ledger_partition)
+    assert "has no entry" in (only(scene.run()).error or "")
+    scene.target.delete(scene.topic)
+    assert reset_topic(scene.bare_run("reset"), scene.topic)[scene.key()].generation == 2
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+
+
+def test_latest_starts_at_the_end(scene: Scenario) -> None:
+    copied(scene, 1)
+    scene.target.delete(scene.topic)
+    scene.settings |= {"start_from": "latest"}
+    assert reset_topic(scene.bare_run("reset"), scene.topic)[scene.key()].start == 50
+    scene.source.produce(scene.topic, numbered(5, 50))
+    assert only(scene.run()).copied == 5
+    scene.assert_copied(from_=50)
+
+
+def test_an_unknown_topic_is_refused(scene: Scenario) -> None:
+    copied(scene, 1)
+    with pytest.raises(PreflightFailed, match="unknown source topic nothing"):
+        reset_topic(scene.bare_run("reset"), "nothing")
+
+
+def test_the_command(scene: Scenario) -> None:
+    copied(scene, 1)
+    scene.target.delete(scene.topic)
+    code, _, err = command(scene, "reset", "--topic", scene.topic, "--confirm", "yes")
+    assert code == 2 and "nothing was changed" in err
+    assert scene.target.partitions(scene.topic) == 0 and scene.position().generation == 1
+    code, out, err = command(scene, "reset", "--topic", scene.topic, "--confirm", scene.topic, "--json")
+    assert code == 0, err
+    assert json.loads(out)["partitions"] == [
+        {"topic": scene.topic, "partition": 0, "target_topic": scene.topic, "generation": 2, "start": 0}
+    ]  # fmt: skip
+    code, _, err = command(scene, "reset", "--topic", scene.topic, "--confirm", scene.topic)
+    assert code == 0, "nothing was copied yet: once more is harmless"
+    assert scene.run().outcome == "done"
+    code, _, err = command(scene, "reset", "--topic", scene.topic, "--confirm", scene.topic)
+    assert code == 1 and "still holds records" in err

@@ -1,0 +1,195 @@
+"""What an audit calls missing, extra, moved and altered, whatever happened to a copy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication.audit import LISTED, AuditReport, Difference, Kind, PartitionAudit, Seen, Unit, area_of, compare, units
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Receipt, Segment
+from kafka_replication.offsets import OffsetRange, TopicPartition
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
+IDS = Ids("SRC", "s", "t")
+FIRST = 1000  # where the copy lies on the target
+
+
+def seen(text: str, first: int = 0) -> list[Seen]:
+    """A record a letter; equal letters are equal records. A dot is an offset without a record."""
+    return [Seen(first + index, letter.encode()) for index, letter in enumerate(text) if letter != "."]
+
+
+def kinds(source: str, target: str) -> list[str]:
+    """The differences as ``kind source target``, offsets counted from each side's start."""
+    found = compare(iter(seen(source)), iter(seen(target, FIRST)), range(FIRST, FIRST + len(source.replace(".", ""))))
+    return sorted(f"{each.kind} {_at(each.source)} {_at(each.target, FIRST)}" for each in found)
+
+
+def _at(offset: int | None, first: int = 0) -> str:
+    return "-" if offset is None else str(offset - first)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "found"),
+    [
+        ("", "", []),
+        ("abc", "abc", []),
+        ("a.b.c", "abc", []),  # markers and aborted records of the source
+        ("aaa", "aaa", []),
+        ("abc", "..c", ["missing 0 -", "missing 1 -"]),
+        ("abc", "a.c", ["missing 1 -"]),
+        ("abc", "ab", ["missing 2 -"]),
+        ("abc", "", ["missing 0 -", "missing 1 -", "missing 2 -"]),
+        ("abc", "abcx", ["extra - 3"]),
+        ("abc", "abcb", ["extra - 3"]),
+        ("aaa", "aaaa", ["extra - 3"]),
+        ("", "x", ["extra - 0"]),
+        ("abc", "axc", ["altered 1 1"]),
+        ("abc", "xyz", ["altered 0 0", "altered 1 1", "altered 2 2"]),
+        ("abcd", "acbd", ["moved 1 2"]),
+        ("abcd", "bcda", ["moved 0 3"]),
+        ("abcd", "xabcd", ["extra - 0"]),
+        ("ab.cd", "axcd", ["altered 1 1"]),
+    ],
+)
+def test_what_differs(source: str, target: str, found: list[str]) -> None:
+    assert kinds(source, target) == found
+
+
+LETTERS = st.text("abcdefgh.", max_size=12)
+
+
+@given(LETTERS, LETTERS)
+def test_the_differences_account_for_every_record(source: str, target: str) -> None:
+    """Taking the extra and altered ones away and adding the missing ones gives the source again."""
+    one, other = seen(source), seen(target, FIRST)
+    found = compare(iter(one), iter(other), range(FIRST, FIRST + len(one)))
+    content = {each.offset: each.digest for each in (*one, *other)}
+    rebuilt = Counter(each.digest for each in other)
+    for each in found:
+        if each.kind in (Kind.EXTRA, Kind.ALTERED):
+            rebuilt[content[each.target or 0]] -= 1
+        if each.kind in (Kind.MISSING, Kind.ALTERED):
+            rebuilt[content[each.source or 0]] += 1
+    assert +rebuilt == Counter(each.digest for each in one)
+    assert bool(found) == ([each.digest for each in one] != [each.digest for each in other])
+
+
+@given(st.permutations("abcdefgh"))
+def test_moving_back_what_was_moved_restores_the_order(target: list[str]) -> None:
+    found = compare(iter(seen("abcdefgh")), iter(seen("".join(target), FIRST)), range(FIRST, FIRST + 8))
+    assert {each.kind for each in found} <= {Kind.MOVED}
+    moved = {target[(each.target or 0) - FIRST] for each in found}
+    kept = [letter for letter in target if letter not in moved]
+    assert kept == sorted(kept)
+
+
+def test_nothing_is_stored_where_nothing_differs() -> None:
+    read = {"source": 0, "target": 0}
+
+    def side(name: str, ahead: str) -> Iterator[Seen]:
+        for number in range(10_000):
+            read[name] += 1
+            assert read[name] - read[ahead] <= 1, "one side was read ahead"
+            yield Seen(number, b"%d" % number)
+
+    assert compare(side("source", "target"), side("target", "source"), range(10_000)) == []
+
+
+def receipt(from_: int, until: int, *segments: tuple[int, int]) -> Receipt:
+    made = tuple(Segment(3, first, last, last - first + 1, "d") for first, last in segments)
+    return Receipt(1, OffsetRange(from_, until), sum(s.count for s in made), 9, "d", "k", "e", made, IDS, "run-1", "time")
+
+
+LIVE, NEXT, MARKERS, BACKFILL = receipt(50, 60, (0, 9)), receipt(60, 70, (11, 20)), receipt(70, 71), receipt(0, 50, (22, 71))
+
+
+def test_chunks_come_in_the_order_of_the_target_with_what_lies_between_them() -> None:
+    made = units([BACKFILL, LIVE, NEXT, MARKERS], [], OffsetRange(0, 80))
+    assert made == [
+        Unit(OffsetRange(0, 10), LIVE), Unit(OffsetRange(10, 11), None), Unit(OffsetRange(11, 21), NEXT), Unit(None, MARKERS),
+        Unit(OffsetRange(21, 22), None), Unit(OffsetRange(22, 72), BACKFILL), Unit(OffsetRange(72, 80), None),
+    ]  # fmt: skip
+
+
+def test_chunks_of_others_are_neither_audited_nor_strangers() -> None:
+    assert units([NEXT], [LIVE, BACKFILL], OffsetRange(0, 72)) == [
+        Unit(OffsetRange(10, 11), None), Unit(OffsetRange(11, 21), NEXT), Unit(OffsetRange(21, 22), None),
+    ]  # fmt: skip
+
+
+def test_the_area_of_a_chunk() -> None:
+    assert (area_of(MARKERS), area_of(receipt(0, 9, (5, 7), (9, 14)))) == (None, OffsetRange(5, 15))
+
+
+def audited(*found: Difference) -> PartitionAudit:
+    made = PartitionAudit(KEY, 1, OffsetRange(0, 100))
+    made.differ(found)
+    made.finish()
+    return made
+
+
+def test_a_record_missing_here_and_extra_there_was_moved() -> None:
+    made = audited(Difference(Kind.MISSING, 5, None, b"a"), Difference(Kind.MISSING, 6, None, b"b"), Difference(Kind.EXTRA, None, 90, b"a"))
+    assert [str(each) for each in made.stretches] == ["missing source [6, 7): 1 record", "moved source [5, 6), target [90, 91): 1 record"]
+    assert (made.counts[Kind.MISSING], made.counts[Kind.EXTRA], made.counts[Kind.MOVED]) == (1, 0, 1)
+
+
+def test_neighbours_become_one_stretch() -> None:
+    made = audited(
+        *(Difference(Kind.MISSING, n, None, b"%d" % n) for n in (7, 5, 6, 9)),
+        Difference(Kind.ALTERED, 1, 11),
+        Difference(Kind.ALTERED, 2, 13),
+    )
+    assert [str(each) for each in made.stretches] == [
+        "altered source [1, 2), target [11, 12): 1 record", "altered source [2, 3), target [13, 14): 1 record",
+        "missing source [5, 8): 3 records", "missing source [9, 10): 1 record",
+    ]  # fmt: skip
+
+
+def test_what_is_too_much_to_list_is_counted() -> None:
+    made = audited(*(Difference(Kind.EXTRA, None, n, b"%d" % n) for n in range(LISTED + 7)))
+    assert (made.counts[Kind.EXTRA], made.unlisted) == (LISTED + 7, 7)
+    assert made.stretches[0].count == LISTED
+
+
+@pytest.mark.parametrize(("count", "kind", "records"), [(3, Kind.MISSING, 7), (12, Kind.EXTRA, 2), (10, Kind.ALTERED, 1)])
+def test_without_the_source_a_chunk_is_judged_as_a_whole(count: int, kind: Kind, records: int) -> None:
+    made = PartitionAudit(KEY, 1, OffsetRange(0, 100))
+    made.differ_by_receipt(LIVE, count)
+    assert [(each.kind, each.source, each.target, each.count) for each in made.stretches] == [
+        (kind, OffsetRange(50, 60), OffsetRange(0, 10), records)
+    ]
+
+
+def test_outcomes() -> None:
+    clean, differs, failed = audited(), audited(Difference(Kind.EXTRA, None, 1, b"")), audited()
+    failed.errors.append("unreachable")
+    outcomes = [AuditReport("r", "run-1", "time", each).outcome for each in ((), (clean,), (clean, differs), (differs, failed))]
+    assert outcomes == ["clean", "clean", "differs", "failed"]
+
+
+def test_the_json_of_a_report_is_the_documented_one() -> None:
+    made = audited(Difference(Kind.ALTERED, 1, 11))
+    assert AuditReport("orders-dr", "run-1", "time", (made,)).as_json() == {
+        "format": 1, "replication": "orders-dr", "run_id": "run-1", "time": "time", "outcome": "differs",
+        "partitions": [{
+            "topic": "orders", "partition": 3, "target_topic": "dr.orders", "generation": 1, "from": 0, "until": 100, "outcome": "differs",
+            "chunks": 0, "source_records": 0, "target_records": 0, "by_content": 0, "by_receipt": 0, "not_at_source": 0,
+            "missing": 0, "extra": 0, "moved": 0, "altered": 1,
+            "differences": [{"kind": "altered", "source": [1, 2], "target": [11, 12], "count": 1}], "unlisted": 0,
+            "lost": [], "notes": [], "errors": [],
+        }],
+    }  # fmt: skip
+
+
+def test_the_text_shows_a_line_a_partition_and_each_stretch() -> None:
+    head, line, *more = AuditReport("orders-dr", "run-1", "time", (audited(Difference(Kind.ALTERED, 1, 11)),)).text().splitlines()
+    assert head.split()[-5:] == ["missing", "extra", "moved", "altered", "outcome"]
+    assert line.split()[-5:] == ["0", "0", "0", "1", "differs"]
+    assert more == ["DIFFERS orders-3 altered source [1, 2), target [11, 12): 1 record"]

@@ -1,0 +1,97 @@
+"""What is lost, and what crossing it does to a position, whatever was copied around it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication import gaps
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Gap, Ids, Position, Receipt, Segment, Verified
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.snapshot import LedgerView
+
+IDS = Ids("SRC", "s", "t")
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
+RANGES = st.tuples(st.integers(0, 60), st.integers(1, 12)).map(lambda each: OffsetRange(each[0], sum(each)))
+POSITIONS = st.tuples(st.integers(0, 30), st.lists(RANGES, max_size=5)).map(lambda each: copied(*each))
+
+
+def copied(start: int, ranges: list[OffsetRange]) -> Position:
+    """A partition that was opened at ``start`` and copied in these ranges, live or as backfills."""
+    position = Position(1, IDS, start, start)
+    for each in ranges:
+        position = position.after(each, 7, 0)
+    return position
+
+
+def gap(range_: OffsetRange, generation: int = 1, kind: str = "retention") -> Gap:
+    return Gap(generation, kind, range_, "too late", "ann", IDS, "run-1", "2030-01-31T06:00:00.000Z")
+
+
+@given(POSITIONS, st.integers(0, 90))
+def test_crossing_gap_after_gap_leads_to_the_log_start_and_gives_up_what_is_not_on_the_target_alone(
+    position: Position, log_start: int
+) -> None:
+    begin, given_up = position, list[OffsetRange]()
+    while lost := gaps.lost(position, log_start):
+        assert lost.from_ == position.next_offset and lost.until <= log_start
+        position = gaps.crossing(position, lost)
+        given_up.append(lost)
+    assert position.next_offset >= log_start or not given_up
+    assert Coverage.of(given_up) == Coverage.of([OffsetRange(min(begin.next_offset, log_start), log_start)]).subtract(begin.coverage)
+    assert position.coverage == begin.coverage.union(Coverage.of(given_up))
+    assert (position.start, position.generation, position.target_end) == (begin.start, begin.generation, begin.target_end)
+
+
+def test_a_crossed_position_forgets_the_leader_epoch() -> None:
+    """The last copied record's epoch may have ended inside the gap: the broker would call the offset behind it truncated."""
+    crossed = gaps.crossing(copied(0, [OffsetRange(0, 50)]), OffsetRange(50, 62))
+    assert (crossed.next_offset, crossed.leader_epoch) == (62, None)
+
+
+def test_nothing_is_lost_up_to_the_position() -> None:
+    position = copied(0, [OffsetRange(0, 50)])
+    assert gaps.lost(position, 0) is gaps.lost(position, 50) is None
+    assert gaps.lost(position, 51) == OffsetRange(50, 51)
+
+
+def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:
+    verified = Verified(2, Coverage.of([OffsetRange(0, 50)]), "digest", "run-1", "time")
+    view = LedgerView({}, {KEY: verified}, {KEY: (gap(OffsetRange(90, 99), 1), gap(OffsetRange(50, 62), 2))})
+    assert view.settled(KEY, 2).contiguous_end(0) == 62
+    assert view.read_back(KEY, 2).contiguous_end(0) == 50
+    assert str(view.settled(KEY, 1)) == "[90, 99)"
+    assert not LedgerView().settled(KEY, 1)
+
+
+def receipt(from_: int, until: int, *firsts: int) -> Receipt:
+    segments = tuple(Segment(3, first, first + 4, 5, "d") for first in firsts)
+    return Receipt(1, OffsetRange(from_, until), 5 * len(firsts), 0, "d", "k", "e", segments, IDS, "run-1", "time")
+
+
+def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_targets_log_start() -> None:
+    receipts = [receipt(20, 30, 26), receipt(0, 10, 0), receipt(10, 20, 13), receipt(30, 40), receipt(50, 60, 5)]
+    pending = Coverage.of([OffsetRange(0, 60)])
+    assert gaps.unverifiable(pending, receipts, 0) is None
+    assert gaps.unverifiable(pending, receipts, 14) == OffsetRange(0, 20)
+    assert gaps.unverifiable(pending, receipts, 40) == OffsetRange(0, 30)
+    assert gaps.unverifiable(Coverage.of([OffsetRange(20, 60)]), receipts, 14) == OffsetRange(50, 60)
+
+
+def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
+    view = LedgerView({}, {}, {KEY: (gap(OffsetRange(0, 20), kind="unverifiable"), gap(OffsetRange(20, 30)))})
+    assert (str(view.settled(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == ("[0, 30)", "[20, 30)", "[0, 20)")
+    assert not view.read_back(KEY, 1)
+    assert str(gaps.listed(view.gaps)[0]).startswith("UNPROVEN orders-3 [0, 20)")
+
+
+def test_a_gap_names_itself_in_full() -> None:
+    shown = gaps.listed({KEY: [gap(OffsetRange(50, 62))]})
+    assert [str(each) for each in shown] == [
+        "LOST orders-3 [50, 62): 12 offsets (retention, generation 1), given up by ann at 2030-01-31T06:00:00.000Z: too late"
+    ]
+    assert shown[0].as_json() == {
+        "topic": "orders", "partition": 3, "target_topic": "dr.orders", "generation": 1, "kind": "retention", "from": 50, "until": 62,
+        "reason": "too late", "approved_by": "ann", "time": "2030-01-31T06:00:00.000Z", "run_id": "run-1",
+    }  # fmt: skip
