@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -19,10 +18,11 @@ from typing import Annotated, Any
 import typer
 
 from kafka_replication import ledger as formats
-from kafka_replication import preflight, runner, steps
+from kafka_replication import preflight, rebuild, runner, steps, stopping
 from kafka_replication.config import Replication
 from kafka_replication.config_file import load_replication
 from kafka_replication.connections import STORE_URL, EnvironmentConnections
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import BadInput, ReplicationError
 from kafka_replication.jobs import Launcher
 from kafka_replication.plan import plan as make_plan
@@ -48,11 +48,12 @@ def default_store() -> WatermarkStore:
 def _act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
     """Load, act, print; every expected error becomes one message and its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stopping.on_signals()
     try:
         replication = load_replication(file)
         with closing(default_store()) as store:
-            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id()))
+            deadline = Deadline.after(replication.timeouts.run)
+            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline=deadline))
     except ReplicationError as e:
         if as_json:
             typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))
@@ -174,9 +175,20 @@ class _LazyLauncher:
         return _launcher(self._replication)(job)
 
 
+Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]
+Force = Annotated[bool, typer.Option("--force", help="With --rebuild-store: lower watermarks that are ahead of the ledger.")]
+
+
 @app.command()
-def ledger(file: File, as_json: Json = False) -> None:
+def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, force: Force = False) -> None:
     """What the target's ledger says: positions, verified coverage and receipts."""
+
+    def restore(run: Run) -> tuple[Any, str, int]:
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            rows = rebuild.rebuild_store(run, force=force)
+        document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
+        return document, rebuild.rebuilt_table(rows) if rows else "the ledger knows nothing of it: nothing to restore", 0
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
@@ -197,7 +209,7 @@ def ledger(file: File, as_json: Json = False) -> None:
         ]
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines) or "the ledger knows nothing of it", 0
 
-    _act(file, as_json, action)
+    _act(file, as_json, restore if rebuild_store else action)
 
 
 if __name__ == "__main__":

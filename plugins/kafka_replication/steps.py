@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_replication import failpoints, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
+from kafka_replication.deadline import Deadline, patiently
 from kafka_replication.errors import ReplicationError
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
@@ -30,6 +31,7 @@ from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, ti
 from kafka_replication.watermarks import RangeOutcome, WatermarkStore
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 Check = Callable[[], None]  # raises Busy once the lease is lost
 
 
@@ -51,6 +53,7 @@ class Run:
     store: WatermarkStore
     run_id: str
     check: Check = field(default=lambda: None)
+    deadline: Deadline = field(default_factory=Deadline)
 
     @cached_property
     def source(self) -> dict[str, Any]:
@@ -72,7 +75,11 @@ class Run:
 
     @cached_property
     def ledger(self) -> ledger_topics.LedgerReader:
-        return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name)
+        return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name, self.deadline)
+
+    def patiently(self, doing: str, call: Callable[[], T]) -> T:
+        """Repeat a step's call to a cluster that answered before, within the run's time: brokers are restarted, leaders move."""
+        return patiently(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
 
     def watermarks(self) -> dict[PartitionKey, int]:
         return {key: watermark.offset for key, watermark in self.store.watermarks(self.replication.name).items()}
@@ -107,6 +114,10 @@ def prepare(run: Run, request: Request) -> Plan:
     for finding in findings:
         log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
     preflight.raise_errors(findings)
+    return run.patiently("opening", lambda: _prepare(run, request))
+
+
+def _prepare(run: Run, request: Request) -> Plan:
     ledger_topics.ensure(run.target_admin)
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
@@ -146,7 +157,7 @@ def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[P
         return {}, {}
     run.check()
     on_existing = run.replication.on_existing_target
-    opening = Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)
+    opening = Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)
     try:
         known = opening.fence()
         left = {key: each for key, each in new.items() if key not in known}
@@ -163,34 +174,42 @@ def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[P
 
 
 def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
-    """Copy every planned range that is not on the target yet; fenced ones again, in bounded rounds, while the lease is ours."""
+    """Copy every planned range that is not on the target yet, in bounded rounds, while the lease is ours.
+
+    Another round is for ranges that were fenced, or whose Spark task died: what else may pass by itself, the copier has repeated.
+    """
     done: dict[PartitionKey, CopyResult] = {}
     left = list(made.to_copy)
-    error = None
+    last = JobResult()
     for round_ in range(run.replication.copying.rounds):
         run.check()
-        positions = run.view().positions
+        run.deadline.check(f"{made.replication}: copying")
+        positions = run.patiently("reading the ledger", run.view).positions
         left = [p for p in left if p.copy and p.key in positions and positions[p.key].left_of(p.copy)]
         if not left:
             break
         tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run.run_id) for p in left if p.copy]
         log.info("copying %d ranges, round %d", len(tasks), round_ + 1)
-        result = launch(_job(run, "copy", copies=tasks))
-        done.update({each.key: each for each in result.copies})
-        error = result.error
-        again = {each.key for each in result.copies if each.retriable}
-        left = [p for p in left if p.key in again or (error and p.key not in {r.key for r in result.copies})]
-    return _record_copies(run, made, done, error)
+        last = launch(_job(run, "copy", copies=tasks))
+        done.update({each.key: each for each in last.copies})
+        if not last.retriable:
+            break
+        again = {each.key for each in last.copies if each.fenced}
+        left = [p for p in left if p.key in again or (last.error and p.key not in {r.key for r in last.copies})]
+    return _record_copies(run, made, done, last)
 
 
 def _job(run: Run, kind: Any, **tasks: Any) -> Job:
     settings = run.replication
-    return Job(kind, settings.name, run.run_id, run.source, run.target, settings.copying, parallelism=settings.spark.parallelism, **tasks)
+    return Job(
+        kind, settings.name, run.run_id, run.source, run.target, settings.copying, parallelism=settings.spark.parallelism,
+        seconds=run.deadline.seconds, **tasks,
+    )  # fmt: skip
 
 
-def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], error: str | None) -> JobResult:
+def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], last: JobResult) -> JobResult:
     """Keep what each range's copy said, judged by the ledger: what is not covered has failed, whatever was reported."""
-    positions = run.view().positions if made.to_copy else {}
+    positions = run.patiently("reading the ledger", run.view).positions if made.to_copy else {}
     results = []
     for each in made.to_copy:
         assert each.copy is not None
@@ -198,12 +217,13 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], e
         position = positions.get(each.key)
         left = position.left_of(each.copy) if position else (each.copy,)
         if left and not result.error:
-            result = replace(result, error=error or f"not copied: {', '.join(map(str, left))}", remedy="run again", retriable=True)
+            what = last.error or f"not copied: {', '.join(map(str, left))}"
+            result = replace(result, error=what, remedy=last.remedy or "run again", retriable=last.retriable)
         elif not left:
             result = replace(result, error=None, remedy="")
         results.append(result)
         run.store.record_outcome(_outcome(run, each.key, each.copy, result.error, result.remedy, result.seconds, result.bytes))
-    return JobResult(copies=results, error=error)
+    return replace(last, copies=results)
 
 
 def _outcome(
@@ -214,11 +234,11 @@ def _outcome(
 
 def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
     """Read back whatever of these partitions is copied and not verified, and write to the ledger what was found equal."""
-    view = run.view()
+    view = run.patiently("reading the ledger", run.view)
     pending = {key: each for key in keys if key in view.positions and (each := _pending(view, key))}
     if not pending:
         return []
-    receipts = run.ledger.receipts(list(pending))
+    receipts = run.patiently("reading receipts", lambda: run.ledger.receipts(list(pending)))
     tasks, results = [], []
     for key, coverage in pending.items():
         generation = view.positions[key].generation
@@ -229,10 +249,16 @@ def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[V
             results.append(VerifyResult(key, Coverage(), error=e.what, remedy=e.remedy))
     if tasks:
         run.check()
+        run.deadline.check(f"{run.replication.name}: verifying")
         result = launch(_job(run, "verify", verifications=longest_first(tasks)))
         results += result.verifications
         lost = {task.key for task in tasks} - {each.key for each in result.verifications}
-        results += [VerifyResult(key, Coverage(), error=result.error or "not verified", remedy="run again") for key in sorted(lost)]
+        results += [
+            VerifyResult(
+                key, Coverage(), error=result.error or "not verified", remedy=result.remedy or "run again", retriable=result.retriable
+            )
+            for key in sorted(lost)
+        ]
     _write_verified(run, view, results)
     return results
 
@@ -253,14 +279,14 @@ def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult
         if each.verified:
             coverage = verified_of(view, each.key).union(each.verified)
             entries[each.key] = Verified(view.positions[each.key].generation, coverage, run.replication.verify.level, run.run_id, now())
-    ledger_topics.write_verified(run.target, entries)
+    run.patiently("writing what is verified", lambda: ledger_topics.write_verified(run.target, entries))
     failpoints.reached("P4")
 
 
 def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
     """Move each stored watermark to the end of the contiguous verified coverage. Raises StaleWriter."""
     run.check()
-    view, stored, moved = run.view(), run.store.watermarks(run.replication.name), {}
+    view, stored, moved = run.patiently("reading the ledger", run.view), run.store.watermarks(run.replication.name), {}
     for key in sorted(keys):
         position = view.positions.get(key)
         if position is None:
@@ -277,9 +303,10 @@ def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]
 
 def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
     """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
-    view, watermarks = run.view(), run.watermarks()
+    view, watermarks = run.patiently("reading the ledger", run.view), run.watermarks()
     rows = [p for p in made.partitions if p.copy or p.verify or p.refused]
-    receipts = run.ledger.receipts([p.key for p in rows if p.key in view.positions]) if rows else {}
+    known = [p.key for p in rows if p.key in view.positions]
+    receipts = run.patiently("reading receipts", lambda: run.ledger.receipts(known)) if rows else {}
     outcomes = {(each.key, each.range): each for each in run.store.outcomes(run.run_id)}
     errors = {each.key: each for each in verified if each.error}
     ranges: list[RangeReport] = []

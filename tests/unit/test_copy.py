@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kafka_replication import copy as copying
 from kafka_replication.config import Copy
 from kafka_replication.copy import Chunk, Copier, CopyResult, CopyTask, RefusedAt
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position, Receipt, Segment
@@ -210,7 +211,7 @@ def task(from_: int, until: int, **changes: Any) -> CopyTask:
 
 
 def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
-    return Copier(Engine(world), Copy(sessions=sessions), **{"pause": lambda seconds: None, **more})
+    return Copier(Engine(world), Copy(attempts=sessions), **{"pause": lambda seconds: None, **more})
 
 
 def until_settled(world: World, wanted: CopyTask, sessions: int = 4) -> CopyResult:
@@ -444,6 +445,44 @@ def test_a_cluster_that_never_answers_ends_after_the_sessions_allowed_with_growi
     assert (result.sessions, result.retriable, result.fenced) == (7, True, False)
     assert (result.error, result.remedy) == ("orders-0: fence made no progress", "run again")
     assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_attempts_are_counted_from_the_last_chunk_that_was_committed() -> None:
+    """A connection that is cut now and then is no cluster that never answers."""
+    world = World(list(range(30)), opened(), 1)
+
+    def cut(call: str) -> None:
+        if call == "copy_chunk" and world.trace.count("copy_chunk") % 2 == 0:
+            raise Unreachable("orders-0: cut", "run again")
+
+    world.during = cut
+    result = copier(world, sessions=2).copy(task(0, 30))
+    assert (result.error, result.copied, result.sessions) == (None, 30, 30)
+
+
+def test_a_run_out_of_time_ends_by_name_and_keeps_what_is_committed() -> None:
+    world = World(list(range(10)), opened(), 4)
+
+    made = copier(world)
+
+    def slow(call: str) -> None:
+        if call == "commit" and world.target.receipts:
+            made.deadline = Deadline(0.0)
+
+    world.during = slow
+    result = made.copy(task(0, 10))
+    assert result.error == "copying orders-0 [8, 10): the run's time (timeouts.run) is used up"
+    assert (result.copied, result.retriable, result.fenced) == (8, False, False)
+    assert world.target.visible() == list(range(8))
+
+
+def test_no_pause_reaches_beyond_the_runs_time() -> None:
+    world, pauses = World([0], opened(), faults=dict.fromkeys(range(50), "unreachable")), list[float]()
+    result = copier(world, sessions=500, pause=pauses.append, deadline=Deadline.after(0.3)).copy(task(0, 1))
+    assert result.error == (
+        "copying orders-0 [0, 1): the run's time (timeouts.run) is used up; the last error was: orders-0: fence was not answered"
+    )
+    assert (pauses, result.retriable) == ([], False)
 
 
 def test_what_is_no_error_of_ours_is_not_swallowed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -96,6 +97,9 @@ class Run:
 
     def view(self) -> LedgerView:
         return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")})
+
+    def patiently(self, doing: str, call: Callable[[], Any]) -> Any:
+        return call()
 
     def watermarks(self) -> dict[PartitionKey, int]:
         return {} if self.watermark is None else {KEY: self.watermark}
