@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status demo test test-wide lint format bench lock clean
+.PHONY: help install up down status demo test lint format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,11 +47,8 @@ status: install ## say what of it runs, and where
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
 
-test: lint ## lint, then the tests that CI asks for
+test: lint ## lint, then all tests
 	@$(BIN)/python -m pytest
-
-test-wide: lint ## lint, then every test there is, with those not yet proven stable
-	@$(BIN)/python -m pytest tests
 
 lint: install ## ruff, mypy --strict, import rules
 	@$(BIN)/ruff check $(CODE)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 
@@ -147,6 +148,9 @@ def main() -> None:
         app()
     except StackError as error:
         errors.print(str(error), style="red", markup=False)
+        sys.exit(1)
+    except KafkaException as error:
+        errors.print(f"Kafka: {error.args[0]}; python -m stack status says what runs and where its logs are", style="red", markup=False)
         sys.exit(1)
 
 

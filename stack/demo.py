@@ -66,7 +66,9 @@ def _follow(console: Console, api: AirflowApi, run_id: str) -> None:
 
 def _print(console: Console, report: dict[str, Any]) -> None:
     columns = ("partition", "range", "span", "copied", "not visible", "digest equal", "watermark", "MB/s")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")  # a narrow terminal may break a name, never cut it
     for each in report["ranges"]:
         seconds = each["seconds"]
         table.add_row(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 SAFETY = 60.0  # seconds; a reader that needs longer than this hangs
 
@@ -86,8 +86,15 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
 
 def high_watermark(bootstrap: str, topic: str, partition: int) -> int:
     reader = _consumer(bootstrap, "read_uncommitted")
+    deadline = time.monotonic() + SAFETY
     try:
-        return int(reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SAFETY)[1])
+        while True:
+            try:
+                return int(reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SAFETY)[1])
+            except KafkaException as e:  # a broker that was just told to lead may not know yet
+                if e.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
     finally:
         reader.close()
 

@@ -10,9 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from stack.kafka_cluster import KafkaCluster, start_all
 from stack.processes import ProcessRecord, sweep
+
+# A busy machine is no failure: no test of ours has a time limit of its own.
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
 
 PREFIX = "kafka-replication-tests-"
 OWNER = "pytest.pid"

@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_replication.store import open_store
 from stack.kafka_cluster import KafkaCluster
+from tests.checker import check
 
 REPOSITORY = Path(__file__).parents[2]
 TOPIC, PARTITIONS, RECORDS = "af-e2e-orders", 3, 100
@@ -27,6 +28,8 @@ source: {{connection: kafka_source}}
 target: {{connection: kafka_target}}
 topics: {{include: [{topic}]}}
 retries: {{attempts: 0}}
+copy: {{chunk_records: {chunk}}}
+lease: {{wait: 300}}
 alerts: {{callback: "alerts.oncall:tell"}}
 """
 ONCALL = """\
@@ -46,8 +49,10 @@ class Airflow:
     folder: Path
     environment: dict[str, str]
 
-    def replicate(self, name: str, topic: str) -> None:
-        (self.folder / "dags" / "replications" / f"{name}.yaml").write_text(FILE.format(name=name, topic=topic))
+    def replicate(self, name: str, topic: str, chunk: int = 100_000) -> Path:
+        file = self.folder / "dags" / "replications" / f"{name}.yaml"
+        file.write_text(FILE.format(name=name, topic=topic, chunk=chunk))
+        return file
 
     def run(self, name: str, **conf: Any) -> tuple[dict[str, Any], str]:
         """What became of a run, and everything that was logged."""
@@ -70,6 +75,11 @@ class Airflow:
         lines = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
         return [json.loads(line) for line in lines]
+
+    def command(self, file: Path) -> subprocess.Popen[str]:
+        """``kafka-replication run FILE --json``, under way."""
+        line = [sys.executable, "-m", "kafka_replication.cli", "run", str(file), "--json"]
+        return subprocess.Popen(line, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def watermarks(self, name: str) -> dict[int, int]:
         store = open_store(self.environment["KAFKA_REPLICATION_STORE_URL"])
@@ -109,12 +119,12 @@ def connection(cluster: KafkaCluster) -> str:
     return json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}})
 
 
-def produce(cluster: KafkaCluster) -> None:
+def produce(cluster: KafkaCluster, topic: str = TOPIC, records: int = RECORDS) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for number in range(PARTITIONS * RECORDS):
-        producer.produce(TOPIC, key=str(number), value=f"order {number}", partition=number % PARTITIONS)
+    for number in range(PARTITIONS * records):
+        producer.produce(topic, key=str(number), value=f"order {number}", partition=number % PARTITIONS)
     assert producer.flush(30) == 0
 
 
@@ -166,6 +176,22 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
     assert text.startswith(f"replication af-e2e-missing failed: run {run_id}, task plan\n")
     assert "unknown source topic af-e2e-no-such-topic. Remedy: " in text
     assert airflow.watermarks("af-e2e-missing") == {}
+
+
+def test_airflow_and_the_command_line_at_once(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+    """Whoever comes second waits for the lease and finds nothing left to copy."""
+    topic, records = "af-e2e-twice", 2_000
+    produce(source_cluster, topic, records)
+    command = airflow.command(airflow.replicate("af-e2e-twice", topic, chunk=100))
+    run, log = airflow.run("af-e2e-twice")
+    out, errors = command.communicate(timeout=300)
+    assert run["state"] == "success", log[-5000:]
+    assert command.returncode == 0, errors[-5000:]
+    reports = [run["report"], json.loads(out)]
+    assert sum(each["copied"] for report in reports for each in report["ranges"]) == PARTITIONS * records
+    for partition in range(PARTITIONS):
+        assert check(source_cluster.bootstrap, target_cluster.bootstrap, topic, topic, partition).clean
+    assert airflow.watermarks("af-e2e-twice") == dict.fromkeys(range(PARTITIONS), records)
 
 
 def test_a_failed_run_tells_once_what_failed_and_the_remedy(

@@ -74,7 +74,7 @@ class SparkRun:
         return [each for daemon in self.jvm().children() if is_daemon(daemon) for each in daemon.children()]
 
     def end(self) -> dict[str, Any]:
-        out, _ = self.process.communicate(timeout=150)
+        out, _ = self.process.communicate(timeout=500)
         self.errors.close()
         lines = out.strip().splitlines()
         return json.loads(lines[-1]) if lines else {}
@@ -119,7 +119,7 @@ def await_middle(scene: Scenario, run: SparkRun, more_than: int = 200) -> None:
         assert run.process.poll() is None, f"the run ended before it could be killed: {run.scene.folder / 'stderr'}"
         return scene.target.partitions(scene.topic) > 0 and on_target(scene) > more_than
 
-    wait_until(is_reached, 120)
+    wait_until(is_reached, 300)
 
 
 def on_target(scene: Scenario) -> int:

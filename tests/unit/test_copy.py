@@ -254,7 +254,7 @@ OFFSETS = st.sets(st.integers(0, 29), max_size=25).map(sorted)
 
 
 @given(OFFSETS, st.integers(1, 8), FAULTS, st.lists(st.integers(0, 30), max_size=3), st.integers(1, 4))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_order(
     records: list[int], chunk: int, faults: dict[int, str], cuts: list[int], sessions: int
 ) -> None:
@@ -270,7 +270,7 @@ def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_or
 
 
 @given(OFFSETS, st.integers(1, 8), FAULTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_whole_range_asked_for_again_copies_nothing_twice(records: list[int], chunk: int, faults: dict[int, str]) -> None:
     world = World(records, opened(), chunk, dict(faults))
     until_settled(world, task(0, 20))
@@ -285,7 +285,7 @@ def test_the_whole_range_asked_for_again_copies_nothing_twice(records: list[int]
     st.sets(st.integers(0, 29), min_size=1).map(sorted), st.integers(1, 8), FAULTS,
     st.sets(st.integers(0, 29), max_size=3), st.sets(st.integers(0, 29), max_size=3),
 )  # fmt: skip
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_a_refused_record_is_named_and_all_before_it_is_copied(
     records: list[int], chunk: int, faults: dict[int, str], late: set[int], at_once: set[int]
 ) -> None:

@@ -19,7 +19,7 @@ from kafka_replication.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job,
 
 log = logging.getLogger(__name__)
 PARENT = "KAFKA_REPLICATION_PARENT"
-NEEDED = ("pyarrow", "confluent_kafka", "xxhash", "pydantic", "kafka_replication.spark.worker")
+NEEDED = ("pyarrow", "confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.record_engine")
 MISSING = "missing"
 
 
