@@ -311,6 +311,8 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
     errors = {each.key: each for each in verified if each.error}
     ranges: list[RangeReport] = []
     for each in rows:
+        position = view.positions.get(each.key)
+        advanced = verified_of(view, each.key).contiguous_end(position.start) if position else 0
         for range_ in _ranges(each):
             mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]
             here = copied_in(range_, (r for r in mine if r.run_id == run.run_id))
@@ -320,7 +322,8 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
                 each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
                 range_.span - here.span - before.span, True if seen else None, watermarks.get(each.key), here.bytes,
             )  # fmt: skip
-            ranges.append(_judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level))
+            judged = _judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level)
+            ranges.append(_stored(judged, advanced))
     made_report = RunReport(run.replication.name, run.run_id, tuple(ranges))
     _store(run, made_report)
     return made_report
@@ -344,6 +347,14 @@ def _judge(line: RangeReport, each: PartitionPlan, copied: RangeOutcome | None, 
     if not line.digest_ok:
         return replace(line, error=f"{each.key.source} {line.range} is not verified", remedy="run again")
     return line if level == "digest" else replace(line, digest_ok=None)
+
+
+def _stored(line: RangeReport, verified: int) -> RangeReport:
+    """What is verified and not stored is not done either: the advance step failed."""
+    if line.error or (line.watermark is not None and line.watermark >= verified):
+        return line
+    what = f"{line.key.source} is verified up to {verified}, but the stored watermark is {line.watermark}"
+    return replace(line, error=what, remedy="run again, which stores it; the log of advance says why it was not")
 
 
 def _store(run: Run, made: RunReport) -> None:

@@ -183,6 +183,10 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
     "the copy failed": ({"copy_error": "no"}, None, "no", "do this"),
     "the copy differs": ({"verify_error": "differs"}, False, "differs", "do that"),
     "verified after all": ({"verified": ((0, 100),), "verify_error": "another range differs"}, True, None, ""),
+    "not stored": (
+        {"verified": ((0, 100),), "watermark": 40}, True, "orders-3 is verified up to 100, but the stored watermark is 40",
+        "run again, which stores it; the log of advance says why it was not",
+    ),
     "refused": (
         {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None}, None, "gone", "restore",
     ),
@@ -193,7 +197,7 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
 def test_what_went_wrong_is_said_and_unverified_offsets_are_never_done(
     given_: dict[str, Any], digest_ok: bool | None, error: str | None, remedy: str
 ) -> None:
-    made = report(WHOLE, **{"copy": (0, 100), **given_})
+    made = report(WHOLE, **{"copy": (0, 100), "watermark": 100, **given_})
     (line,) = made.ranges
     assert (line.digest_ok, line.error, line.remedy) == (digest_ok, error, remedy)
     assert made.outcome == ("failed" if error else "done")
