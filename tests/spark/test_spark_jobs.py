@@ -238,6 +238,6 @@ def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pyt
     assert len(report["ranges"]) == PARTITIONS
     for each in report["ranges"]:
         assert f"cannot import {module}" in each["error"], each["error"]
-        assert "Python" in each["error"] if module == "pyarrow" else sys.executable in each["error"]
+        assert (str(python) if module == "pyarrow" else sys.executable) in each["error"]
         assert "install requirements.txt" in each["error"] and "PYSPARK_PYTHON" in each["error"]
     assert (ready.folder / "stderr").read_text().count("copying 4 ranges, round") == 1, "no further round can heal this"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -45,15 +46,24 @@ def run(spark: SparkSession, job: Job) -> JobResult:
         rows = spark.range(0, len(hands), 1, len(hands)).mapInArrow(_task(JOB.dump_json(job), hands), "result string").collect()
     except Exception as e:  # a task that died more often than Spark tries it
         log.exception("Spark gave up")
-        if "PyArrow" in str(e) and "must be installed" in str(e):  # Spark itself needs it before it calls us
-            return _missing("the Python of Spark's executors", "cannot import pyarrow")
-        return JobResult(error=f"Spark gave up on a task: {str(e).splitlines()[0][:500]}")
+        if _NO_PYARROW.search(str(e)):  # Spark itself needs it, before it calls us
+            return _missing(spark.sparkContext.pythonExec, "cannot import pyarrow")
+        return JobResult(error=f"Spark gave up on a task: {_cause(str(e))[:500]}")
     results = [row["result"] for row in rows]
     for lack in (json.loads(each)[MISSING] for each in results if each.startswith(f'{{"{MISSING}"')):
         return _missing(*lack)
     if job.kind == "copy":
         return JobResult(copies=[COPY_RESULT.validate_json(each) for each in results])
     return JobResult(verifications=[VERIFY_RESULT.validate_json(each) for each in results])
+
+
+_NO_PYARROW = re.compile(r"No module named 'pyarrow|PyArrow .*must be installed")
+_ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
+
+
+def _cause(text: str) -> str:
+    """The line that says why, of a long trace through two languages: the last one that names an error."""
+    return (_ERROR.findall(text) or text.strip().splitlines())[-1]
 
 
 def _missing(where: str, what: str) -> JobResult:
