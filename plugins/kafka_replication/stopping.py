@@ -15,10 +15,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGHUP is what Spark's Python daemo
 def on_signals() -> None:
     """Let the first of `SIGNALS` raise SystemExit in the main thread, which calls this; further ones change nothing.
 
-    By default they end the process at once, and readers of the target wait for its transaction's time-out.
+    By default they end the process at once, and readers of the target wait for its transaction's time-out. A signal that is
+    ignored stays so: that is what nohup asks for.
     """
     for each in SIGNALS:
-        signal.signal(each, _leave)
+        if signal.getsignal(each) != signal.SIG_IGN:
+            signal.signal(each, _leave)
 
 
 def _leave(number: int, _: FrameType | None) -> None:

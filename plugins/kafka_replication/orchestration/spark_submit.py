@@ -175,7 +175,9 @@ class VerifyOperator(ReplicationSparkSubmitOperator):
         context["ti"].xcom_push(FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in failed])
         if failed:
             lines = "\n".join(f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in failed)
-            raise task_run.failure(f"{len(failed)} of {len(results)} partitions were not verified\n{lines}", retriable=True)
+            raise task_run.failure(
+                f"{len(failed)} of {len(results)} partitions were not verified\n{lines}", retriable=any(each.retriable for each in failed)
+            )
         return {"partitions": len(results), "records": sum(r.records for r in results)}
 
     def _verify(self, run: Run, made: Plan) -> list[VerifyResult]:
