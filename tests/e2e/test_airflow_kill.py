@@ -20,7 +20,7 @@ from tests.integration.scenario import Cluster, numbered, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 NAME = "af-kill"
-PARTITIONS, RECORDS = 2, 6_000
+PARTITIONS, RECORDS = 2, 12_000
 # Many small chunks take long enough to be stopped in the middle; the time-out is far beyond every wait here.
 FILE = {
     "name": NAME, "source": {"connection": "kafka_source"}, "target": {"connection": "kafka_target"}, "topics": {"include": [NAME]},
