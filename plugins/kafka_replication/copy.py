@@ -171,7 +171,8 @@ class Copier:
             position = session.position()
             _check_position(task, position)
             assert position is not None
-            session.check_target(position)
+            session.check_ids(task.ids)  # a deleted topic must not look like one that does not answer
+            _check_target(task, session, position)
             while left := position.left_of(task.range):
                 self.deadline.check(f"copying {task.key.source} {left[0]}")
                 position = self._chunk(task, session, left[0], position)
@@ -192,6 +193,16 @@ class Copier:
         self._result = replace(done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1)
         self.progress(task, self._result)
         return moved
+
+
+def _check_target(task: CopyTask, session: CopySession, position: Position) -> None:
+    """What a newer copier of ours wrote since the position was read is no foreign record. Raises Fenced, ForeignWriter."""
+    try:
+        session.check_target(position)
+    except ForeignWriter as e:
+        if session.position() != position:
+            raise Fenced(f"{task.key.source}: a newer copier took over", "run again when the other run has ended") from e
+        raise
 
 
 def _check_position(task: CopyTask, position: Position | None) -> None:
