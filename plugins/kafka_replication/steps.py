@@ -192,10 +192,10 @@ def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
         log.info("copying %d ranges, round %d", len(tasks), round_ + 1)
         last = launch(_job(run, "copy", copies=tasks))
         done.update({each.key: each for each in last.copies})
-        if not last.retriable:
-            break
         again = {each.key for each in last.copies if each.fenced}
         left = [p for p in left if p.key in again or (last.error and p.key not in {r.key for r in last.copies})]
+        if not (left and last.retriable):
+            break
     return _record_copies(run, made, done, last)
 
 
