@@ -92,6 +92,15 @@ class AirflowApi:
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         return list(self.get(f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"])
 
+    def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """What the UI's "mark as" does; a task that is running is stopped."""
+        self._send("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}", json={"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Run a task of a run again, and all tasks downstream of it."""
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "include_downstream": True, "only_failed": False}
+        self._send("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body | {"reset_dag_runs": True})
+
     def logs(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
         """One try's log, a line for each message."""
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"

@@ -83,7 +83,7 @@ def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
     """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
     key = found.key
     run.check()
-    with closing(LedgerSession(key, run.source, run.target, run.replication.copying)) as session:
+    with closing(LedgerSession(key, run.source, run.target, run.replication.copying, run.deadline)) as session:
         session.fence()
         position = session.position()
         if position is None or position.generation != found.generation:
@@ -99,7 +99,7 @@ def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
     """Of chunks that were copied, and removed from the target before they were read back. The position stays where it is."""
     key = found.key
     run.check()
-    with closing(LedgerSession(key, run.source, run.target, run.replication.copying)) as session:
+    with closing(LedgerSession(key, run.source, run.target, run.replication.copying, run.deadline)) as session:
         session.fence()
         view, position = run.view(), session.position()
         if position is None or position.generation != found.generation:
@@ -126,7 +126,7 @@ def _open(run: Run, view: LedgerView, found: PartitionPlan, asked: Approval) -> 
     _exactly(key, asked.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
     ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
     run.check()
-    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)) as opening:
+    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)) as opening:
         if key in opening.fence():
             raise Refused(f"{key.source} was opened meanwhile", "look at the plan, then approve again")
         if run.replication.on_existing_target == "refuse":

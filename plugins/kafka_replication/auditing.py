@@ -65,7 +65,7 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
 def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
     target = topics.describe(run.target_admin, {key.target_topic for key in keys})
     there = [key.target for key in keys if key.target_topic in target and key.target.partition in target[key.target_topic].partitions]
-    ends = offsets.stable_ends(run.target_admin, there, run.replication.copying.transaction_timeout + 60.0)
+    ends = offsets.stable_ends(run.target_admin, there, run.deadline.within(run.replication.copying.transaction_timeout + 60.0))
     cluster, source = topics.cluster_id(run.source_admin), topics.describe(run.source_admin, {key.source.topic for key in keys})
     return Sides(target, ends, cluster, source, run.view(), run.ledger.receipts(keys))
 

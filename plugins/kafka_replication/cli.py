@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import cli_gaps, preflight, runner, steps
+from kafka_replication import cli_gaps, preflight, rebuild, runner, steps
 from kafka_replication import ledger as formats
 from kafka_replication.cli_act import File, Json
 from kafka_replication.cli_act import act as _act
@@ -142,9 +142,20 @@ class _LazyLauncher:
         return _launcher(self._replication)(job)
 
 
+Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]
+Force = Annotated[bool, typer.Option("--force", help="With --rebuild-store: lower watermarks that are ahead of the ledger.")]
+
+
 @app.command()
-def ledger(file: File, as_json: Json = False) -> None:
+def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, force: Force = False) -> None:
     """What the target's ledger says: positions, verified coverage and receipts."""
+
+    def restore(run: Run) -> tuple[Any, str, int]:
+        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
+            run.check = lease.check
+            rows = rebuild.rebuild_store(run, force=force)
+        document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
+        return document, rebuild.rebuilt_table(rows) if rows else "the ledger knows nothing of it: nothing to restore", 0
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
@@ -166,7 +177,7 @@ def ledger(file: File, as_json: Json = False) -> None:
         ]
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines) or "the ledger knows nothing of it", 0
 
-    _act(file, as_json, action)
+    _act(file, as_json, restore if rebuild_store else action)
 
 
 if __name__ == "__main__":

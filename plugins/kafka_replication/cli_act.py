@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -14,9 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import runner
+from kafka_replication import runner, stopping
 from kafka_replication.config_file import load_replication
 from kafka_replication.connections import STORE_URL, EnvironmentConnections
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import BadInput, ReplicationError
 from kafka_replication.steps import Run
 from kafka_replication.store import open_store
@@ -34,11 +34,12 @@ def default_store() -> WatermarkStore:
 def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
     """Load, act, print; every expected error becomes one message and its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stopping.on_signals()
     try:
         replication = load_replication(file)
         with closing(default_store()) as store:
-            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id()))
+            deadline = Deadline.after(replication.timeouts.run)
+            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline=deadline))
     except ReplicationError as e:
         if as_json:
             typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))

@@ -128,17 +128,18 @@ class Copy(Section):
     stall_timeout: Whole = Field(
         default=60, ge=1, le=3600, description="Seconds without any progress after which a copy or a read-back fails."
     )
-    sessions: Whole = Field(
-        default=8,
+    attempts: Whole = Field(
+        default=500,
         ge=1,
-        le=500,
-        description="Most producer sessions one Spark task tries for one range, with growing pauses, before it fails.",
+        le=10_000,
+        description="Most attempts in a row that copy nothing, one producer session each, after which a range fails; likewise for reading "
+        "back, and for single steps. Pauses between them grow to 5 seconds. `timeouts.run` may end them earlier.",
     )
     rounds: Whole = Field(
         default=3,
         ge=1,
         le=100,
-        description="How many Spark jobs one run may submit for the ranges that a newer copier took over or that lost their session.",
+        description="How many Spark jobs one run may submit for the ranges that a newer copier took over or whose Spark task died.",
     )
 
     @field_validator("chunk_seconds")
@@ -240,10 +241,26 @@ class Lease(Section):
     wait: Whole = Field(default=60, ge=0, le=DAY, description="Seconds a run waits for another run's lease before it fails.")
 
 
+class Alerts(Section):
+    """Who is told that a run failed."""
+
+    callback: Annotated[str, AfterValidator(names.check_callback)] | None = Field(
+        default=None,
+        description="A function as `package.module:function`, importable where Airflow runs. It is called once for each failed run, with "
+        "Airflow's task context; `context['alert']` holds what failed and the remedies as text. null: the log says it, nothing more.",
+    )
+
+
 class Timeouts(Section):
-    """How long one request may take."""
+    """How long one request, and a run as a whole, may take."""
 
     request: Whole = Field(default=30, ge=1, le=300, description="Seconds one request to a cluster may take.")
+    run: Whole | None = Field(
+        default=6 * 3600,
+        ge=1,
+        description="Seconds that a run from the command line may take, or one try of an Airflow task; every wait in it ends by then, with "
+        "an error that says so. What is committed stays, and the next run goes on from there. null means no bound.",
+    )
 
 
 class Replication(Section):
@@ -282,7 +299,8 @@ class Replication(Section):
     spark: Spark = Field(default_factory=Spark, description="Where and how wide the copying runs.")
     retries: Retries = Field(default_factory=Retries, description="Retries of failed Airflow tasks.")
     lease: Lease = Field(default_factory=Lease, description="The lease that keeps two runs apart.")
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests may take.")
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests, and a run, may take.")
+    alerts: Alerts = Field(default_factory=Alerts, description="Who is told that a run failed.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each.")
     description: str = Field(default="", description="Markdown shown on the DAG's page (`doc_md`).")

@@ -109,3 +109,10 @@ def check_rename(template: str) -> str:
             f"would give target topics a name that {problem}; outside {TOPIC_PLACEHOLDER} only letters, digits, . _ - may stand"
         )
     return template
+
+
+def check_callback(text: str) -> str:
+    """Raises ValueError unless it reads ``package.module:function``. Whether it exists is known where it is called only."""
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text, re.ASCII):
+        raise ValueError("must read package.module:function")
+    return text

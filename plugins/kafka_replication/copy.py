@@ -15,6 +15,7 @@ from typing import Protocol
 
 from kafka_replication import failpoints
 from kafka_replication.config import Copy
+from kafka_replication.deadline import Deadline, backoff
 from kafka_replication.errors import Fenced, ForeignWriter, GapFound, RecordRefused, Refused, ReplicationError, Unreachable
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position, Receipt, Segment
@@ -107,12 +108,13 @@ Progress = Callable[[CopyTask, CopyResult], None]
 
 @dataclass(slots=True)
 class Copier:
-    """Copies one range, in as many sessions as it takes, within ``settings.sessions``."""
+    """Copies one range, in as many sessions as it takes: until ``settings.attempts`` in a row copied nothing, or the ``deadline``."""
 
     engine: CopyEngine
     settings: Copy
     progress: Progress = lambda task, result: None
     pause: Callable[[float], None] = time.sleep
+    deadline: Deadline = field(default_factory=Deadline)
     _result: CopyResult = field(init=False)
 
     def copy(self, task: CopyTask) -> CopyResult:
@@ -130,8 +132,9 @@ class Copier:
 
     def _sessions(self, task: CopyTask) -> None:
         """New sessions until the range is copied. A refusal that names no record is repeated once, probing for it."""
-        probing = False
-        for attempt in range(1, self.settings.sessions + 2):
+        probing, failures, chunks = False, 0, self._result.chunks
+        while True:
+            self.deadline.check(f"copying {task.key.source} {task.range}")
             try:
                 self._session(task, probing=probing)
                 return
@@ -141,10 +144,18 @@ class Copier:
                     raise
                 probing = True
             except Unreachable as e:
-                if attempt >= self.settings.sessions:
-                    raise
-                log.warning("%s %s: session %d ended (%s); starting a new one", task.key.source, task.range, attempt, e)
-                self.pause(min(5.0, 0.2 * 2**attempt))
+                failures = 1 if self._result.chunks > chunks else failures + 1
+                chunks = self._result.chunks
+                self._wait(task, failures, e)
+
+    def _wait(self, task: CopyTask, failures: int, error: Unreachable) -> None:
+        """Pause after so many failures in a row. Raises the error where that was the last attempt, OutOfTime."""
+        if failures >= self.settings.attempts:
+            raise error
+        if self.deadline.left <= backoff(failures):
+            raise self.deadline.over(f"copying {task.key.source} {task.range}", error) from error
+        log.warning("%s %s: a session ended (%s); starting a new one", task.key.source, task.range, error)
+        self.pause(backoff(failures))
 
     def _copy_before(self, task: CopyTask, refused: RefusedAt) -> None:
         """Bring everything before the refused record to the target: nothing is passed over, nothing waits for it."""
@@ -160,8 +171,10 @@ class Copier:
             position = session.position()
             _check_position(task, position)
             assert position is not None
-            session.check_target(position)
+            session.check_ids(task.ids)  # a deleted topic must not look like one that does not answer
+            _check_target(task, session, position)
             while left := position.left_of(task.range):
+                self.deadline.check(f"copying {task.key.source} {left[0]}")
                 position = self._chunk(task, session, left[0], position)
 
     def _chunk(self, task: CopyTask, session: CopySession, left: OffsetRange, position: Position) -> Position:
@@ -180,6 +193,16 @@ class Copier:
         self._result = replace(done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1)
         self.progress(task, self._result)
         return moved
+
+
+def _check_target(task: CopyTask, session: CopySession, position: Position) -> None:
+    """What a newer copier of ours wrote since the position was read is no foreign record. Raises Fenced, ForeignWriter."""
+    try:
+        session.check_target(position)
+    except ForeignWriter as e:
+        if session.position() != position:
+            raise Fenced(f"{task.key.source}: a newer copier took over", "run again when the other run has ended") from e
+        raise
 
 
 def _check_position(task: CopyTask, position: Position | None) -> None:

@@ -12,6 +12,7 @@
     |   |-- ForeignWriter     the target holds records that the ledger does not know
     |   |-- VerificationFailed  the copy differs from its receipt
     |   `-- StaleWriter       somebody else moved the stored watermark
+    |-- OutOfTime             the run's time is used up; the next run has its own
     |-- Busy                  another run holds the lease                        retriable
     |-- Fenced                a newer copier of the same range is at work        not retried in place
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
@@ -81,6 +82,10 @@ class VerificationFailed(Refused):
 
 class StaleWriter(Refused):
     """The stored watermark was moved by somebody else since it was read."""
+
+
+class OutOfTime(ReplicationError):
+    """The run's budget of time is used up; what is committed stays, and the next run goes on."""
 
 
 class Busy(ReplicationError):

@@ -28,6 +28,7 @@ class Job:
     copies: list[CopyTask] = field(default_factory=list)
     verifications: list[VerifyTask] = field(default_factory=list)
     parallelism: int | None = None
+    seconds: float | None = None  # what is left of the run's time; None is no bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class JobResult:
     copies: list[CopyResult] = field(default_factory=list)
     verifications: list[VerifyResult] = field(default_factory=list)
     error: str | None = None
+    remedy: str = ""
+    retriable: bool = True  # may the same job succeed when it is submitted again?
 
 
 class Launcher(Protocol):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from kafka_replication.config import Replication
 from kafka_replication.errors import PreflightFailed
+from kafka_replication.offsets import TopicPartition
 from kafka_replication.snapshot import Snapshot, Topic
 
 
@@ -28,6 +29,7 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
     """Every finding, errors first. ``known``: the ledger knows partitions, so that the plan says which topics are gone."""
     found = list(_clusters(replication, snapshot, known))
     for name, source in sorted(snapshot.source.items()):
+        found += _open_transactions(source)
         target = snapshot.target.get(replication.target_topic(name))
         if target is None:
             if not replication.target_topics.create:
@@ -36,6 +38,24 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
         found += _topic(replication, source, target)
     found += _collisions(replication, snapshot)
     return sorted(found, key=lambda finding: (finding.severity, finding.where))
+
+
+def held_back(last_stable: int, high_watermark: int) -> str:
+    """What an open transaction keeps from every ``read_committed`` reader, and so from a run."""
+    return (
+        f"a transaction is open: the last stable offset is {last_stable}, the high watermark {high_watermark}; "
+        f"the {high_watermark - last_stable} offsets between them are withheld until it ends"
+    )
+
+
+def _open_transactions(topic: Topic) -> Iterator[Finding]:
+    for number, offsets in sorted(topic.partitions.items()):
+        if offsets.high_watermark > offsets.last_stable:
+            at = TopicPartition(topic.name, number)
+            yield Finding(
+                "warning", str(at), held_back(offsets.last_stable, offsets.high_watermark),
+                f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
+            )  # fmt: skip
 
 
 def raise_errors(findings: list[Finding]) -> None:

@@ -35,7 +35,7 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
         PartitionKey(run.replication.name, TopicPartition(topic, number), target) for number in sorted(snapshot.source[topic].partitions)
     ]
     run.check()
-    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)) as opening:
+    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)) as opening:
         chosen = to_reset(keys, opening.fence(), ids)
         for key in chosen:  # a dead copier's open transaction would hide what is on the target
             with closing(_session(run, key)) as session:
@@ -75,7 +75,7 @@ def to_reset(keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Po
 
 
 def _session(run: Run, key: PartitionKey) -> LedgerSession:
-    return LedgerSession(key, run.source, run.target, run.replication.copying)
+    return LedgerSession(key, run.source, run.target, run.replication.copying, run.deadline)
 
 
 def _refuse_occupied(run: Run, opening: Opening, keys: Collection[PartitionKey]) -> None:
@@ -106,7 +106,9 @@ def _reset(run: Run, opening: Opening, key: PartitionKey, start: int, ids: Ids, 
     with closing(_session(run, key)) as session:
         session.fence()
         _refuse_occupied(run, opening, [key])
-        end = offsets.stable_ends(run.target_admin, [key.target])[key.target]
+        end = offsets.stable_ends(run.target_admin, [key.target], run.deadline.within(run.replication.copying.transaction_timeout + 60.0))[
+            key.target
+        ]
         position = Position(generation, ids, start, start, target_end=end)
         session.check_ids(ids)
         session.move(position)

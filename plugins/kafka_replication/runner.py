@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
+from kafka_replication.deadline import Deadline
 from kafka_replication.jobs import Launcher
 from kafka_replication.report import RunReport
 from kafka_replication.steps import Request, Run
@@ -35,10 +36,10 @@ def run(
     replication: Replication, connections: Connections, store: WatermarkStore, launcher: Callable[[], Launcher], request: Request
 ) -> RunReport:
     """All steps of one run. An idle run never asks for a launcher, so no Spark starts."""
-    run_id = new_run_id()
+    run_id, deadline = new_run_id(), Deadline.after(replication.timeouts.run)
     with ExitStack() as stack:
         lease = stack.enter_context(held(replication, store, run_id, release=True))
-        this = Run(replication, connections, store, run_id, lease.check)
+        this = Run(replication, connections, store, run_id, lease.check, deadline)
         plan = steps.prepare(this, request)
         keys = [p.key for p in plan.partitions if not p.refused]
         verified = []

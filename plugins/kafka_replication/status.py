@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka_replication.gaps import ApprovedGap, listed
 from kafka_replication.plan import PartitionPlan, Plan
+from kafka_replication.preflight import held_back
 from kafka_replication.report import table
 from kafka_replication.snapshot import LedgerView, Snapshot
 
@@ -19,6 +20,7 @@ class PartitionStatus:
     log_start: int | None
     last_verified: str | None
     position: int | None
+    high_watermark: int | None = None
     gaps: tuple[ApprovedGap, ...] = ()
 
     @property
@@ -30,6 +32,11 @@ class PartitionStatus:
     def lag(self) -> int:
         return self.plan.source_end - (self.plan.start if self.plan.watermark is None else self.plan.watermark)
 
+    @property
+    def withheld(self) -> int:
+        """Offsets between the last stable offset and the high watermark: a transaction is open there."""
+        return self.high_watermark - self.plan.source_end if self.high_watermark is not None else 0
+
     def as_json(self) -> dict[str, Any]:
         """The stable interface of ``status --json``."""
         return {
@@ -39,6 +46,8 @@ class PartitionStatus:
             "state": str(self.plan.state),
             "log_start": self.log_start,
             "source_end": self.plan.source_end,
+            "high_watermark": self.high_watermark,
+            "withheld": self.withheld,
             "position": self.position,
             "watermark": self.plan.watermark,
             "lag": self.lag,
@@ -59,21 +68,22 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         entry, position = view.verified.get(each.key), view.positions.get(each.key)
         rows.append(PartitionStatus(
             each, offsets.log_start if offsets else None, entry.time if entry else None, position.next_offset if position else None,
-            listed({each.key: view.gaps.get(each.key, ())}),
+            offsets.high_watermark if offsets else None, listed({each.key: view.gaps.get(each.key, ())}),
         ))  # fmt: skip
     return rows
 
 
 def status_table(rows: list[PartitionStatus]) -> str:
-    head = ("partition", "target", "state", "log start", "source end", "position", "watermark", "lag", "lost", "last verified")
+    head = ("partition", "target", "state", "log start", "source end", "withheld", "position", "watermark", "lag", "lost", "last verified")
     lines = [
         (
             str(row.plan.key.source), row.plan.key.target_topic, str(row.plan.state), _text(row.log_start), str(row.plan.source_end),
-            _text(row.position), _text(row.plan.watermark), str(row.lag), str(row.lost), row.last_verified or "-",
+            str(row.withheld), _text(row.position), _text(row.plan.watermark), str(row.lag), str(row.lost), row.last_verified or "-",
         )
         for row in rows
     ]  # fmt: skip
-    return "\n".join([table([head, *lines]), *(str(gap) for row in rows for gap in row.gaps)])
+    held = [f"{row.plan.key.source}: {held_back(row.plan.source_end, row.high_watermark or 0)}" for row in rows if row.withheld]
+    return "\n".join([table([head, *lines]), *held, *(str(gap) for row in rows for gap in row.gaps)])
 
 
 def _text(value: int | None) -> str:

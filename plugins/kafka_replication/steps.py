@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_replication import failpoints, gaps, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
+from kafka_replication.deadline import Deadline, patiently
 from kafka_replication.errors import ReplicationError
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
@@ -30,6 +31,7 @@ from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, ti
 from kafka_replication.watermarks import RangeOutcome, WatermarkStore
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 Check = Callable[[], None]  # raises Busy once the lease is lost
 
 
@@ -51,6 +53,7 @@ class Run:
     store: WatermarkStore
     run_id: str
     check: Check = field(default=lambda: None)
+    deadline: Deadline = field(default_factory=Deadline)
 
     @cached_property
     def source(self) -> dict[str, Any]:
@@ -72,7 +75,11 @@ class Run:
 
     @cached_property
     def ledger(self) -> ledger_topics.LedgerReader:
-        return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name)
+        return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name, self.deadline)
+
+    def patiently(self, doing: str, call: Callable[[], T]) -> T:
+        """Repeat a step's call to a cluster that answered before, within the run's time: brokers are restarted, leaders move."""
+        return patiently(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
 
     def watermarks(self, view: LedgerView | None = None) -> dict[PartitionKey, int]:
         """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before it moved it."""
@@ -110,6 +117,10 @@ def prepare(run: Run, request: Request) -> Plan:
     for finding in findings:
         log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
     preflight.raise_errors(findings)
+    return run.patiently("opening", lambda: _prepare(run, request))
+
+
+def _prepare(run: Run, request: Request) -> Plan:
     ledger_topics.ensure(run.target_admin)
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
@@ -155,7 +166,7 @@ def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[P
         return {}, {}
     run.check()
     on_existing = run.replication.on_existing_target
-    opening = Opening(run.replication.name, run.target, run.target_admin, run.replication.copying)
+    opening = Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)
     try:
         known = opening.fence()
         left = {key: each for key, each in new.items() if key not in known}
@@ -172,34 +183,42 @@ def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[P
 
 
 def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
-    """Copy every planned range that is not on the target yet; fenced ones again, in bounded rounds, while the lease is ours."""
+    """Copy every planned range that is not on the target yet, in bounded rounds, while the lease is ours.
+
+    Another round is for ranges that were fenced, or whose Spark task died: what else may pass by itself, the copier has repeated.
+    """
     done: dict[PartitionKey, CopyResult] = {}
     left = list(made.to_copy)
-    error = None
+    last = JobResult()
     for round_ in range(run.replication.copying.rounds):
         run.check()
-        positions = run.view().positions
+        run.deadline.check(f"{made.replication}: copying")
+        positions = run.patiently("reading the ledger", run.view).positions
         left = [p for p in left if p.copy and p.key in positions and positions[p.key].left_of(p.copy)]
         if not left:
             break
         tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run.run_id) for p in left if p.copy]
         log.info("copying %d ranges, round %d", len(tasks), round_ + 1)
-        result = launch(_job(run, "copy", copies=tasks))
-        done.update({each.key: each for each in result.copies})
-        error = result.error
-        again = {each.key for each in result.copies if each.retriable}
-        left = [p for p in left if p.key in again or (error and p.key not in {r.key for r in result.copies})]
-    return _record_copies(run, made, done, error)
+        last = launch(_job(run, "copy", copies=tasks))
+        done.update({each.key: each for each in last.copies})
+        again = {each.key for each in last.copies if each.fenced}
+        left = [p for p in left if p.key in again or (last.error and p.key not in {r.key for r in last.copies})]
+        if not (left and last.retriable):
+            break
+    return _record_copies(run, made, done, last)
 
 
 def _job(run: Run, kind: Any, **tasks: Any) -> Job:
     settings = run.replication
-    return Job(kind, settings.name, run.run_id, run.source, run.target, settings.copying, parallelism=settings.spark.parallelism, **tasks)
+    return Job(
+        kind, settings.name, run.run_id, run.source, run.target, settings.copying, parallelism=settings.spark.parallelism,
+        seconds=run.deadline.seconds, **tasks,
+    )  # fmt: skip
 
 
-def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], error: str | None) -> JobResult:
+def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], last: JobResult) -> JobResult:
     """Keep what each range's copy said, judged by the ledger: what is not covered has failed, whatever was reported."""
-    positions = run.view().positions if made.to_copy else {}
+    positions = run.patiently("reading the ledger", run.view).positions if made.to_copy else {}
     results = []
     for each in made.to_copy:
         assert each.copy is not None
@@ -207,12 +226,13 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], e
         position = positions.get(each.key)
         left = position.left_of(each.copy) if position else (each.copy,)
         if left and not result.error:
-            result = replace(result, error=error or f"not copied: {', '.join(map(str, left))}", remedy="run again", retriable=True)
+            what = last.error or f"not copied: {', '.join(map(str, left))}"
+            result = replace(result, error=what, remedy=last.remedy or "run again", retriable=last.retriable)
         elif not left:
             result = replace(result, error=None, remedy="")
         results.append(result)
         run.store.record_outcome(_outcome(run, each.key, each.copy, result.error, result.remedy, result.seconds, result.bytes))
-    return JobResult(copies=results, error=error)
+    return replace(last, copies=results)
 
 
 def _outcome(
@@ -223,11 +243,11 @@ def _outcome(
 
 def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
     """Read back whatever of these partitions is copied and not verified, and write to the ledger what was found equal."""
-    view = run.view()
+    view = run.patiently("reading the ledger", run.view)
     pending = {key: each for key in keys if key in view.positions and (each := _pending(view, key))}
     if not pending:
         return []
-    receipts = run.ledger.receipts(list(pending))
+    receipts = run.patiently("reading receipts", lambda: run.ledger.receipts(list(pending)))
     tasks, results = [], []
     for key, coverage in pending.items():
         generation = view.positions[key].generation
@@ -238,10 +258,16 @@ def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[V
             results.append(VerifyResult(key, Coverage(), error=e.what, remedy=e.remedy))
     if tasks:
         run.check()
+        run.deadline.check(f"{run.replication.name}: verifying")
         result = launch(_job(run, "verify", verifications=longest_first(tasks)))
         results += result.verifications
         lost = {task.key for task in tasks} - {each.key for each in result.verifications}
-        results += [VerifyResult(key, Coverage(), error=result.error or "not verified", remedy="run again") for key in sorted(lost)]
+        results += [
+            VerifyResult(
+                key, Coverage(), error=result.error or "not verified", remedy=result.remedy or "run again", retriable=result.retriable
+            )
+            for key in sorted(lost)
+        ]
     _write_verified(run, view, results)
     return results
 
@@ -262,14 +288,14 @@ def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult
             generation = view.positions[each.key].generation
             coverage = view.read_back(each.key, generation).union(each.verified)
             entries[each.key] = Verified(generation, coverage, run.replication.verify.level, run.run_id, now())
-    ledger_topics.write_verified(run.target, entries)
+    run.patiently("writing what is verified", lambda: ledger_topics.write_verified(run.target, entries))
     failpoints.reached("P4")
 
 
 def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
     """Move each stored watermark to the end of the contiguous verified coverage. Raises StaleWriter."""
     run.check()
-    view, stored, moved = run.view(), run.store.watermarks(run.replication.name), {}
+    view, stored, moved = run.patiently("reading the ledger", run.view), run.store.watermarks(run.replication.name), {}
     for key in sorted(keys):
         position = view.positions.get(key)
         if position is None:
@@ -286,14 +312,17 @@ def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]
 
 def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
     """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
-    view = run.view()
+    view = run.patiently("reading the ledger", run.view)
     watermarks = run.watermarks(view)
     rows = [p for p in made.partitions if p.copy or p.verify or p.refused]
-    receipts = run.ledger.receipts([p.key for p in rows if p.key in view.positions]) if rows else {}
+    known = [p.key for p in rows if p.key in view.positions]
+    receipts = run.patiently("reading receipts", lambda: run.ledger.receipts(known)) if rows else {}
     outcomes = {(each.key, each.range): each for each in run.store.outcomes(run.run_id)}
     errors = {each.key: each for each in verified if each.error}
     ranges: list[RangeReport] = []
     for each in rows:
+        position = view.positions.get(each.key)
+        advanced = verified_of(view, each.key).contiguous_end(position.start) if position else 0
         for range_ in _ranges(each):
             mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]
             here = copied_in(range_, (r for r in mine if r.run_id == run.run_id))
@@ -306,7 +335,7 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
             )  # fmt: skip
             line = _judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level)
             unproven = line.digest_ok and view.unproven(each.key, each.generation).within(range_)
-            ranges.append(replace(line, digest_ok=None) if unproven else line)
+            ranges.append(_stored(replace(line, digest_ok=None) if unproven else line, advanced))
     made_report = RunReport(run.replication.name, run.run_id, tuple(ranges), gaps=gaps.listed(view.gaps))
     _store(run, made_report)
     return made_report
@@ -330,6 +359,14 @@ def _judge(line: RangeReport, each: PartitionPlan, copied: RangeOutcome | None, 
     if not line.digest_ok:
         return replace(line, error=f"{each.key.source} {line.range} is not verified", remedy="run again")
     return line if level == "digest" else replace(line, digest_ok=None)
+
+
+def _stored(line: RangeReport, verified: int) -> RangeReport:
+    """What is verified and not stored is not done either: the advance step failed."""
+    if line.error or (line.watermark is not None and line.watermark >= verified):
+        return line
+    what = f"{line.key.source} is verified up to {verified}, but the stored watermark is {line.watermark}"
+    return replace(line, error=what, remedy="run again, which stores it; the log of advance says why it was not")
 
 
 def _store(run: Run, made: RunReport) -> None:

@@ -41,6 +41,7 @@ class VerifyResult:
     seconds: float = 0.0
     error: str | None = None
     remedy: str = ""
+    retriable: bool = False
 
 
 class TargetReader(Protocol):
@@ -76,7 +77,7 @@ def verify(task: VerifyTask, reader: TargetReader) -> VerifyResult:
             records += receipt.count
             size += receipt.bytes
     except ReplicationError as e:
-        return VerifyResult(task.key, Coverage.of(done), records, size, error=e.what, remedy=e.remedy)
+        return VerifyResult(task.key, Coverage.of(done), records, size, error=e.what, remedy=e.remedy, retriable=e.retriable)
     return VerifyResult(task.key, Coverage.of(done), records, size)
 
 

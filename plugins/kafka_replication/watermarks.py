@@ -129,6 +129,19 @@ class WatermarkStore(Protocol):
     ) -> Watermark:
         """Compare-and-set by `settle`'s rules; returns what is stored afterwards. Raises StaleWriter, Refused."""
 
+    def restore(
+        self,
+        key: PartitionKey,
+        *,
+        generation: int,
+        source_topic_id: str,
+        target_topic_id: str,
+        offset: int,
+        expected_version: int | None,
+        run_id: str,
+    ) -> Watermark:
+        """Store exactly this, lower or not, by `settle_restored`'s rules: the ledger says so. Raises StaleWriter."""
+
     def history(self, key: PartitionKey) -> list[Watermark]:
         """Every change ever made, oldest first."""
 
@@ -198,6 +211,16 @@ def settle(stored: Watermark | None, wanted: Watermark, expected_version: int | 
             "run again; it plans from the stored watermark",
         )
     return replace(wanted, version=stored.version + 1)
+
+
+def settle_restored(stored: Watermark | None, wanted: Watermark, expected_version: int | None) -> Watermark:
+    """``wanted`` whatever was stored, as long as nobody moved it since it was read; versions only move forward. Raises StaleWriter."""
+    if stored is None:
+        return settle(stored, wanted, expected_version)
+    if stored.version != expected_version:
+        raise StaleWriter(f"{wanted.key}: version {expected_version or 'none'} was expected, but {_who(stored)}", "look again")
+    same = replace(wanted, version=stored.version, updated_at=stored.updated_at, run_id=stored.run_id) == stored
+    return stored if same else replace(wanted, version=stored.version + 1)
 
 
 def _same_topics(stored: Watermark, wanted: Watermark) -> None:

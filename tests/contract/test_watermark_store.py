@@ -68,6 +68,30 @@ def test_storing_the_same_or_less_succeeds_and_changes_nothing(store: WatermarkS
     assert len(store.history(KEY)) == 2
 
 
+def test_a_restored_watermark_is_what_was_asked_for_and_its_version_moves_forward(store: WatermarkStore) -> None:
+    advance(store, 10, None)
+    advance(store, 25, 1)
+    restored = store.restore(KEY, generation=1, offset=7, expected_version=2, run_id="run-9", **IDS)
+    assert (restored.offset, restored.version, restored.run_id) == (7, 3, "run-9")
+    assert store.watermarks(NAME)[KEY] == restored
+    assert store.restore(KEY, generation=1, offset=7, expected_version=3, run_id="run-10", **IDS) == restored
+    assert [mark.version for mark in store.history(KEY)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("version", [None, 1])
+def test_a_watermark_that_moved_since_it_was_read_is_not_restored(store: WatermarkStore, version: int | None) -> None:
+    advance(store, 10, None)
+    newest = advance(store, 25, 1)
+    with pytest.raises(StaleWriter, match="run-1 stored 25"):
+        store.restore(KEY, generation=1, offset=7, expected_version=version, run_id="run-9", **IDS)
+    assert store.watermarks(NAME)[KEY] == newest
+
+
+def test_an_empty_store_takes_what_is_restored(store: WatermarkStore) -> None:
+    restored = store.restore(KEY, generation=3, offset=7, expected_version=None, run_id="run-9", **IDS)
+    assert (restored.offset, restored.generation, restored.version) == (7, 3, 1)
+
+
 @pytest.mark.parametrize("version", [None, 0, 2, 77])
 def test_a_wrong_version_is_refused_naming_who_stored_what_and_when(store: WatermarkStore, version: int | None) -> None:
     stored = advance(store, 10, None, run_id="run-of-bob")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from tests.dags.conftest import GOOD, REPOSITORY
@@ -72,3 +73,24 @@ def test_parsing_reads_files_only(dags_folder: Path) -> None:
     names, has_pyspark = done.stdout.strip().splitlines()[-2:]
     assert json.loads(names.replace("'", '"')) == ["orders", "payments"]
     assert has_pyspark == "False", "importing pyspark takes longer than everything else that parsing does"
+
+
+def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(dags_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = dags_folder.parent / "library"
+    library.mkdir()
+    (library / "night_shift.py").write_text("raise SystemExit('executed while parsing')\n\ndef tell(context): ...\n")
+    monkeypatch.syspath_prepend(str(library))
+    for name, callback in {"good": "night_shift:tell", "typo": "night_shift:tel", "absent": "no.such.module:tell"}.items():
+        text = GOOD.format(name=name) + f"alerts: {{callback: '{callback}'}}\n"
+        (dags_folder / "replications" / f"{name}.yaml").write_text(text)
+    bag = parse(dags_folder)
+    assert sorted(bag.dags) == ["good", "orders", "payments"]
+    [message] = bag.import_errors.values()
+    assert "replication typo: key 'alerts.callback': module 'night_shift' defines no 'tel'" in message
+    assert "replication absent: key 'alerts.callback': module 'no.such.module' cannot be found" in message
+
+
+def test_a_callback_has_a_form(dags_folder: Path) -> None:
+    (dags_folder / "replications" / "bad.yaml").write_text(GOOD.format(name="bad") + "alerts: {callback: oncall.tell}\n")
+    [message] = parse(dags_folder).import_errors.values()
+    assert "bad.yaml:5: key 'alerts.callback': must read package.module:function" in message

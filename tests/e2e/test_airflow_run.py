@@ -30,6 +30,14 @@ topics: {{include: [{topic}]}}
 retries: {{attempts: 0}}
 copy: {{chunk_records: {chunk}}}
 lease: {{wait: 300}}
+alerts: {{callback: "alerts.oncall:tell"}}
+"""
+ONCALL = """\
+import json, os
+
+def tell(context):
+    with open(os.environ["ALERTS"], "a") as file:
+        file.write(json.dumps([context["dag"].dag_id, context["run_id"], context["alert"]]) + "\\n")
 """
 ALL_DONE = dict.fromkeys(["plan", "copy", "verify", "advance", "report"], "success")
 
@@ -62,6 +70,13 @@ class Airflow:
         assert done.returncode == 0, log[-5000:]
         return json.loads(done.stdout.strip().splitlines()[-1]), log
 
+    def alerts(self) -> list[list[str]]:
+        """What the user's function was told since this was asked last: DAG id, run id, text."""
+        file = Path(self.environment["ALERTS"])
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return [json.loads(line) for line in lines]
+
     def command(self, file: Path) -> subprocess.Popen[str]:
         """``kafka-replication run FILE --json``, under way."""
         line = [sys.executable, "-m", "kafka_replication.cli", "run", str(file), "--json"]
@@ -82,13 +97,16 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaClust
     (folder / "dags" / "replications").mkdir(parents=True)
     for file in (REPOSITORY / "dags").glob("*.py"):
         (folder / "dags" / file.name).write_text(file.read_text())
+    (folder / "library" / "alerts").mkdir(parents=True)
+    (folder / "library" / "alerts" / "oncall.py").write_text(ONCALL)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))}
     environment = inherited | {
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
-        "PYTHONPATH": str(REPOSITORY / "plugins"),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "plugins"), str(folder / "library")]),
+        "ALERTS": str(folder / "told"),
         "KAFKA_REPLICATION_STORE_URL": f"sqlite:///{folder}/store.db",
         "AIRFLOW_CONN_KAFKA_SOURCE": connection(source_cluster),
         "AIRFLOW_CONN_KAFKA_TARGET": connection(target_cluster),
@@ -130,6 +148,7 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Kaf
     airflow.replicate("af-e2e", TOPIC)
     first, log = airflow.run("af-e2e")
     assert (first["state"], first["tasks"]) == ("success", ALL_DONE)
+    assert airflow.alerts() == []
     assert first["report"]["outcome"] == "done"
     assert [(each["copied"], each["digest_ok"], each["watermark"]) for each in first["report"]["ranges"]] == [(RECORDS, True, RECORDS)] * 3
     assert values(target_cluster) == values(source_cluster)
@@ -165,6 +184,10 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
     assert run["state"] == "failed"
     assert run["tasks"] == {**dict.fromkeys(ALL_DONE, "upstream_failed"), "plan": "failed"}
     assert "unknown source topic af-e2e-no-such-topic. Remedy: " in log
+    [[dag_id, run_id, text]] = airflow.alerts()
+    assert (dag_id, run_id.startswith("manual__")) == ("af-e2e-missing", True)
+    assert text.startswith(f"replication af-e2e-missing failed: run {run_id}, task plan\n")
+    assert "unknown source topic af-e2e-no-such-topic. Remedy: " in text
     assert airflow.watermarks("af-e2e-missing") == {}
 
 
@@ -182,3 +205,23 @@ def test_airflow_and_the_command_line_at_once(airflow: Airflow, source_cluster: 
     for partition in range(PARTITIONS):
         assert check(source_cluster.bootstrap, target_cluster.bootstrap, topic, topic, partition).clean
     assert airflow.watermarks("af-e2e-twice") == dict.fromkeys(range(PARTITIONS), records)
+
+
+def test_a_failed_run_tells_once_what_failed_and_the_remedy(
+    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
+    """A partition that the plan refuses fails the report, which tells all of it."""
+    airflow.replicate("af-e2e-refused", "af-e2e-refused")
+    for cluster in (source_cluster, target_cluster):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("af-e2e-refused", 1, 1)])["af-e2e-refused"].result()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        producer.produce("af-e2e-refused", b"somebody was here")
+        assert producer.flush(30) == 0
+    run, log = airflow.run("af-e2e-refused")
+    assert (run["state"], run["tasks"]["plan"], run["tasks"]["report"]) == ("failed", "success", "failed")
+    [[_, run_id, text]] = airflow.alerts()
+    assert text.startswith(f"replication af-e2e-refused failed: run {run_id}, task report\n1 of 1 ranges failed")
+    for words in ("partition", "already holds records", "remedy: ", "clear 'copy' with its downstream tasks"):
+        assert words in text
+    assert text.splitlines()[0] in log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,25 @@ from tests.integration.scenario import Cluster, Scenario
 @pytest.fixture(scope="session")
 def clusters(source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> tuple[Cluster, Cluster]:
     return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def own_target(stack_folder: Path) -> Iterator[KafkaCluster]:
+    """One broker of this module's own, for what would disturb the others."""
+    cluster = KafkaCluster(f"own-{uuid.uuid4().hex[:6]}", stack_folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        for broker in cluster.brokers:
+            broker.kill()
+
+
+@pytest.fixture
+def own_scene(source_cluster: KafkaCluster, own_target: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
+    made = Scenario(Cluster(source_cluster.bootstrap), Cluster(own_target.bootstrap), tmp_path)
+    yield made
+    made.store.close()
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import logging
 import sys
 from pathlib import Path
 
-from kafka_replication.jobs import COPY_RESULT, JOB
-from kafka_replication.spark.worker import copy_one
+from kafka_replication.jobs import JOB
+from kafka_replication.spark.worker import execute
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     job = JOB.validate_json(Path(sys.argv[1]).read_bytes())
-    print("RESULT", COPY_RESULT.dump_json(copy_one(job, job.copies[0])).decode(), flush=True)
+    print("RESULT", execute(job, 0), flush=True)

@@ -66,7 +66,7 @@ def test_a_zombie_of_the_old_generation_is_fenced(scene: Scenario) -> None:
     copied(scene, 1)
     scene.target.delete(scene.topic)
     run = scene.bare_run()
-    zombie = LedgerSession(scene.key(), run.source, run.target, run.replication.copying)
+    zombie = LedgerSession(scene.key(), run.source, run.target, run.replication.copying, run.deadline)
     try:
         zombie.fence()
         position = zombie.position()

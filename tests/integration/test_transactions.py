@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import yaml
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kafka_replication.copy import Copier, CopyResult, CopyTask
@@ -19,6 +20,7 @@ from kafka_replication.ledger import POSITIONS, position_key
 from kafka_replication.offsets import TopicPartition as At
 from tests.checker import high_watermark
 from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send
+from tests.integration.test_unreachable import cli, ended
 
 
 @contextmanager
@@ -33,7 +35,7 @@ def open_transaction(cluster: Cluster, topic: str, partition: int) -> Iterator[N
         producer.abort_transaction(30)
 
 
-def test_a_run_ends_at_the_last_stable_offset(scene: Scenario) -> None:
+def test_a_run_ends_at_the_last_stable_offset(scene: Scenario, caplog: pytest.LogCaptureFixture) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(40))
     producer = scene.source.transactional()
@@ -42,6 +44,12 @@ def test_a_run_ends_at_the_last_stable_offset(scene: Scenario) -> None:
     scene.source.produce(scene.topic, numbered(20, 50))  # committed, but behind the open transaction
     report = scene.run()
     assert (only(report).range.until, only(report).copied) == (40, 40)
+    withheld = "the last stable offset is 40, the high watermark 70; the 30 offsets between them are withheld until it ends"
+    assert any(f"{scene.topic}-0: a transaction is open: {withheld}" in line for line in caplog.messages)
+    text = yaml.safe_dump(scene.document())
+    code, out, _ = ended(cli(scene, text, scene.source.bootstrap, "status", "--json"))
+    [line] = json.loads(out)["partitions"]
+    assert (code, line["source_end"], line["high_watermark"], line["withheld"], line["lag"]) == (0, 40, 70, 30, 0)
     scene.idle_run()
     producer.commit_transaction(30)
     report = scene.run()

@@ -19,6 +19,7 @@ import pytest
 
 from tests.checker import high_watermark
 from tests.integration.scenario import Scenario, numbered, wait_until
+from tests.integration.test_stopping import is_stable
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS, RECORDS = 4, 3_000
@@ -190,3 +191,53 @@ def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -
     assert healed.outcome in ("done", "nothing_to_do"), healed.table()
     assert_complete(ready)
     ready.idle_run()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, number: signal.Signals) -> None:
+    """Whether the run is asked to end or is gone at once: Spark ends, and its workers abort what they have open."""
+    ready.settings |= {"copy": SLOW | {"transaction_timeout": 600}}
+    run = SparkRun(ready)
+    await_middle(ready, run)
+    run.process.send_signal(number)
+    run.end()
+    assert run.process.returncode == (143 if number == signal.SIGTERM else -number)
+    run.assert_nothing_left()
+    wait_until(lambda: all(is_stable(ready, partition) for partition in range(PARTITIONS)))
+    ready.settings |= {"copy": {}}
+    healed = ready.run()
+    assert healed.outcome == "done", healed.table()
+    assert_complete(ready)
+
+
+WITHOUT = """\
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Without())
+"""
+
+
+@pytest.mark.parametrize("module", ["xxhash", "confluent_kafka", "pyarrow"])
+def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    folder = ready.folder / "executor"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(WITHOUT.format(module=module))
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    run = SparkRun(ready)
+    report = run.end()
+    run.assert_nothing_left()
+    assert report["outcome"] == "failed"
+    assert len(report["ranges"]) == PARTITIONS
+    for each in report["ranges"]:
+        assert f"cannot import {module}" in each["error"], each["error"]
+        assert (str(python) if module == "pyarrow" else sys.executable) in each["error"]
+        assert "install requirements.txt" in each["error"] and "PYSPARK_PYTHON" in each["error"]
+    assert (ready.folder / "stderr").read_text().count("copying 4 ranges, round") == 1, "no further round can heal this"

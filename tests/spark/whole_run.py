@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 
-from kafka_replication import runner
+from kafka_replication import runner, stopping
 from kafka_replication.config import Replication
 from kafka_replication.errors import ReplicationError
 from kafka_replication.spark.submit import SubmitLauncher
@@ -19,6 +19,7 @@ from tests.integration.scenario import Addresses
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    stopping.on_signals()
     source, target, store_url, config = sys.argv[1:]
     clusters = Addresses(source, target)
     launcher = SubmitLauncher(clusters.spark(""))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kafka_replication import copy as copying
 from kafka_replication.config import Copy
 from kafka_replication.copy import Chunk, Copier, CopyResult, CopyTask, RefusedAt
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position, Receipt, Segment
@@ -210,7 +211,7 @@ def task(from_: int, until: int, **changes: Any) -> CopyTask:
 
 
 def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
-    return Copier(Engine(world), Copy(sessions=sessions), **{"pause": lambda seconds: None, **more})
+    return Copier(Engine(world), Copy(attempts=sessions), **{"pause": lambda seconds: None, **more})
 
 
 def until_settled(world: World, wanted: CopyTask, sessions: int = 4) -> CopyResult:
@@ -359,13 +360,13 @@ def test_the_position_is_read_after_fencing_and_the_ids_are_checked_before_every
     world = World(list(range(5)), opened(), 3)
     assert copier(world).copy(task(0, 5)).error is None
     assert world.trace == [
-        "session", "fence", "position", "check_target", "copy_chunk", "check_ids", "commit", "copy_chunk", "check_ids", "commit",
+        "session", "fence", "position", "check_ids", "check_target", "copy_chunk", "check_ids", "commit", "copy_chunk", "check_ids", "commit",
     ]  # fmt: skip
 
 
 def test_a_commit_whose_answer_was_lost_is_not_repeated() -> None:
     for fault in ("after", "prepared"):
-        world = World(list(range(5)), opened(), 3, {5: fault})
+        world = World(list(range(5)), opened(), 3, {6: fault})
         result = copier(world).copy(task(0, 5))
         assert (result.error, result.sessions) == (None, 2)
         assert world.target.visible() == [0, 1, 2, 3, 4]
@@ -399,7 +400,7 @@ def test_nothing_left_means_no_transaction() -> None:
     world.trace.clear()
     result = copier(world).copy(task(0, 5))
     assert (result.error, result.copied, result.chunks, result.sessions) == (None, 0, 0, 1)
-    assert world.trace == ["session", "fence", "position", "check_target"]
+    assert world.trace == ["session", "fence", "position", "check_ids", "check_target"]
 
 
 def test_offsets_already_covered_are_left_out() -> None:
@@ -414,7 +415,7 @@ def test_offsets_already_covered_are_left_out() -> None:
 # --- being fenced ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", ["copy_chunk", "check_ids", "commit"])
+@pytest.mark.parametrize("moment", ["check_ids", "check_target", "copy_chunk", "commit"])
 def test_a_copier_that_is_overtaken_leaves_at_once_and_never_fences_back(moment: str) -> None:
     world = World(list(range(10)), opened(), 4)
     newer: list[CopyResult] = []
@@ -444,6 +445,44 @@ def test_a_cluster_that_never_answers_ends_after_the_sessions_allowed_with_growi
     assert (result.sessions, result.retriable, result.fenced) == (7, True, False)
     assert (result.error, result.remedy) == ("orders-0: fence made no progress", "run again")
     assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_attempts_are_counted_from_the_last_chunk_that_was_committed() -> None:
+    """A connection that is cut now and then is no cluster that never answers."""
+    world = World(list(range(30)), opened(), 1)
+
+    def cut(call: str) -> None:
+        if call == "copy_chunk" and world.trace.count("copy_chunk") % 2 == 0:
+            raise Unreachable("orders-0: cut", "run again")
+
+    world.during = cut
+    result = copier(world, sessions=2).copy(task(0, 30))
+    assert (result.error, result.copied, result.sessions) == (None, 30, 30)
+
+
+def test_a_run_out_of_time_ends_by_name_and_keeps_what_is_committed() -> None:
+    world = World(list(range(10)), opened(), 4)
+
+    made = copier(world)
+
+    def slow(call: str) -> None:
+        if call == "commit" and world.target.receipts:
+            made.deadline = Deadline(0.0)
+
+    world.during = slow
+    result = made.copy(task(0, 10))
+    assert result.error == "copying orders-0 [8, 10): the run's time (timeouts.run) is used up"
+    assert (result.copied, result.retriable, result.fenced) == (8, False, False)
+    assert world.target.visible() == list(range(8))
+
+
+def test_no_pause_reaches_beyond_the_runs_time() -> None:
+    world, pauses = World([0], opened(), faults=dict.fromkeys(range(50), "unreachable")), list[float]()
+    result = copier(world, sessions=500, pause=pauses.append, deadline=Deadline.after(0.3)).copy(task(0, 1))
+    assert result.error == (
+        "copying orders-0 [0, 1): the run's time (timeouts.run) is used up; the last error was: orders-0: fence was not answered"
+    )
+    assert (pauses, result.retriable) == ([], False)
 
 
 def test_what_is_no_error_of_ours_is_not_swallowed() -> None:
@@ -513,7 +552,7 @@ def test_a_range_without_visible_records_still_moves_the_position() -> None:
 
 def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commit() -> None:
     told: list[tuple[int, int, int]] = []
-    world = World(list(range(7)), opened(), 3, {5: "after"})
+    world = World(list(range(7)), opened(), 3, {6: "after"})
 
     def progress(wanted: CopyTask, so_far: CopyResult) -> None:
         assert wanted == task(0, 7)

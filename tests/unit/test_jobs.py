@@ -33,15 +33,27 @@ VERIFICATIONS = st.lists(
     st.builds(VerifyTask, KEYS, st.lists(RECEIPTS, max_size=2).map(tuple), st.sampled_from(["digest", "count"])), max_size=2
 )
 CLIENT: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans(), max_size=3)
-SETTINGS = st.builds(Copy, chunk_records=st.integers(1, 10_000_000), sessions=st.integers(1, 500))
+SETTINGS = st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500))
 JOBS = st.builds(
-    Job, st.sampled_from(["copy", "verify"]), TEXT, TEXT, CLIENT, CLIENT, SETTINGS, COPIES, VERIFICATIONS, st.none() | st.integers(1, 9)
+    Job,
+    st.sampled_from(["copy", "verify"]),
+    TEXT,
+    TEXT,
+    CLIENT,
+    CLIENT,
+    SETTINGS,
+    COPIES,
+    VERIFICATIONS,
+    st.none() | st.integers(1, 9),
+    st.none() | SECONDS,
 )
 COPY_RESULTS = st.builds(
     CopyResult, KEYS, RANGES, OFFSET, OFFSET, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT, st.booleans(), st.booleans()
 )
-VERIFY_RESULTS = st.builds(VerifyResult, KEYS, COVERAGES, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT)
-RESULTS = st.builds(JobResult, st.lists(COPY_RESULTS, max_size=2), st.lists(VERIFY_RESULTS, max_size=2), st.none() | TEXT)
+VERIFY_RESULTS = st.builds(VerifyResult, KEYS, COVERAGES, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT, st.booleans())
+RESULTS = st.builds(
+    JobResult, st.lists(COPY_RESULTS, max_size=2), st.lists(VERIFY_RESULTS, max_size=2), st.none() | TEXT, TEXT, st.booleans()
+)
 
 
 @given(JOBS)

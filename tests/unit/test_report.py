@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -99,6 +100,9 @@ class Run:
     def view(self) -> LedgerView:
         return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")}, {KEY: self.gaps})
 
+    def patiently(self, doing: str, call: Callable[[], Any]) -> Any:
+        return call()
+
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         return {} if self.watermark is None else {KEY: self.watermark}
 
@@ -136,7 +140,7 @@ def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None
 
 
 def test_a_proof_given_up_is_no_equal_digest() -> None:
-    made = report([receipt(0, 100, 100)], copy=(0, 100), verified=((60, 100),), gaps=(gap("unverifiable", 0, 60),))
+    made = report([receipt(0, 100, 100)], copy=(0, 100), verified=((60, 100),), gaps=(gap("unverifiable", 0, 60),), watermark=100)
     line = made.ranges[0]
     assert (line.error, line.digest_ok, line.copied, line.lost, line.missing) == (None, None, 100, 0, 0)
 
@@ -199,6 +203,10 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
     "the copy failed": ({"copy_error": "no"}, None, "no", "do this"),
     "the copy differs": ({"verify_error": "differs"}, False, "differs", "do that"),
     "verified after all": ({"verified": ((0, 100),), "verify_error": "another range differs"}, True, None, ""),
+    "not stored": (
+        {"verified": ((0, 100),), "watermark": 40}, True, "orders-3 is verified up to 100, but the stored watermark is 40",
+        "run again, which stores it; the log of advance says why it was not",
+    ),
     "refused": (
         {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None}, None, "gone", "restore",
     ),
@@ -209,7 +217,7 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
 def test_what_went_wrong_is_said_and_unverified_offsets_are_never_done(
     given_: dict[str, Any], digest_ok: bool | None, error: str | None, remedy: str
 ) -> None:
-    made = report(WHOLE, **{"copy": (0, 100), **given_})
+    made = report(WHOLE, **{"copy": (0, 100), "watermark": 100, **given_})
     (line,) = made.ranges
     assert (line.digest_ok, line.error, line.remedy) == (digest_ok, error, remedy)
     assert made.outcome == ("failed" if error else "done")

@@ -37,14 +37,17 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
     assert [row.as_json() for row in rows()] == [
         {
             "topic": "orders", "partition": 0, "target_topic": "dr.orders", "state": "behind", "log_start": 3, "source_end": 100,
+            "high_watermark": 110, "withheld": 10,
             "position": 60, "watermark": 40, "lag": 60, "last_verified": TIME, "lost": 0, "gaps": [], "error": None, "remedy": None,
         },
         {
             "topic": "orders", "partition": 1, "target_topic": "dr.orders", "state": "not opened yet", "log_start": 5, "source_end": 9,
+            "high_watermark": 9, "withheld": 0,
             "position": None, "watermark": None, "lag": 4, "last_verified": None, "lost": 0, "gaps": [], "error": None, "remedy": None,
         },
         {
             "topic": "orders", "partition": 2, "target_topic": "dr.orders", "state": "topic vanished", "log_start": None, "source_end": 7,
+            "high_watermark": None, "withheld": 0,
             "position": 7, "watermark": 7, "lag": 0, "last_verified": None, "lost": 0, "gaps": [], "error": "orders-2: gone", "remedy": "exclude it",
         },
     ]  # fmt: skip
@@ -73,15 +76,19 @@ def test_lag_counts_from_the_watermark_or_else_from_the_start(plan: PartitionPla
 
 
 def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> None:
-    head, *lines = status_table(rows()).splitlines()
+    head, *lines, last = status_table(rows()).splitlines()
     assert head.split("  ")[0] == "partition"
     assert [cell.strip() for cell in head.split("  ") if cell.strip()] == [
-        "partition", "target", "state", "log start", "source end", "position", "watermark", "lag", "lost", "last verified",
+        "partition", "target", "state", "log start", "source end", "withheld", "position", "watermark", "lag", "lost", "last verified",
     ]  # fmt: skip
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
-        ["orders-0", "dr.orders", "behind", "3", "100", "60", "40", "60", "0", TIME],
-        ["orders-1", "dr.orders", "not opened yet", "5", "9", "-", "-", "4", "0", "-"],
-        ["orders-2", "dr.orders", "topic vanished", "-", "7", "7", "7", "0", "0", "-"],
+        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "0", TIME],
+        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "0", "-"],
+        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "0", "-"],
     ]
     assert len({line.index("dr.orders") for line in lines}) == 1
+    assert last == (
+        "orders-0: a transaction is open: the last stable offset is 100, the high watermark 110; "
+        "the 10 offsets between them are withheld until it ends"
+    )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.errors import BadInput, Fenced, ReplicationError, Unreachable
+from kafka_replication.errors import BadInput, Fenced, Refused, ReplicationError, Unreachable
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
@@ -115,6 +115,24 @@ _DENIED = frozenset({
 })  # fmt: skip
 
 
+_SETTINGS = "correct the connection's settings"
+# What answers so answers so again: retrying for hours would only hide it.
+_PERMANENT = {
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "lower copy.transaction_timeout, or raise transaction.max.timeout.ms of the target's brokers",
+    KafkaError.UNSUPPORTED_VERSION: "upgrade the brokers, see docs/dependencies.md",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "upgrade the topic's message format",
+    KafkaError.POLICY_VIOLATION: "ask whoever sets the cluster's policies",
+    KafkaError.INVALID_CONFIG: "correct target_topics.config",
+    KafkaError.TOPIC_EXCEPTION: "correct the topic's name",
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: _SETTINGS,
+    KafkaError.SECURITY_DISABLED: _SETTINGS,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: _SETTINGS,
+    KafkaError.ILLEGAL_SASL_STATE: _SETTINGS,
+    KafkaError._AUTHENTICATION: _SETTINGS,
+    KafkaError._UNSUPPORTED_FEATURE: _SETTINGS,
+}
+
+
 def is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED
 
@@ -128,6 +146,8 @@ def translate(error: KafkaError, doing: str) -> ReplicationError:
         )
     if error.code() in _DENIED:
         return BadInput(f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md")
+    if error.code() in _PERMANENT:
+        return Refused(f"{doing}: {error.name()}: {error.str()}", _PERMANENT[error.code()])
     return Unreachable(f"{doing}: {error.name()}: {error.str()}", "check the brokers; running again goes on where this stopped")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any
+import logging
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication import ledger
+from kafka_replication.deadline import NEVER, Deadline
 from kafka_replication.errors import LedgerUnreadable, Refused, Unreachable
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
@@ -17,20 +19,29 @@ from kafka_replication.ledger import POSITIONS, RECEIPTS, Gap, Position, Receipt
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.snapshot import LedgerView
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 _SETTINGS = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
 _ALL = range(LEDGER_PARTITIONS)
+LONGEST_TRANSACTION = 960.0  # seconds: 15 minutes by the brokers' default maximum, plus a sweep
 
 
 def ensure(admin: AdminClient, *, create: bool = True) -> bool:
     """Create both topics where missing and check them. False where one is missing and ``create`` is not set.
 
     Raises Refused for a ledger topic that is not exactly as it must be: with another cleanup policy entries would vanish,
-    with another partition count they would be looked for in the wrong place.
+    with another partition count they would be looked for in the wrong place. Receipts are created first: positions without
+    them mean that they were deleted.
     """
     found = topics.describe(admin, [POSITIONS, RECEIPTS])
+    if POSITIONS in found and RECEIPTS not in found:
+        raise Refused(
+            f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was deleted",
+            f"restore it; or create it empty (cleanup.policy=compact, {LEDGER_PARTITIONS} partitions): what was not verified then stays so",
+        )
     if not create and len(found) < 2:
         return False
-    for name in sorted({POSITIONS, RECEIPTS} - found.keys()):
+    for name in sorted({POSITIONS, RECEIPTS} - found.keys(), reverse=True):
         topics.create(admin, name, LEDGER_PARTITIONS, None, {**_SETTINGS, "max.message.bytes": "4194304"})
         found |= topics.describe(admin, [name])
     for name, topic in found.items():
@@ -45,12 +56,13 @@ def ensure(admin: AdminClient, *, create: bool = True) -> bool:
 class LedgerReader:
     """Reads what is committed now: waits until no open transaction can hide an entry, then reads up to that point."""
 
-    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str) -> None:
-        self._config, self._admin, self._replication = config, admin, replication
+    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline = NEVER) -> None:
+        self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def _entries(self, topic: str, partitions: Collection[int]) -> Iterator[Message]:
         wanted = [TopicPartition(topic, number) for number in sorted(partitions)]
-        starts, ends = offsets.log_starts(self._admin, wanted), offsets.stable_ends(self._admin, wanted)
+        starts = offsets.log_starts(self._admin, wanted)
+        ends = offsets.stable_ends(self._admin, wanted, self._deadline.within(LONGEST_TRANSACTION))
         # An end-of-partition event answers an empty fetch: waiting 100 ms for each of 16 partitions adds up.
         reader = clients.consumer(self._config, consumer_group(self._replication), **{"fetch.wait.max.ms": 5})
         try:
@@ -64,42 +76,60 @@ class LedgerReader:
         wanted, newest = ledger.position_key(key), None
         for message in self._entries(POSITIONS, [key.ledger_partition]):
             if message.key() == wanted:
-                newest = message.value()
-        return None if newest is None else ledger.decode_position(newest)
+                newest = message
+        return None if newest is None else _read(newest, ledger.decode_position)
 
     def view(self) -> LedgerView:
-        """Every position, verified coverage and approved gap of this replication."""
-        newest: dict[bytes, bytes | None] = {}
-        for message in self._entries(POSITIONS, _ALL):
-            newest[message.key() or b""] = message.value()
+        """Every position, verified coverage and approved gap of this replication. Raises LedgerUnreadable, Stalled."""
         positions, verified = {}, {}
         gaps: dict[PartitionKey, list[Gap]] = {}
-        for data, value in newest.items():
-            kind, key, _ = ledger.decode_key(data)
-            if key.replication != self._replication or value is None:
-                continue
-            if kind == "position":
-                positions[key] = ledger.decode_position(value)
-            elif kind == "verified":
-                verified[key] = ledger.decode_verified(value)
-            elif kind == "gap":
-                gaps.setdefault(key, []).append(ledger.decode_gap(value))
-            else:
-                raise LedgerUnreadable(f"a ledger entry is of the unknown kind {kind!r}", "upgrade this installation")
+        for kind, key, message in self._newest(POSITIONS, _ALL):
+            if kind == "position" and (position := _read(message, ledger.decode_position)):
+                positions[key] = position
+            elif kind == "verified" and (entry := _read(message, ledger.decode_verified)):
+                verified[key] = entry
+            elif kind == "gap" and (gap := _read(message, ledger.decode_gap)):
+                gaps.setdefault(key, []).append(gap)
+            elif kind not in ("position", "verified", "gap"):
+                raise LedgerUnreadable(f"{_at(message)}: the entry {message.key()!r} is of an unknown kind", "upgrade this installation")
         in_order = {key: tuple(sorted(each, key=lambda gap: (gap.generation, gap.range))) for key, each in gaps.items()}
         return LedgerView(positions, verified, in_order)
 
     def receipts(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, list[Receipt]]:
-        """All receipts of ``keys``, every generation."""
-        newest: dict[bytes, bytes | None] = {}
-        for message in self._entries(RECEIPTS, {key.ledger_partition for key in keys}):
-            newest[message.key() or b""] = message.value()
+        """All receipts of ``keys``, every generation. Raises LedgerUnreadable, Stalled."""
         found: dict[PartitionKey, list[Receipt]] = {key: [] for key in keys}
-        for data, value in newest.items():
-            _, key, _ = ledger.decode_key(data)
-            if key in found and value is not None:
-                found[key].append(ledger.decode_receipt(value))
+        for _, key, message in self._newest(RECEIPTS, {key.ledger_partition for key in keys}):
+            if key in found and (receipt := _read(message, ledger.decode_receipt)):
+                found[key].append(receipt)
         return found
+
+    def _newest(self, topic: str, partitions: Collection[int]) -> Iterator[tuple[str, PartitionKey, Message]]:
+        """The newest entry under each key of this replication. What lies under nobody's key is named in the log and does no harm."""
+        newest = {(message.partition(), message.key()): message for message in self._entries(topic, partitions)}
+        for message in newest.values():
+            try:
+                kind, key, _ = ledger.decode_key(message.key())
+            except LedgerUnreadable as e:
+                log.warning("%s: %s; it is passed over. Remedy: %s", _at(message), e.what, e.remedy)
+                continue
+            if key.replication == self._replication:
+                if message.partition() == key.ledger_partition:
+                    yield kind, key, message
+                else:
+                    log.warning("%s: an entry of %s does not belong into this partition; it is passed over", _at(message), key)
+
+
+def _at(message: Message) -> str:
+    return f"{message.topic()}-{message.partition()} on the target, offset {message.offset()}"
+
+
+def _read(message: Message, decode: Callable[[bytes], T]) -> T | None:
+    """The entry; None where it was deleted. Raises LedgerUnreadable naming where it lies."""
+    value = message.value()
+    try:
+        return None if value is None else decode(value)
+    except LedgerUnreadable as e:
+        raise LedgerUnreadable(f"{_at(message)}, key {(message.key() or b'').decode(errors='replace')}: {e.what}", e.remedy) from e
 
 
 def write_verified(config: clients.ClientConfig, entries: dict[PartitionKey, Verified], timeout: float = 60.0) -> None:

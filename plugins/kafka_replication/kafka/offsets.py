@@ -72,12 +72,12 @@ def all_three(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[
 
 
 def stable_ends(
-    admin: AdminClient, partitions: Iterable[TopicPartition], deadline: float = 960.0, pause: Callable[[float], None] = time.sleep
+    admin: AdminClient, partitions: Iterable[TopicPartition], deadline: float, pause: Callable[[float], None] = time.sleep
 ) -> dict[TopicPartition, int]:
     """Each partition's high watermark, once every transaction below it is settled.
 
-    Somebody's open transaction hides what was committed after it began; it ends by its time-out at the latest
-    (15 minutes by the brokers' default maximum, plus a sweep: ``deadline``, in seconds). Raises Stalled after that.
+    Somebody's open transaction hides what was committed after it began; it ends by its time-out at the latest.
+    Raises Stalled after ``deadline`` seconds.
     """
     ends = high_watermarks(admin, partitions)
     until = time.monotonic() + deadline

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication import ledger
 from kafka_replication.config import Copy
+from kafka_replication.deadline import NEVER, Deadline
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
@@ -21,10 +22,16 @@ from kafka_replication.offsets import OffsetRange, TopicPartition
 class Opening:
     """Opens partitions of one replication; a later `Opening` fences an earlier one."""
 
-    def __init__(self, replication: str, target: clients.ClientConfig, admin: AdminClient, settings: Copy) -> None:
-        self._replication, self._target, self._admin = replication, target, admin
-        self._wait = settings.transaction_timeout + 60.0
-        self._writer = TransactionalWriter(opening_id(replication), f"opening {replication}", target, settings)
+    def __init__(
+        self, replication: str, target: clients.ClientConfig, admin: AdminClient, settings: Copy, deadline: Deadline = NEVER
+    ) -> None:
+        self._replication, self._target, self._admin, self._deadline = replication, target, admin, deadline
+        self._longest = settings.transaction_timeout + 60.0
+        self._writer = TransactionalWriter(opening_id(replication), f"opening {replication}", target, settings, deadline)
+
+    @property
+    def _wait(self) -> float:
+        return self._deadline.within(self._longest)
 
     def close(self) -> None:
         self._writer.close()
@@ -32,7 +39,7 @@ class Opening:
     def fence(self) -> Mapping[PartitionKey, Position]:
         """End every earlier opening. The positions that exist then; what is not among them can only be opened here."""
         self._writer.fence()
-        return LedgerReader(self._target, self._admin, self._replication).view().positions
+        return LedgerReader(self._target, self._admin, self._replication, self._deadline).view().positions
 
     def occupied(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
         """The partitions whose target holds records for a ``read_committed`` reader, with the first one's offset.

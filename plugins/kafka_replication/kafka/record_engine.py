@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from kafka_replication.config import Copy
 from kafka_replication.copy import Chunk, CopyTask, RefusedAt
+from kafka_replication.deadline import NEVER, Deadline
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.filling import REFUSALS, Filling
 from kafka_replication.kafka.scan import assign
@@ -26,12 +27,12 @@ class RecordEngine:
 
     name = "record/1"
 
-    def __init__(self, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy) -> None:
-        self._source, self._target, self._settings = source, target, settings
+    def __init__(self, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline = NEVER) -> None:
+        self._source, self._target, self._settings, self._deadline = source, target, settings, deadline
 
     @contextmanager
     def session(self, task: CopyTask, *, probing: bool = False) -> Iterator[RecordSession]:
-        session = RecordSession(task, self._source, self._target, self._settings, probing=probing)
+        session = RecordSession(task, self._source, self._target, self._settings, self._deadline, probing=probing)
         try:
             yield session
         finally:
@@ -42,9 +43,10 @@ class RecordSession(LedgerSession):
     """A producer life that also reads the source."""
 
     def __init__(
-        self, task: CopyTask, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, *, probing: bool
-    ) -> None:
-        super().__init__(task.key, source, target, settings)
+        self, task: CopyTask, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline, *,
+        probing: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(task.key, source, target, settings, deadline)
         self.probing = probing
         self._more = _PROBE if probing else {}
         self.pending: list[Message] = []

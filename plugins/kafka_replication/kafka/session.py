@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication import ledger
 from kafka_replication.config import Copy
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import ForeignWriter, Refused
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.ledger_topics import LedgerReader
@@ -23,9 +24,10 @@ class LedgerSession(TransactionalWriter):
     """One transactional producer of one key, from its first call to the first doubt."""
 
     def __init__(
-        self, key: PartitionKey, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, **producer: Any
-    ) -> None:
-        super().__init__(key.transactional_id, str(key.source), target, settings, **producer)
+        self, key: PartitionKey, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline,
+        **producer: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(key.transactional_id, str(key.source), target, settings, deadline, **producer)
         self.key, self.source = key, source
         self.group = consumer_group(key.replication)
 
@@ -38,7 +40,7 @@ class LedgerSession(TransactionalWriter):
         return clients.admin(self.target)
 
     def position(self) -> Position | None:
-        return LedgerReader(self.target, self.target_admin, self.key.replication).position(self.key)
+        return LedgerReader(self.target, self.target_admin, self.key.replication, self.deadline).position(self.key)
 
     def check_ids(self, ids: Ids) -> None:
         found = (
@@ -54,7 +56,7 @@ class LedgerSession(TransactionalWriter):
 
     def check_target(self, position: Position) -> None:
         at, ours = self.key.target, position.target_end
-        end = offsets.stable_ends(self.target_admin, [at], self.settings.transaction_timeout + 60.0)[at]
+        end = offsets.stable_ends(self.target_admin, [at], self.deadline.within(self.settings.transaction_timeout + 60.0))[at]
         if end < ours:
             raise ForeignWriter(
                 f"{at} on the target ends at {end}, but records of ours were there up to {ours}: the target lost data",

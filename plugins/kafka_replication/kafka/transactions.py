@@ -11,20 +11,23 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_replication import failpoints
 from kafka_replication.config import Copy
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import Unreachable
 from kafka_replication.kafka import clients
 
 T = TypeVar("T")
 INIT_TIMEOUT = 60.0
-COMMIT_TIMEOUT = 60.0
-COMMIT_ATTEMPTS = 10
+COMMIT_TIMEOUT = 120.0
+SLICE = 2.0  # seconds that one call may keep Python from hearing a signal
 
 
 class TransactionalWriter:
     """A producer with the stable ``transactional_id``; after any error only `close` may be called. ``what`` is named in errors."""
 
-    def __init__(self, transactional_id: str, what: str, target: clients.ClientConfig, settings: Copy, **producer: Any) -> None:
-        self.transactional_id, self.what, self.target, self.settings = transactional_id, what, target, settings
+    def __init__(
+        self, transactional_id: str, what: str, target: clients.ClientConfig, settings: Copy, deadline: Deadline, **producer: Any
+    ) -> None:
+        self.transactional_id, self.what, self.target, self.settings, self.deadline = transactional_id, what, target, settings, deadline
         self._more = producer
 
     @cached_property
@@ -48,7 +51,7 @@ class TransactionalWriter:
 
     def fence(self) -> None:
         """End whoever uses this transactional id, and settle its open transaction."""
-        self.guard("init_transactions", lambda: self.producer.init_transactions(INIT_TIMEOUT))
+        self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
 
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
@@ -58,7 +61,7 @@ class TransactionalWriter:
         self.guard("writing the ledger", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
 
     def flush(self) -> None:
-        deadline = time.monotonic() + self.settings.stall_timeout
+        deadline = time.monotonic() + self.deadline.within(self.settings.stall_timeout)
         while self.guard("sending", lambda: self.producer.flush(1.0)):
             reason = clients.failure(self.producer)
             if reason is not None:  # what is left would only be sent to time out
@@ -70,11 +73,17 @@ class TransactionalWriter:
         """Commit; retriable answers are asked again, bounded. Any error leaves the outcome unknown."""
         self.flush()
         failpoints.reached("P2")
-        for _ in range(COMMIT_ATTEMPTS):
+        self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
+
+    def _repeat(self, doing: str, call: Callable[[float], None], seconds: float) -> None:
+        """Call again while the client says that the same call may be repeated, which resumes it. Raises Unreachable in the end."""
+        until = time.monotonic() + self.deadline.within(seconds)
+        while True:
             try:
-                self.producer.commit_transaction(COMMIT_TIMEOUT)
-                return
+                return call(SLICE)
             except (KafkaException, SystemError) as e:
                 if not (isinstance(e, KafkaException) and e.args[0].retriable() and not e.args[0].txn_requires_abort()):
-                    raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: commit_transaction") from e
-        raise Unreachable(f"{self.what}: the commit was not answered in {COMMIT_ATTEMPTS} attempts", "run again")
+                    raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: {doing}") from e
+                if time.monotonic() > until:
+                    raise Unreachable(f"{self.what}: {doing} was not answered for {seconds:.0f} s: {e.args[0].str()}", "run again") from e
+                time.sleep(0.05)

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from kafka_replication.config import Replication
 from kafka_replication.config_file import load_all
+from kafka_replication.orchestration import alerts
 from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.operators import AdvanceOperator, PlanOperator, ReportOperator
 from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOperator
@@ -21,7 +22,7 @@ UNTIL = r"^(latest|\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]
 def load_dags(folder: Path) -> dict[str, DAG]:
     """The DAGs of all good files in a folder, by id; broken ones are `import_errors`' concern."""
     replications, _ = load_all(folder)
-    return {name: build_dag(replication) for name, replication in replications.items()}
+    return {name: build_dag(replication) for name, replication in replications.items() if not alerts.problems([replication])}
 
 
 def build_dag(replication: Replication) -> DAG:
@@ -55,11 +56,12 @@ def _tasks(replication: Replication) -> None:
     The rule asks for one success among the direct upstream tasks, and ``plan`` is one of them: without a plan nothing runs.
     """
     rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
-    plan = PlanOperator(task_id="plan", replication=replication)
+    tell = alerts.on_failure(replication)
+    plan = PlanOperator(task_id="plan", replication=replication, on_failure_callback=tell)
     copy = CopyOperator(task_id="copy", replication=replication)
     verify = VerifyOperator(task_id="verify", replication=replication, trigger_rule=rule)
     advance = AdvanceOperator(task_id="advance", replication=replication, trigger_rule=rule)
-    report = ReportOperator(task_id="report", replication=replication, trigger_rule=rule)
+    report = ReportOperator(task_id="report", replication=replication, trigger_rule=rule, on_failure_callback=tell)
     plan >> copy >> verify >> advance >> report
     plan >> [verify, advance, report]
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from kafka_replication.config_file import load_all
 from kafka_replication.errors import ConfigError
+from kafka_replication.orchestration import alerts
 
 
 def raise_import_errors(folder: Path) -> None:
     """Does nothing if all files are good. Raises ConfigError with ``FILE:LINE: key ...`` for each mistake."""
-    _, errors = load_all(folder)
+    replications, errors = load_all(folder)
+    errors += alerts.problems(replications.values())
     if errors:
         remedies = dict.fromkeys(each.remedy for each in errors)
         raise ConfigError("\n".join(["broken replication files:", *(each.what for each in errors)]), "; ".join(remedies))

@@ -31,6 +31,10 @@ class StepOperator(BaseOperator):
         super().__init__(**kwargs)
         self.replication = replication
 
+    def on_kill(self) -> None:
+        """End at once and in order: an open transaction is aborted on the way out."""
+        raise task_run.stopped()
+
 
 class PlanOperator(StepOperator):
     """Snapshot and plan, under the lease that the run's later tasks take over. A dry run prints the plan and skips the rest."""
@@ -96,8 +100,7 @@ def _verifications(context: Context) -> list[VerifyResult]:
 
 
 def _summary(made: RunReport) -> str:
-    lines = [f"{each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in made.failed]
     return (
-        f"{len(made.failed)} of {len(made.ranges)} ranges failed; the others are done\n" + "\n".join(lines) + "\n"
+        f"{len(made.failed)} of {len(made.ranges)} ranges failed; the others are done\n{made.table()}\n"
         "then clear 'copy' with its downstream tasks, which redoes only what is left; what the plan refused needs a new run"
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,14 @@ from airflow.sdk.exceptions import AirflowException
 from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.copy import CopyResult
-from kafka_replication.errors import BadInput, Unreachable
+from kafka_replication.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.jobs import VERIFY_RESULT, Job, JobResult
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, workable
 from kafka_replication.plan import Plan
 from kafka_replication.steps import Run
+from kafka_replication.stopping import end_group
 from kafka_replication.verify import VerifyResult
 
 if TYPE_CHECKING:
@@ -46,13 +46,8 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
     def stop(self) -> None:
         """End spark-submit with everything it started on this machine; the driver's JVM gets a moment to end its executors."""
         process: subprocess.Popen[str] | None = self._submit_sp
-        if process is None or process.poll() is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
-            os.killpg(process.pid, signal.SIGKILL)
+        if process is not None:
+            end_group(process, STOP_SECONDS)
 
 
 class ReplicationSparkSubmitOperator(SparkSubmitOperator):
@@ -72,10 +67,11 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
         self.replication = replication
 
     def on_kill(self) -> None:
-        """Called when the task is stopped: nobody would stop Spark otherwise."""
+        """Called when the task is stopped: nobody would stop Spark otherwise. Raises, for the task goes on else."""
         if isinstance(self._hook, ReplicationSparkSubmitHook):
             self._hook.stop()
             self._hook.on_kill()
+        raise task_run.stopped()
 
     def launch(self, job: Job) -> JobResult:
         """A `kafka_replication.jobs.Launcher`. Raises BadInput, ConnectionMissing, Unreachable."""
@@ -86,7 +82,7 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
             settings = submit.environment()
             settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
             try:
-                hook.submit_in_session(str(submit.script(job.kind)), settings)
+                self._submit(hook, str(submit.script(job.kind)), settings, submit.out_of_time(job), submit.patience(job))
             except FileNotFoundError as e:
                 raise BadInput(f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection") from e
             except AirflowException as e:
@@ -95,6 +91,26 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
             if not here.result.exists():
                 raise Unreachable(f"the Spark {job.kind} job left no result", "see Spark's log above; run again")
             return here.read_result()
+
+    def _submit(self, hook: ReplicationSparkSubmitHook, script: str, settings: dict[str, str], over: OutOfTime, seconds: float) -> None:
+        """Submit and wait, at most ``seconds``. Raises ``over`` after that."""
+        is_over = threading.Event()
+
+        def stop() -> None:
+            is_over.set()
+            hook.stop()
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            hook.submit_in_session(script, settings)
+        except AirflowException:
+            if is_over.is_set():
+                raise over from None
+            raise
+        finally:
+            timer.cancel()
 
     def _hook_for(
         self, job: Job, conf_for: Callable[[str], dict[str, str]], arguments: list[str], package: str
@@ -159,7 +175,9 @@ class VerifyOperator(ReplicationSparkSubmitOperator):
         context["ti"].xcom_push(FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in failed])
         if failed:
             lines = "\n".join(f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in failed)
-            raise task_run.failure(f"{len(failed)} of {len(results)} partitions were not verified\n{lines}", retriable=True)
+            raise task_run.failure(
+                f"{len(failed)} of {len(results)} partitions were not verified\n{lines}", retriable=any(each.retriable for each in failed)
+            )
         return {"partitions": len(results), "records": sum(r.records for r in results)}
 
     def _verify(self, run: Run, made: Plan) -> list[VerifyResult]:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kafka_replication import runner
 from kafka_replication.config import Replication
 from kafka_replication.config_time import parse_start
+from kafka_replication.deadline import Deadline
 from kafka_replication.errors import BadInput, Fenced, ReplicationError
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
@@ -43,7 +44,8 @@ def request_of(params: Any) -> Request:
 def opened(replication: Replication, context: Context) -> Iterator[Run]:
     """The run without its lease: for looking only."""
     with failing(), closing(store()) as watermarks:
-        yield Run(replication, AirflowConnections(), watermarks, run_id(context))
+        deadline = Deadline.after(replication.timeouts.run)
+        yield Run(replication, AirflowConnections(), watermarks, run_id(context), deadline=deadline)
 
 
 @contextmanager
@@ -68,6 +70,11 @@ def planned(run: Run) -> Plan:
     if known is None:
         raise BadInput(f"run {run.run_id} has no plan", "clear its plan task, which plans it; or trigger a new run")
     return Plan.decode(known.plan)
+
+
+def stopped() -> AirflowException:
+    """For ``on_kill``: Airflow calls it when it stops a task, which would go on otherwise until it is killed."""
+    return AirflowException("the task was asked to end; what is committed stays, and the next try goes on from there")
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
-import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +19,16 @@ import pyspark
 
 import kafka_replication
 from kafka_replication.connections import SparkConnection
-from kafka_replication.errors import BadInput, Unreachable
+from kafka_replication.deadline import Deadline
+from kafka_replication.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.jobs import JOB, RESULT, Job, JobResult, write_private
 from kafka_replication.spark.driver import PARENT
+from kafka_replication.stopping import end_group
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
+STOP_SECONDS = 15.0
+GRACE = 15.0
 PACKAGE = Path(kafka_replication.__file__).parent
 
 
@@ -100,19 +105,27 @@ class SubmitLauncher:
             for key, value in {**local_conf(self.spark.master), **self.spark.conf, **self.conf}.items():
                 command += ["--conf", f"{key}={value}"]
             command += ["--py-files", str(here.package), str(script(job.kind)), str(here.job), str(here.result)]
-            code = _run(command)
+            code = _run(command, job)
             if not here.result.exists():
                 raise Unreachable(f"the Spark {job.kind} job ended with {code} and left no result", "see Spark's log above; run again")
             return here.read_result()
 
 
-def _run(command: list[str]) -> int:
-    """Run in a process group of its own and take it down with us, whatever the reason."""
+def _run(command: list[str], job: Job) -> int:
+    """Run in a process group of its own and take it down with us, whatever the reason. Raises OutOfTime."""
     process = subprocess.Popen(command, env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr)
     try:
-        return process.wait()
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(15)
-        raise
+        return process.wait(min(patience(job), threading.TIMEOUT_MAX))
+    except subprocess.TimeoutExpired:
+        raise out_of_time(job) from None
+    finally:
+        end_group(process, STOP_SECONDS)
+
+
+def patience(job: Job) -> float:
+    """Seconds after which Spark is stopped: its workers end by themselves before, unless they are stuck or their turn came late."""
+    return math.inf if job.seconds is None else job.seconds + GRACE
+
+
+def out_of_time(job: Job) -> OutOfTime:
+    return Deadline().over(f"the Spark {job.kind} job of {job.replication} was stopped")

@@ -7,7 +7,9 @@ import sys
 import time
 from dataclasses import replace
 
+from kafka_replication import stopping
 from kafka_replication.copy import Copier, CopyResult, CopyTask
+from kafka_replication.deadline import Deadline, backoff
 from kafka_replication.errors import ReplicationError
 from kafka_replication.jobs import COPY_RESULT, VERIFY_RESULT, Job
 from kafka_replication.offsets import Coverage
@@ -17,7 +19,8 @@ log = logging.getLogger(__name__)
 
 
 def execute(job: Job, number: int) -> str:
-    """Copy or verify the job's range ``number``; the result as JSON."""
+    """Copy or verify the job's range ``number``; the result as JSON. A worker that is asked to end aborts its transaction first."""
+    stopping.on_signals()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     if job.kind == "copy":
         return COPY_RESULT.dump_json(copy_one(job, job.copies[number])).decode()
@@ -35,17 +38,39 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
         done = 100 * result.copied / max(1, task.range.span)
         log.info("%s: %d records, %.1f MB/s, %.0f%% of span", task.key.source, result.copied, result.bytes / 1e6 / seconds, done)
 
-    return Copier(RecordEngine(job.source, job.target, job.settings), job.settings, progress).copy(task)
+    deadline = Deadline.after(job.seconds)
+    engine = RecordEngine(job.source, job.target, job.settings, deadline)
+    return Copier(engine, job.settings, progress, deadline=deadline).copy(task)
 
 
 def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
-    from kafka_replication.kafka.rereader import segment_reader
-
-    started = time.monotonic()
-    try:
-        with segment_reader(job.target, task.key, job.settings.stall_timeout) as reader:
-            result = verify(task, reader)
-    except ReplicationError as e:
-        result = VerifyResult(task.key, Coverage(), error=e.what, remedy=e.remedy)
+    """Reads on after an error that may pass by itself, from the first chunk not verified yet."""
+    started, deadline = time.monotonic(), Deadline.after(job.seconds)
+    failures, result = 0, VerifyResult(task.key, Coverage())
+    while True:
+        left = tuple(each for each in task.receipts if result.verified.missing_from(each.range))
+        found = _verify(job, replace(task, receipts=left))
+        failures = 1 if found.records else failures + 1
+        result = replace(
+            found, verified=result.verified.union(found.verified), records=result.records + found.records, bytes=result.bytes + found.bytes
+        )
+        if not result.retriable or failures >= job.settings.attempts:
+            break
+        if deadline.left <= backoff(failures):
+            over = deadline.over(f"verifying {task.key.source}")
+            result = replace(result, error=f"{over.what}; the last error was: {result.error}", remedy=over.remedy, retriable=False)
+            break
+        log.warning("%s: reading back failed (%s); trying again", task.key.source, result.error)
+        time.sleep(backoff(failures))
     log.info("verified %s %s: %d records", task.key.source, result.verified, result.records)
     return replace(result, seconds=round(time.monotonic() - started, 3))
+
+
+def _verify(job: Job, task: VerifyTask) -> VerifyResult:
+    from kafka_replication.kafka.rereader import segment_reader
+
+    try:
+        with segment_reader(job.target, task.key, job.settings.stall_timeout) as reader:
+            return verify(task, reader)
+    except ReplicationError as e:
+        return VerifyResult(task.key, Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)

@@ -7,6 +7,7 @@ A row that is not there yet cannot be locked: two inserting at once make one of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from kafka_replication.errors import BadInput, Refused
 from kafka_replication.keys import PartitionKey
 from kafka_replication.store import connect, rows, schema
 from kafka_replication.watermarks import (
+    EPOCH,
     RUN_STATES,
     Lease,
     RangeOutcome,
@@ -26,6 +28,7 @@ from kafka_replication.watermarks import (
     lost,
     settle,
     settle_lease,
+    settle_restored,
 )
 
 T = TypeVar("T")
@@ -71,11 +74,28 @@ class SqlStore:
         expected_version: int | None,
         run_id: str,
     ) -> Watermark:
+        wanted = Watermark(key, generation, source_topic_id, target_topic_id, offset, 1, EPOCH, run_id)
+        return self._move(wanted, lambda stored, wanted: settle(stored, wanted, expected_version))
+
+    def restore(
+        self,
+        key: PartitionKey,
+        *,
+        generation: int,
+        source_topic_id: str,
+        target_topic_id: str,
+        offset: int,
+        expected_version: int | None,
+        run_id: str,
+    ) -> Watermark:
+        wanted = Watermark(key, generation, source_topic_id, target_topic_id, offset, 1, EPOCH, run_id)
+        return self._move(wanted, lambda stored, wanted: settle_restored(stored, wanted, expected_version))
+
+    def _move(self, wanted: Watermark, decide: Callable[[Watermark | None, Watermark], Watermark]) -> Watermark:
         def move(db: Connection) -> Watermark:
-            row = db.execute(rows.of_key(schema.watermarks, key).with_for_update()).one_or_none()
-            stored, now = rows.watermark_of(row) if row else None, from_millis(connect.clock(db))
-            wanted = Watermark(key, generation, source_topic_id, target_topic_id, offset, 1, now, run_id)
-            settled = settle(stored, wanted, expected_version)
+            row = db.execute(rows.of_key(schema.watermarks, wanted.key).with_for_update()).one_or_none()
+            stored = rows.watermark_of(row) if row else None
+            settled = decide(stored, replace(wanted, updated_at=from_millis(connect.clock(db))))
             if settled is not stored:
                 rows.put_watermark(db, settled, is_new=stored is None)
             return settled

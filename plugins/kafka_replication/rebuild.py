@@ -1,0 +1,88 @@
+"""Restore the watermark store from the ledger: the store is a projection of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.errors import Refused
+from kafka_replication.keys import PartitionKey
+from kafka_replication.report import table
+from kafka_replication.snapshot import LedgerView
+from kafka_replication.steps import Run, verified_of
+from kafka_replication.watermarks import Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """One partition's watermark before and after."""
+
+    before: Watermark | None
+    after: Watermark
+
+    def as_json(self) -> dict[str, Any]:
+        source = self.after.key.source
+        return {
+            "topic": source.topic, "partition": source.partition, "target_topic": self.after.key.target_topic,
+            "before": self.before.offset if self.before else None, "after": self.after.offset,
+            "generation": self.after.generation, "version": self.after.version,
+        }  # fmt: skip
+
+
+def rebuild_store(run: Run, *, force: bool = False) -> list[Rebuilt]:
+    """Store what the ledger says was verified, and no more, for every partition of the replication, or for none.
+
+    The caller holds the replication's lease. Raises Refused where the store is ahead of the ledger: with ``force`` the ledger is
+    believed, except for a partition that it does not know at all.
+    """
+    run.check()
+    view, stored = run.view(), run.store.watermarks(run.replication.name)
+    ends = {key: verified_of(view, key).contiguous_end(position.start) for key, position in view.positions.items()}
+    _refuse_unknown(stored, view)
+    if not force:
+        _refuse_ahead(stored, view, ends)
+    return [_restore(run, view, key, stored.get(key), ends[key]) for key in sorted(view.positions)]
+
+
+def _restore(run: Run, view: LedgerView, key: PartitionKey, before: Watermark | None, offset: int) -> Rebuilt:
+    position = view.positions[key]
+    after = run.store.restore(
+        key, generation=position.generation, source_topic_id=position.ids.source_topic, target_topic_id=position.ids.target_topic,
+        offset=offset, expected_version=before.version if before else None, run_id=run.run_id,
+    )  # fmt: skip
+    return Rebuilt(before, after)
+
+
+def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) -> None:
+    unknown = sorted(stored.keys() - view.positions.keys())
+    if unknown:
+        raise Refused(
+            f"the store knows {', '.join(map(str, unknown))}, the ledger does not: it was lost, or it is another one",
+            "bring back the ledger topics of the target, or check the target's connection and the store's url; nothing was changed",
+        )
+
+
+def _refuse_ahead(stored: Mapping[PartitionKey, Watermark], view: LedgerView, ends: Mapping[PartitionKey, int]) -> None:
+    ahead = [
+        f"{key} at {mark.offset}, where the ledger verified up to {ends[key]}"
+        for key, mark in sorted(stored.items())
+        if (mark.generation, mark.offset) > (view.positions[key].generation, ends[key])
+    ]
+    if ahead:
+        raise Refused(
+            f"the store is ahead of the ledger: {'; '.join(ahead)}",
+            "find out which of the two was changed; if it was the store, add --force, which lowers it. Nothing was changed",
+        )
+
+
+def rebuilt_table(rows: list[Rebuilt]) -> str:
+    head = ("partition", "target", "before", "after", "generation", "version")
+    lines = [
+        (
+            str(each.after.key.source), each.after.key.target_topic, str(each.before.offset) if each.before else "-",
+            str(each.after.offset), str(each.after.generation), str(each.after.version),
+        )
+        for each in rows
+    ]  # fmt: skip
+    return table([head, *lines])

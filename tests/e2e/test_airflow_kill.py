@@ -1,0 +1,111 @@
+"""A copying task that is stopped in real Airflow: Spark ends with it, no transaction stays open, and clearing it heals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kafka_replication.kafka import offsets
+from kafka_replication.offsets import TopicPartition
+from stack.airflow_standalone import AirflowSettings, AirflowStandalone
+from stack.kafka_cluster import KafkaCluster
+from tests.checker import check, high_watermark
+from tests.integration.scenario import Cluster, numbered, wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+NAME = "af-kill"
+PARTITIONS, RECORDS = 2, 12_000
+# Many small chunks take long enough to be stopped in the middle; the time-out is far beyond every wait here.
+FILE = {
+    "name": NAME, "source": {"connection": "kafka_source"}, "target": {"connection": "kafka_target"}, "topics": {"include": [NAME]},
+    "copy": {"chunk_records": 50, "transaction_timeout": 600}, "retries": {"attempts": 0},
+}  # fmt: skip
+
+
+@pytest.fixture
+def airflow(tmp_path: Path, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Iterator[AirflowStandalone]:
+    dags = tmp_path / "dags"
+    (dags / "replications").mkdir(parents=True)
+    for file in (REPOSITORY / "dags").glob("*.py"):
+        (dags / file.name).write_text(file.read_text())
+    (dags / "replications" / "kill.yaml").write_text(json.dumps(FILE))
+    settings = AirflowSettings(source_cluster.bootstrap, target_cluster.bootstrap, f"sqlite:///{tmp_path}/store.db", dags)
+    started = AirflowStandalone(tmp_path, settings)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+class Below:
+    """Everything that a process started, directly or not, even what has lost its parent since."""
+
+    def __init__(self, root: int) -> None:
+        self.root, self.seen = psutil.Process(root), dict[int, psutil.Process]()
+
+    def spark(self) -> list[psutil.Process]:
+        """The living processes of Spark: spark-submit's JVM, the driver, the Python daemon and its workers."""
+        for each in [self.root, *self.seen.values()]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in each.children(recursive=True):
+                    if "pyspark" in command(child) or "copy_ranges" in command(child):
+                        self.seen.setdefault(child.pid, child)
+        return [each for each in self.seen.values() if command(each)]
+
+
+def command(process: psutil.Process) -> str:
+    """Empty for one that has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return " ".join(process.cmdline())
+    return ""
+
+
+def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clearing(
+    airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
+    source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+    source.create(NAME, PARTITIONS)
+    for partition in range(PARTITIONS):
+        source.produce(NAME, numbered(RECORDS), partition)
+    assert airflow.process is not None
+    below = Below(airflow.process.pid)
+
+    def copied() -> int:
+        below.spark()
+        if target.partitions(NAME) < PARTITIONS:
+            return 0
+        return sum(high_watermark(target.bootstrap, NAME, partition) for partition in range(PARTITIONS))
+
+    with airflow.api() as api:
+        api.wait_for_dag(NAME)
+        api.unpause(NAME)
+        run_id = api.trigger(NAME)
+        wait_until(lambda: copied() > 400, 180)
+        assert any("pyspark.daemon" in command(each) for each in below.spark())
+        api.set_task_state(NAME, run_id, "copy", "failed")
+        wait_until(lambda: not below.spark(), 90)
+        assert copied() < PARTITIONS * RECORDS, "all was copied before it was stopped: make it slower"
+        wait_until(lambda: is_stable(target))
+        assert api.wait_for_run(NAME, run_id) == "failed"
+        states = {each["task_id"]: each["state"] for each in api.task_instances(NAME, run_id)}
+        assert states == {"plan": "success", "copy": "failed", "verify": "success", "advance": "success", "report": "failed"}
+        api.clear(NAME, run_id, "copy")
+        assert api.wait_for_run(NAME, run_id) == "success"
+        report: Any = api.xcom(NAME, run_id, "report")
+    assert report["outcome"] == "done"
+    assert [each["watermark"] for each in report["ranges"]] == [RECORDS] * PARTITIONS
+    for partition in range(PARTITIONS):
+        assert check(source.bootstrap, target.bootstrap, NAME, NAME, partition).clean
+
+
+def is_stable(target: Cluster) -> bool:
+    wanted = [TopicPartition(NAME, partition) for partition in range(PARTITIONS)]
+    return offsets.last_stable(target.admin, wanted) == offsets.high_watermarks(target.admin, wanted)

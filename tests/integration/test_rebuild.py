@@ -1,0 +1,148 @@
+"""The watermark store is a projection of the ledger: lost, old or wrong, it is restored from there, and never ahead of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import yaml
+
+from kafka_replication.store import open_store
+from tests.integration.scenario import InProcess, Scenario, numbered
+from tests.integration.test_unreachable import cli, ended
+
+Table = dict[Any, tuple[int, int, str, str]]
+
+
+def table(scene: Scenario) -> Table:
+    return {key: (m.offset, m.generation, m.source_topic_id, m.target_topic_id) for key, m in scene.store.watermarks(scene.name).items()}
+
+
+def copied(scene: Scenario) -> None:
+    """Two partitions, each with a watermark of its own."""
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, numbered(60))
+    scene.source.produce(scene.topic, numbered(25), 1)
+    assert scene.run().outcome == "done"
+
+
+def more(scene: Scenario) -> None:
+    scene.source.produce(scene.topic, numbered(40, 60))
+    assert scene.run().outcome == "done"
+
+
+def replace_store(scene: Scenario, backup: str | None = None) -> None:
+    """Empty it, or bring back a backup."""
+    scene.store.close()
+    for file in scene.folder.glob("store.db*"):
+        file.unlink()
+    if backup:
+        shutil.copytree(backup, scene.folder, dirs_exist_ok=True)
+    scene.store = open_store(scene.store_url)
+
+
+def backup_of(scene: Scenario) -> str:
+    folder = scene.folder / "backup"
+    folder.mkdir()
+    scene.store.close()
+    for file in scene.folder.glob("store.db*"):
+        shutil.copy(file, folder)
+    scene.store = open_store(scene.store_url)
+    return str(folder)
+
+
+def rebuild(scene: Scenario, *options: str) -> tuple[int, dict[str, Any], str]:
+    text = yaml.safe_dump(scene.document())
+    code, out, err = ended(cli(scene, text, scene.source.bootstrap, "ledger", "--rebuild-store", "--json", *options))
+    return code, json.loads(out), err
+
+
+def test_an_emptied_store_is_restored_exactly(scene: Scenario) -> None:
+    copied(scene)
+    more(scene)
+    before = table(scene)
+    assert sorted(mark[0] for mark in before.values()) == [25, 100]
+    replace_store(scene)
+    assert table(scene) == {}
+    code, document, _ = rebuild(scene)
+    assert code == 0
+    assert table(scene) == before
+    assert [(each["partition"], each["before"], each["after"]) for each in document["partitions"]] == [(0, None, 100), (1, None, 25)]
+    code, document, _ = rebuild(scene)  # once more changes nothing
+    assert [(each["before"], each["after"], each["version"]) for each in document["partitions"]] == [(100, 100, 1), (25, 25, 1)]
+    assert scene.store.lease_of(scene.name) is None
+    scene.idle_run()
+    assert table(scene) == before
+
+
+def test_an_old_backup_is_brought_up_to_date_by_the_command(scene: Scenario) -> None:
+    copied(scene)
+    backup = backup_of(scene)
+    more(scene)
+    before = table(scene)
+    replace_store(scene, backup)
+    assert (scene.watermark(0), scene.watermark(1)) == (60, 25)
+    code, document, _ = rebuild(scene)
+    assert code == 0
+    assert [(each["before"], each["after"], each["version"]) for each in document["partitions"]] == [(60, 100, 2), (25, 25, 1)]
+    assert table(scene) == before
+
+
+def test_an_old_backup_and_an_emptied_store_heal_by_running(scene: Scenario) -> None:
+    copied(scene)
+    backup = backup_of(scene)
+    more(scene)
+    before = table(scene)
+    for state in (backup, None):
+        replace_store(scene, state)
+        assert table(scene) != before
+        scene.idle_run()
+        assert table(scene) == before
+    scene.assert_copied(0, 1)
+
+
+def test_what_is_copied_and_not_verified_is_not_restored(scene: Scenario) -> None:
+    copied(scene)
+    scene.source.produce(scene.topic, numbered(40, 60))
+    assert InProcess()(scene.copy_job(run_id="copies-only")).copies[0].copied == 40
+    replace_store(scene)
+    assert rebuild(scene)[0] == 0
+    assert (scene.watermark(0), scene.watermark(1)) == (60, 25)
+
+
+def test_a_store_ahead_of_the_ledger_is_lowered_only_when_asked(scene: Scenario) -> None:
+    copied(scene)
+    right = table(scene)
+    stored = scene.store.watermarks(scene.name)[scene.key()]
+    scene.store.advance(
+        scene.key(), generation=stored.generation, source_topic_id=stored.source_topic_id, target_topic_id=stored.target_topic_id,
+        offset=70, expected_version=stored.version, run_id="somebody",
+    )  # fmt: skip
+    edited = table(scene)
+    code, document, err = rebuild(scene)
+    assert code == 1
+    assert f"{scene.key()} at 70, where the ledger verified up to 60" in document["error"]
+    assert "--force" in err
+    assert table(scene) == edited
+    assert scene.run().outcome == "failed"
+    code, document, _ = rebuild(scene, "--force")
+    assert code == 0
+    assert table(scene) == right
+    assert document["partitions"][0] | {"topic": ""} == {
+        "topic": "", "partition": 0, "target_topic": scene.topic, "before": 70, "after": 60, "generation": 1, "version": 3,
+    }  # fmt: skip
+    more(scene)
+    scene.assert_copied(0, 1)
+
+
+def test_what_the_ledger_does_not_know_is_refused_whatever_is_asked(scene: Scenario) -> None:
+    copied(scene)
+    scene.store.advance(
+        scene.key(7), generation=1, source_topic_id="s", target_topic_id="t", offset=1, expected_version=None, run_id="somebody"
+    )
+    edited = table(scene)
+    code, document, _ = rebuild(scene, "--force")
+    assert code == 1
+    assert f"the store knows {scene.key(7)}, the ledger does not" in document["error"]
+    assert table(scene) == edited

@@ -1,0 +1,46 @@
+"""Who is asked to end leaves nothing open behind: readers and the next run need not wait for the transaction's time-out."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from kafka_replication.kafka import offsets
+from kafka_replication.keys import LEDGER_PARTITIONS
+from kafka_replication.ledger import POSITIONS
+from kafka_replication.offsets import OffsetRange, TopicPartition
+from tests.checker import high_watermark, read
+from tests.integration.scenario import Scenario, numbered, wait_until
+from tests.integration.test_kill import copy_process, end_of
+
+MINUTES = 600  # the transaction's time-out, far beyond every wait here
+RECORDS = 500
+
+
+def is_stable(scene: Scenario, partition: int = 0) -> bool:
+    """Whether no transaction is open on the target partition and in the ledger."""
+    wanted = [TopicPartition(scene.topic, partition), *(TopicPartition(POSITIONS, number) for number in range(LEDGER_PARTITIONS))]
+    return offsets.last_stable(scene.target.admin, wanted) == offsets.high_watermarks(scene.target.admin, wanted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number: signal.Signals) -> None:
+    """SIGTERM is the operating system's and Airflow's way to ask, SIGHUP that of Spark's Python daemon."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(RECORDS))
+    scene.settings |= {"copy": {"chunk_records": 2 * RECORDS, "chunk_seconds": 200, "stall_timeout": 200, "transaction_timeout": MINUTES}}
+    job = scene.copy_job()
+    # The range ends beyond the source's end, so that its chunk stays open: the copier waits for more.
+    job = replace(job, copies=[replace(each, range=OffsetRange(0, RECORDS + 1)) for each in job.copies])
+    process = copy_process(scene, job)
+    wait_until(lambda: high_watermark(scene.target.bootstrap, scene.topic, 0) > 0)
+    process.send_signal(number)
+    assert end_of(process) == 128 + number
+    wait_until(lambda: is_stable(scene))
+    assert read(scene.target.bootstrap, scene.topic, 0) == []
+    assert len(read(scene.target.bootstrap, scene.topic, 0, committed=False)) > 0
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    scene.assert_copied()

@@ -1,0 +1,77 @@
+"""One budget of time, and repeating what may pass by itself within it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_replication.deadline import NEVER, Deadline, backoff, patiently
+from kafka_replication.errors import Busy, Fenced, OutOfTime, Refused, ReplicationError, Stalled, Unreachable
+
+OVER = Deadline(0.0)  # the monotonic clock is past it
+
+
+def test_without_a_bound_every_wait_is_as_long_as_it_asks() -> None:
+    assert (NEVER.within(960.0), NEVER.seconds) == (960.0, None)
+    NEVER.check("copying")
+
+
+def test_a_wait_is_at_most_what_is_left() -> None:
+    deadline = Deadline.after(100)
+    assert 0 < deadline.within(960.0) <= 100
+    assert deadline.within(1.0) == 1.0
+    assert 0 < (deadline.seconds or 0) <= 100
+
+
+def test_what_is_over_names_what_was_going_on_and_the_last_error() -> None:
+    assert OVER.within(960.0) == 0
+    with pytest.raises(OutOfTime) as over:
+        OVER.check("copying orders-0", Unreachable("the target is away", "start it"))
+    assert over.value.what == "copying orders-0: the run's time (timeouts.run) is used up; the last error was: the target is away"
+    assert over.value.remedy.startswith("start it; then run again")
+    assert not over.value.retriable
+
+
+class Flaky:
+    """Raises what it is given, one after the other, then answers."""
+
+    def __init__(self, *errors: ReplicationError) -> None:
+        self.errors, self.calls = list(errors), 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "answer"
+
+
+def test_what_passes_by_itself_is_repeated_with_growing_pauses() -> None:
+    pauses: list[float] = []
+    call = Flaky(*[Unreachable("away"), Stalled("slow")] * 3)
+    assert patiently("asking", call, NEVER, 500, pauses.append) == "answer"
+    assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_the_number_of_attempts_is_a_bound() -> None:
+    call = Flaky(*[Unreachable(f"away {number}") for number in range(9)])
+    with pytest.raises(Unreachable, match="away 2"):
+        patiently("asking", call, NEVER, 3, lambda seconds: None)
+    assert call.calls == 3
+
+
+@pytest.mark.parametrize("error", [Refused("no"), Fenced("no"), Busy("no"), OutOfTime("no")])
+def test_what_does_not_pass_fails_at_once(error: ReplicationError) -> None:
+    call = Flaky(error)
+    with pytest.raises(type(error)):
+        patiently("asking", call, NEVER, 500, lambda seconds: None)
+    assert call.calls == 1
+
+
+def test_the_time_is_a_bound_too() -> None:
+    call = Flaky(Unreachable("away", "start it"))
+    with pytest.raises(OutOfTime, match=r"asking: .* used up; the last error was: away"):
+        patiently("asking", call, Deadline.after(0.1), 500, lambda seconds: None)
+    assert call.calls == 1
+
+
+def test_pauses_do_not_grow_for_ever() -> None:
+    assert backoff(10_000) == 5.0
