@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kafka_replication import preflight, steps
@@ -19,13 +19,14 @@ from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult
 from kafka_replication.errors import BadInput, Refused
+from kafka_replication.intervals import BoundaryKey
 from kafka_replication.jobs import Launcher
 from kafka_replication.kafka import ledger_topics, offsets, topics
 from kafka_replication.kafka.sampling import samples
 from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Position
-from kafka_replication.offsets import TopicPartition
-from kafka_replication.plan import Plan, State
+from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.plan import Plan, State, own
 from kafka_replication.report import RunReport
 from kafka_replication.runner import held, new_run_id
 from kafka_replication.snapshot import LedgerView, Snapshot
@@ -46,7 +47,7 @@ def run(
         lease = stack.enter_context(held(replication, store, run_id, release=True))
         this = Run(replication, connections, store, run_id, lease.check)
         made = prepare(this, request)
-        verified = [] if made.idle else copy_slices(this, made, launcher())
+        verified = [] if made.idle else copy_slices(this, made, launcher()).not_verified
         steps.advance(this, [each.key for each in made.partitions])
         return steps.report(this, made, verified)
 
@@ -127,7 +128,55 @@ def _open(run: Run, view: LedgerView, made: BackfillPlan) -> LedgerView:
     return LedgerView({**view.positions, **opened}, view.verified)
 
 
-def copy_slices(run: Run, made: Plan, launch: Launcher) -> list[VerifyResult]:
+def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
+    """The plan of a data interval: per partition what lies between its two boundaries, each resolved once and stored.
+
+    The caller holds the replication's lease. Raises PreflightFailed, Refused naming every partition that cannot be done.
+    """
+    known = run.store.run(run.run_id)
+    if known is not None:
+        log.info("run %s was planned before; going on with its plan", run.run_id)
+        return Plan.decode(known.plan)
+    _, findings = steps.look(run, Request())
+    steps.raise_findings(findings)
+    ledger_topics.ensure(run.target_admin)
+    view = run.view()
+    snapshot = steps.create_targets(run, view, Request())
+    asked = _interval(run, snapshot, own(run.replication, view), start, end)
+
+    def planned(view: LedgerView) -> BackfillPlan:
+        return plan_backfill(World(run.replication, snapshot, view, run.watermarks(), Plan(run.replication.name, ())), asked, opens=True)
+
+    made = planned(_open(run, view, planned(view)))
+    log.info("interval [%s, %s):\n%s", start.isoformat(), end.isoformat(), plan_table(made))
+    made.raise_refused()
+    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "interval", made.plan.encode()).plan)
+
+
+def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime) -> dict[TopicPartition, OffsetRange]:
+    keys = {TopicPartition(name, number): topic.topic_id for name, topic in snapshot.source.items() for number in topic.partitions}
+    known = {key.source for key in view.positions}
+    bounds = []
+    for moment in (start, end):
+        found = offsets.at_time(run.source_admin, keys, _millis(moment))
+        if moment == start and known:  # what appeared after the replication began starts at its beginning
+            found |= {at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if at not in known}
+        settled = run.store.settle_boundaries(run.replication.name, moment, {BoundaryKey(at, id_): found[at] for at, id_ in keys.items()})
+        bounds.append({key.at: offset for key, offset in settled.items()})
+    return {at: OffsetRange(bounds[0][at], bounds[1][at]) for at in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """What went wrong in the last slice of each range; both are empty when nothing did. ``records`` and ``bytes`` were copied."""
+
+    not_copied: list[CopyResult]
+    not_verified: list[VerifyResult]
+    records: int
+    bytes: int
+
+
+def copy_slices(run: Run, made: Plan, launch: Launcher) -> Slices:
     """Copy, verify and advance, slice after slice, until all of it is on the target or has failed.
 
     Called again after a crash it goes on where the ledger ends. What failed is recorded with the run, for `steps.report`.
@@ -151,7 +200,11 @@ def copy_slices(run: Run, made: Plan, launch: Launcher) -> list[VerifyResult]:
     failed |= {each.key: each for each in steps.verify(run, [key for key in keys if key not in failed], launch) if each.error}
     log.info("%s", _progress(made, run.view().positions, number, None))
     _record(run, made, done)
-    return list(failed.values())
+    every = [each for results in done.values() for each in results]
+    last = [results[-1] for results in done.values() if results]
+    return Slices(
+        [each for each in last if each.error], list(failed.values()), sum(each.copied for each in every), sum(each.bytes for each in every)
+    )
 
 
 def _progress(made: Plan, positions: Mapping[PartitionKey, Position], number: int, part: Plan | None) -> str:

@@ -127,7 +127,7 @@ def _row(value: dict[str, Any]) -> PartitionPlan:
 def plan(replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]) -> Plan:
     """One entry per source partition the replication selects, and per known partition whose topic is gone."""
     mine = own(replication, ledger)
-    planner = Planner(replication, snapshot, mine, watermarks)
+    planner = Planner(replication, snapshot, mine, watermarks, frozenset(key.source.topic for key in mine.positions))
     found = tuple(planner.all())
     refused = next((each for each in found if each.refused), None)
     if refused is not None and not mine.positions:
@@ -183,6 +183,7 @@ class Planner:
     snapshot: Snapshot
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
+    known: frozenset[str] = frozenset()  # source topics of which some partition was opened
 
     def all(self) -> Iterator[PartitionPlan]:
         seen = set()
@@ -241,7 +242,7 @@ class Planner:
     def unopened(self, key: PartitionKey, source: Topic, target: Topic | None, ids: Ids) -> PartitionPlan:
         offsets = source.partitions[key.source.partition]
         late = bool(self.ledger.positions)
-        grown = any(known.source.topic == key.source.topic for known in self.ledger.positions)
+        grown = key.source.topic in self.known
         start = offsets.log_start if late else self.snapshot.starts.get(key.source, offsets.log_start)
         fresh = Position(1, ids, start, start)
         if key in self.watermarks:

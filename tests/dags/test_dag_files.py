@@ -34,9 +34,9 @@ def parse(folder: Path) -> DagBag:
     return DagBag(dag_folder=str(folder), safe_mode=True)
 
 
-def test_each_file_is_one_dag_and_the_errors_file_is_none(dags_folder: Path) -> None:
+def test_each_file_is_one_dag_with_its_backfill_and_the_errors_file_is_none(dags_folder: Path) -> None:
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "payments"]
+    assert sorted(bag.dags) == ["orders", "orders.backfill", "payments", "payments.backfill"]
     assert bag.import_errors == {}
 
 
@@ -44,7 +44,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
     (dags_folder / "replications" / "broken.yaml").write_text(GOOD.format(name="broken") + "shedule: '@hourly'\n")
     (dags_folder / "replications" / "worse.yaml").write_text("name: Worse\n")
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "payments"]
+    assert sorted(bag.dags) == ["orders", "orders.backfill", "payments", "payments.backfill"]
     [(file, message)] = bag.import_errors.items()
     assert file.endswith("replication_import_errors.py")
     assert f"{dags_folder / 'replications' / 'broken.yaml'}:5: key 'shedule'" in message
@@ -54,7 +54,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
 def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_folder: Path) -> None:
     (dags_folder / "replications" / "zz.yaml").write_text(GOOD.format(name="orders"))
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "payments"]
+    assert sorted(bag.dags) == ["orders", "orders.backfill", "payments", "payments.backfill"]
     [message] = bag.import_errors.values()
     assert "zz.yaml:1: key 'name'" in message
 
