@@ -26,7 +26,7 @@ from kafka_replication.kafka.sampling import samples
 from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Position
 from kafka_replication.offsets import OffsetRange, TopicPartition
-from kafka_replication.plan import Plan, State, own
+from kafka_replication.plan import PartitionPlan, Plan, State, own, plan
 from kafka_replication.report import RunReport
 from kafka_replication.runner import held, new_run_id
 from kafka_replication.snapshot import LedgerView, Snapshot
@@ -60,7 +60,7 @@ def look(run: Run, request: BackfillRequest) -> BackfillPlan:
     only = Request(topics=request.topics)
     snapshot = this.snapshot(view, only)
     steps.raise_findings(preflight.check(this.replication, snapshot, known=True))
-    live, _ = steps.look(run, only)
+    live = Plan(run.replication.name, ()) if request.target_topic else plan(run.replication, snapshot, view, run.watermarks())
     return _planned(this, request, snapshot, view, live)
 
 
@@ -209,12 +209,17 @@ def copy_slices(run: Run, made: Plan, launch: Launcher) -> Slices:
 
 def _progress(made: Plan, positions: Mapping[PartitionKey, Position], number: int, part: Plan | None) -> str:
     total = sum(each.copy.span for each in made.to_copy if each.copy)
-    left = sum(range_.span for each in made.to_copy if each.copy for range_ in positions[each.key].left_of(each.copy))
+    left = sum(range_.span for each in made.to_copy for range_ in _left(each, positions))
     share = f"{total - left} of {total} offsets are on the target ({100 * (total - left) // max(1, total)}%)"
     if part is None:
         return f"backfill after {number} slices: {share}"
     named = ", ".join(f"{each.key.source} {each.copy}" for each in part.partitions[:20])
     return f"backfill, slice {number}: {named}{' and others' if len(part.partitions) > 20 else ''}; until now {share}"
+
+
+def _left(each: PartitionPlan, positions: Mapping[PartitionKey, Position]) -> tuple[OffsetRange, ...]:
+    assert each.copy is not None
+    return positions[each.key].left_of(each.copy) if each.key in positions else (each.copy,)
 
 
 def _record(run: Run, made: Plan, done: Mapping[PartitionKey, list[CopyResult]]) -> None:

@@ -2,93 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_replication.store import open_store
 from stack.kafka_cluster import KafkaCluster
+from tests.e2e.airflow_home import SECRET, Airflow
 
-REPOSITORY = Path(__file__).parents[2]
 TOPIC, PARTITIONS, RECORDS = "af-e2e-orders", 3, 100
-SECRET = "do-not-show-me"
-FILE = """\
-name: {name}
-source: {{connection: kafka_source}}
-target: {{connection: kafka_target}}
-topics: {{include: [{topic}]}}
-retries: {{attempts: 0}}
-"""
 ALL_DONE = dict.fromkeys(["plan", "copy", "verify", "advance", "report"], "success")
-
-
-@dataclass
-class Airflow:
-    """An Airflow home with the repository's DAG files and one store."""
-
-    folder: Path
-    environment: dict[str, str]
-
-    def replicate(self, name: str, topic: str) -> None:
-        (self.folder / "dags" / "replications" / f"{name}.yaml").write_text(FILE.format(name=name, topic=topic))
-
-    def run(self, name: str, **conf: Any) -> tuple[dict[str, Any], str]:
-        """What became of a run, and everything that was logged."""
-        script = [str(Path(__file__).with_name("airflow_run.py")), str(self.folder / "dags" / "replications_dag.py")]
-        done = subprocess.run(
-            [sys.executable, *script, name, json.dumps(conf)],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        log = done.stdout + done.stderr
-        assert done.returncode == 0, log[-5000:]
-        return json.loads(done.stdout.strip().splitlines()[-1]), log
-
-    def watermarks(self, name: str) -> dict[int, int]:
-        store = open_store(self.environment["KAFKA_REPLICATION_STORE_URL"])
-        try:
-            assert store.lease_of(name) is None, "the lease was not given back"
-            return {key.source.partition: each.offset for key, each in store.watermarks(name).items()}
-        finally:
-            store.close()
-
-
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Airflow:
-    folder = tmp_path_factory.mktemp("airflow")
-    (folder / "dags" / "replications").mkdir(parents=True)
-    for file in (REPOSITORY / "dags").glob("*.py"):
-        (folder / "dags" / file.name).write_text(file.read_text())
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))}
-    environment = inherited | {
-        "AIRFLOW_HOME": str(folder / "home"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
-        "PYTHONPATH": str(REPOSITORY / "plugins"),
-        "KAFKA_REPLICATION_STORE_URL": f"sqlite:///{folder}/store.db",
-        "AIRFLOW_CONN_KAFKA_SOURCE": connection(source_cluster),
-        "AIRFLOW_CONN_KAFKA_TARGET": connection(target_cluster),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
-    }
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True)
-    return Airflow(folder, environment)
-
-
-def connection(cluster: KafkaCluster) -> str:
-    return json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}})
 
 
 def produce(cluster: KafkaCluster) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +13,13 @@ import pytest
 from kafka_replication import backfill_report, backfilling
 from kafka_replication.backfill import BackfillPlan
 from kafka_replication.backfill_request import BackfillRequest, parse
-from kafka_replication.errors import BadInput, Refused
+from kafka_replication.errors import BadInput, Busy, Refused
 from kafka_replication.jobs import Job, Launcher
 from kafka_replication.report import RunReport
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, no_launch, numbered, only
+from tests.integration.test_kill import end_of, spawn
+from tests.integration.test_runs import Gate
 
 START = 1_700_000_000_000  # the first numbered record's timestamp; the others follow, a millisecond apart
 
@@ -197,6 +202,48 @@ def test_what_retention_took_is_refused_unless_it_is_on_the_target(scene: Scenar
         backfills.run(10, 90)
     assert "from 70" in refused.value.remedy
     assert only(backfills.run(70, 90)).copied == 20
+
+
+@pytest.mark.parametrize("failpoint", ["P0", "P1:2", "P2:2", "P3:1", "P3:3", "P4:1", "P4:2", "P5:1", "P5:2"])
+def test_a_backfill_killed_anywhere_is_finished_by_the_next_one(scene: Scenario, failpoint: str) -> None:
+    scene.settings |= {"max_records_per_run": 60, "copy": {"chunk_records": 25, "transaction_timeout": 6}, "start_from": "latest"}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    scene.idle_run()
+    scene.source.produce(scene.topic, numbered(20, 200))
+    scene.run()
+    places = [scene.source.bootstrap, scene.target.bootstrap, scene.store_url, json.dumps(scene.document()), scene.topic]
+    assert end_of(spawn("backfill_process", *places, "30", "180", failpoint=failpoint)) == -signal.SIGKILL
+    assert end_of(spawn("backfill_process", *places, "0", "170")) == 0
+    assert end_of(spawn("backfill_process", *places, "30", "210")) == 0
+    assert str(scene.position().coverage) == "[0, 220)"
+    assert scene.watermark() == 220
+    found = scene.check()
+    assert not (found.lost or found.doubled or found.altered or found.foreign), found
+    scene.idle_run()
+
+
+def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfills) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    gate, reports = Gate(), list[RunReport]()
+    first = threading.Thread(target=lambda: reports.append(backfills.run(10, 60, gate)))
+    first.start()
+    try:
+        assert gate.inside.wait(60)
+        holder = scene.store.lease_of(scene.name)
+        assert holder is not None
+        impatient = Backfills(scene, {"lease": {"duration": 3, "wait": 0}})
+        with pytest.raises(Busy, match=holder.owner):
+            impatient.run(30, 80)
+        second = threading.Thread(target=lambda: reports.append(backfills.run(30, 80)))
+        second.start()
+    finally:
+        gate.opened.set()
+        first.join(60)
+    second.join(60)
+    assert [(only(each).copied, each.outcome) for each in reports] == [(50, "done"), (20, "done")]
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 70
 
 
 def test_bad_input_starts_nothing(scene: Scenario, backfills: Backfills) -> None:
