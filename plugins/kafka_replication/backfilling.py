@@ -73,7 +73,10 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
-    look(run, request).raise_refused()
+    seen = look(run, request)
+    seen.raise_refused()
+    if seen.plan.idle:  # nothing is created or opened for nothing
+        return _store(run, KIND, seen)
     this, only = _seen_as(run, request), Request(topics=request.topics)
     if request.target_topic is None:
         snapshot, view, live = steps.begin(run, only)
@@ -83,9 +86,13 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
         snapshot = steps.create_targets(this, view, only)
         view = _open(this, view, _planned(this, request, snapshot, view, live))
     made = _planned(this, request, snapshot, view, live)
-    log.info("backfill %s:\n%s", run.run_id, plan_table(made))
     made.raise_refused()
-    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, KIND, made.plan.encode()).plan)
+    return _store(run, KIND, made)
+
+
+def _store(run: Run, kind: str, made: BackfillPlan) -> Plan:
+    log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(made))
+    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, kind, made.plan.encode()).plan)
 
 
 def _seen_as(run: Run, request: BackfillRequest) -> Run:
@@ -137,10 +144,9 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
-    _, findings = steps.look(run, Request())
-    steps.raise_findings(findings)
-    ledger_topics.ensure(run.target_admin)
     view = run.view()
+    steps.raise_findings(preflight.check(run.replication, run.snapshot(view), known=bool(view.positions)))
+    ledger_topics.ensure(run.target_admin)
     snapshot = steps.create_targets(run, view, Request())
     asked = _interval(run, snapshot, own(run.replication, view), start, end)
 
@@ -148,9 +154,9 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
         return plan_backfill(World(run.replication, snapshot, view, run.watermarks(), Plan(run.replication.name, ())), asked, opens=True)
 
     made = planned(_open(run, view, planned(view)))
-    log.info("interval [%s, %s):\n%s", start.isoformat(), end.isoformat(), plan_table(made))
     made.raise_refused()
-    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "interval", made.plan.encode()).plan)
+    log.info("data interval [%s, %s)", start.isoformat(), end.isoformat())
+    return _store(run, "interval", made)
 
 
 def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime) -> dict[TopicPartition, OffsetRange]:

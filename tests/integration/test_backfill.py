@@ -134,6 +134,14 @@ def test_times_are_resolved_by_kafka(scene: Scenario, backfills: Backfills) -> N
     assert [(each.range.from_, each.range.until, each.copied) for each in report.ranges] == [(10, 31, 21)]
 
 
+def test_a_range_without_any_offset_creates_nothing(scene: Scenario, backfills: Backfills) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    backfills.idle("2001-01-01T00:00:00Z", "2002-01-01T00:00:00Z", target_topic=f"{scene.name}.again")
+    backfills.idle("2001-01-01T00:00:00Z", "2002-01-01T00:00:00Z")
+    assert (scene.target.partitions(scene.topic), scene.target.partitions(f"{scene.name}.again")) == (0, 0)
+
+
 def test_slices_are_bounded_and_a_backfill_that_died_goes_on(scene: Scenario, backfills: Backfills) -> None:
     backfills.settings = {"max_records_per_run": 40, "start_from": "latest"}
     scene.source.create(scene.topic)
