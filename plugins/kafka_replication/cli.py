@@ -1,4 +1,4 @@
-"""The command line: ``kafka-replication check|plan|run|status|verify|ledger|approve-gap|reset|audit FILE``.
+"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 """
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import cli_gaps, preflight, rebuild, runner, steps
+from kafka_replication import backfill_report, backfill_request, backfilling, cli_gaps, preflight, rebuild, runner, steps
 from kafka_replication import ledger as formats
 from kafka_replication.cli_act import File, Json
 from kafka_replication.cli_act import act as _act
@@ -85,6 +85,33 @@ def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
         request = _request(topic, until)
         report = runner.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
         return report.as_json(), f"{report.table()}\n{report.outcome}", int(report.outcome == "failed")
+
+    _act(file, as_json, action)
+
+
+@app.command()
+def backfill(
+    file: File,
+    topic: Annotated[list[str], typer.Option("--topic", help="A source topic; may be given several times.", show_default=False)],
+    from_: Annotated[str, typer.Option("--from", help="First offset, or an RFC 3339 time.", show_default=False)],
+    until: Annotated[str, typer.Option("--until", help="First offset or time that is left out.", show_default=False)],
+    partition: Annotated[list[str], typer.Option("--partition", help="Only this partition; may be given several times.")] = [],  # noqa: B006
+    target_topic: Annotated[str, typer.Option("--target-topic", help="Copy to this topic instead of the replication's own.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would mean, and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Copy a range that is asked for by hand: what of it is not on the target yet, in slices, each verified."""
+
+    def action(run: Run) -> tuple[Any, str, int]:
+        request = backfill_request.parse(
+            run.replication, topics=topic, partitions=partition, from_=from_, until=until, target_topic=target_topic, dry_run=dry_run
+        )
+        if dry_run:
+            made = backfilling.look(run, request)
+            return backfill_report.as_json(made), backfill_report.plan_table(made), int(bool(made.refused))
+        report = backfilling.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
+        text = report.table() if report.ranges else "nothing to do: all of it is on the target already, and verified"
+        return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
 
     _act(file, as_json, action)
 

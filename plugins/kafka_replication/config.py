@@ -283,6 +283,12 @@ class Replication(Section):
         description="Where a partition starts that was never replicated: `earliest`, `latest`, or an RFC 3339 time with its zone "
         "(`2030-01-31T06:00:00Z`). Resolved once; what appears later starts at its beginning.",
     )
+    progress: Literal["watermark", "interval"] = Field(
+        default="watermark",
+        validate_default=True,
+        description="`watermark`: a run copies everything since the last one. `interval`: an Airflow run copies what its data interval "
+        "holds by the records' timestamps, from the interval that begins at `start_from` (a time) on; needs a cron `schedule`.",
+    )
     on_existing_target: Literal["refuse", "append"] = Field(
         default="refuse",
         description="What to do when a target partition already holds records as its replication starts: refuse it, or write after them.",
@@ -320,6 +326,15 @@ class Replication(Section):
                 "every topic would be copied onto itself; give topics.rename, or another target.connection"
             )
         return topics
+
+    @field_validator("progress")
+    @classmethod
+    def _has_intervals(cls, progress: str, info: ValidationInfo) -> str:
+        if progress == "interval" and "schedule" in info.data and info.data["schedule"] in (None, "@once", "@continuous"):
+            raise ValueError("interval needs a schedule that makes intervals, such as '@hourly' or '0 6 * * *'")
+        if progress == "interval" and isinstance(info.data.get("start_from"), str):
+            raise ValueError("interval needs a time as start_from, such as 2030-01-31T06:00:00Z: the first interval begins there")
+        return progress
 
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name is to be replicated. Patterns never select internal topics."""

@@ -33,6 +33,7 @@ class CopyTask:
     ids: Ids
     generation: int
     run_id: str
+    position: int | None = None  # the ledger's as the plan saw it; None: where the range starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +215,11 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
         raise Refused(f"{at}: the plan is for generation {task.generation}, the ledger is at {position.generation}", "plan again")
     if position.ids != task.ids:
         raise Refused(f"{at}: the ledger speaks of {position.ids}, the plan of {task.ids}: a topic was re-created", "plan again")
-    if position.next_offset < task.range.from_ and position.left_of(OffsetRange(position.next_offset, task.range.from_)):
+    planned = task.range.from_ if task.position is None else task.position
+    if position.next_offset < planned and position.left_of(OffsetRange(position.next_offset, planned)):
         raise Refused(
-            f"{at}: the ledger's position {position.next_offset} lies below the planned range {task.range}: the ledger went back",
+            f"{at}: the ledger's position {position.next_offset} lies below {planned}, where it was when {task.range} was planned: "
+            "the ledger went back",
             "find out what restored the ledger topics to an older state, then plan again",
         )
 

@@ -41,16 +41,25 @@ class Position:
     start: int
     next_offset: int
     coverage: Coverage = field(default_factory=Coverage)
-    leader_epoch: int | None = None  # of the last copied source record; None before the first one
+    leader_epoch: int | None = None  # of the last source record below next_offset; None where it is not known
     target_end: int = 0  # one past the highest target offset of ours; where a foreign writer would begin
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
         """This position once ``copied`` is on the target as well."""
         coverage = self.coverage.add(copied)
+        next_offset = coverage.contiguous_end(self.next_offset)
         return Position(
-            self.generation, self.ids, self.start, coverage.contiguous_end(self.next_offset), coverage,
-            self.leader_epoch if leader_epoch is None else leader_epoch, max(self.target_end, target_end),
+            self.generation, self.ids, self.start, next_offset, coverage, self._epoch(copied, leader_epoch, next_offset),
+            max(self.target_end, target_end),
         )  # fmt: skip
+
+    def _epoch(self, copied: OffsetRange, leader_epoch: int | None, next_offset: int) -> int | None:
+        """The leader epoch to resume ``next_offset`` with. An older record's would make the broker report a truncation (KIP-320)."""
+        if next_offset == self.next_offset:
+            return self.leader_epoch
+        if next_offset > copied.until:  # a range copied earlier follows, whose epoch is not kept
+            return None
+        return self.leader_epoch if leader_epoch is None else leader_epoch
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """What of ``wanted`` is not yet on the target."""

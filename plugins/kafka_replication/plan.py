@@ -127,12 +127,27 @@ def _row(value: dict[str, Any]) -> PartitionPlan:
 
 def plan(replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]) -> Plan:
     """One entry per source partition the replication selects, and per known partition whose topic is gone."""
-    planner = _Planner(replication, snapshot, ledger, watermarks)
+    mine = own(replication, ledger)
+    planner = Planner(replication, snapshot, mine, watermarks, frozenset(key.source.topic for key in mine.positions))
     found = tuple(planner.all())
     refused = next((each for each in found if each.refused), None)
-    if refused is not None and not ledger.positions:
+    if refused is not None and not mine.positions:
         found = tuple(_held_back(each, refused.what) if each.state is State.OPENING else each for each in found)
-    return Plan(replication.name, found)
+    return Plan(replication.name, (*found, *planner.pending_elsewhere(ledger)))
+
+
+def own(replication: Replication, ledger: LedgerView) -> LedgerView:
+    """The entries of the replication's own target topics; backfills to other target topics have entries of their own."""
+    mine = {
+        key: position
+        for key, position in ledger.positions.items()
+        if not replication.selects(key.source.topic) or replication.target_topic(key.source.topic) == key.target_topic
+    }
+    return LedgerView(
+        mine,
+        {key: each for key, each in ledger.verified.items() if key in mine},
+        {key: each for key, each in ledger.gaps.items() if key in mine},
+    )
 
 
 def refuse_occupied(
@@ -166,11 +181,14 @@ def _held_back(each: PartitionPlan, because: str) -> PartitionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planner:
+class Planner:
+    """What `plan` finds for single partitions."""
+
     replication: Replication
     snapshot: Snapshot
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
+    known: frozenset[str] = frozenset()  # source topics of which some partition was opened
 
     def all(self) -> Iterator[PartitionPlan]:
         seen = set()
@@ -188,6 +206,19 @@ class _Planner:
         source = self.snapshot.source.get(key.source.topic)
         others = (each.ids.source_topic for at, each in self.ledger.positions.items() if at.source.topic == key.source.topic)
         return source is not None and position.ids.source_topic != source.topic_id and source.topic_id in others
+
+    def pending_elsewhere(self, ledger: LedgerView) -> Iterator[PartitionPlan]:
+        """What backfills to other target topics left unverified, unless somebody deleted those topics since."""
+        for key, position in sorted(ledger.positions.items(), key=lambda item: item[0]):
+            target = self.snapshot.target.get(key.target_topic)
+            if key in self.ledger.positions or target is None or target.topic_id != position.ids.target_topic:
+                continue
+            left = position.coverage.subtract(ledger.settled(key, position.generation))
+            if left:
+                yield PartitionPlan(
+                    key, State.PENDING, position.ids, position.generation, position.start, position.next_offset, position.next_offset,
+                    self.watermarks.get(key), verify=left,
+                )  # fmt: skip
 
     def one(self, key: PartitionKey) -> PartitionPlan:
         source = self.snapshot.source[key.source.topic]
@@ -217,7 +248,7 @@ class _Planner:
     def unopened(self, key: PartitionKey, source: Topic, target: Topic | None, ids: Ids) -> PartitionPlan:
         offsets = source.partitions[key.source.partition]
         late = bool(self.ledger.positions)
-        grown = any(known.source.topic == key.source.topic for known in self.ledger.positions)
+        grown = key.source.topic in self.known
         start = offsets.log_start if late else self.snapshot.starts.get(key.source, offsets.log_start)
         fresh = Position(1, ids, start, start)
         if key in self.watermarks:

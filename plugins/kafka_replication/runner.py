@@ -8,11 +8,13 @@ import secrets
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.deadline import Deadline
+from kafka_replication.intervals import check_interval
 from kafka_replication.jobs import Launcher
 from kafka_replication.report import RunReport
 from kafka_replication.steps import Request, Run
@@ -35,7 +37,9 @@ def held(replication: Replication, store: WatermarkStore, owner: str, *, release
 def run(
     replication: Replication, connections: Connections, store: WatermarkStore, launcher: Callable[[], Launcher], request: Request
 ) -> RunReport:
-    """All steps of one run. An idle run never asks for a launcher, so no Spark starts."""
+    """All steps of one run. An idle run never asks for a launcher, so no Spark starts. Raises BadInput for ``progress: interval``."""
+    if replication.progress == "interval":
+        check_interval(replication.name, None, None, datetime.now(UTC))
     run_id, deadline = new_run_id(), Deadline.after(replication.timeouts.run)
     with ExitStack() as stack:
         lease = stack.enter_context(held(replication, store, run_id, release=True))

@@ -24,7 +24,7 @@ from kafka_replication.kafka.opening import Opening
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange
-from kafka_replication.plan import PartitionPlan, Plan, State, plan, refuse_occupied
+from kafka_replication.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
 from kafka_replication.report import RangeReport, RunReport, copied_in
 from kafka_replication.snapshot import LedgerView, Snapshot
 from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, tile
@@ -92,8 +92,9 @@ class Run:
         return self.ledger.view() if ledger_topics.ensure(self.target_admin, create=False) else LedgerView()
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
-        known = {key.source for key in view.positions}
-        return snapshotter.take(self.replication, self.source_admin, self.target_admin, request.topics, request.until, known)
+        mine = own(self.replication, view).positions
+        known, others = {key.source for key in mine}, {key.target_topic for key in view.positions if key not in mine}
+        return snapshotter.take(self.replication, self.source_admin, self.target_admin, request.topics, request.until, known, others)
 
 
 def look(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
@@ -113,29 +114,41 @@ def prepare(run: Run, request: Request) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
+    _, _, made = begin(run, request)
+    wanted = [each for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
+    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
+
+
+def begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
+    """Create what is missing and open every new partition; what both sides look like then, and what live copying would do."""
     _, findings = look(run, request)
-    for finding in findings:
-        log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
-    preflight.raise_errors(findings)
-    return run.patiently("opening", lambda: _prepare(run, request))
+    raise_findings(findings)
+    return run.patiently("opening", lambda: _begin(run, request))
 
 
-def _prepare(run: Run, request: Request) -> Plan:
+def _begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
     ledger_topics.ensure(run.target_admin)
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
-    snapshot = create_targets(run, view, request if view.positions else replace(request, topics=()))
-    opened, refused = _open(run, plan(run.replication, snapshot, view, run.watermarks(view)))
-    made = plan(run.replication, snapshot, replace(view, positions={**view.positions, **opened}), run.watermarks(view))
-    wanted = [refused.get(each.key, each) for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
-    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
+    snapshot = create_targets(run, view, request if own(run.replication, view).positions else replace(request, topics=()))
+    opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)))
+    view = replace(view, positions={**view.positions, **opened})
+    made = plan(run.replication, snapshot, view, run.watermarks(view))
+    return snapshot, view, replace(made, partitions=tuple(refused.get(each.key, each) for each in made.partitions))
+
+
+def raise_findings(findings: list[preflight.Finding]) -> None:
+    """Log all of them. Raises PreflightFailed where one stops the run."""
+    for finding in findings:
+        log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
+    preflight.raise_errors(findings)
 
 
 def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
     """Create the target topics that are missing, of topics never replicated before; both sides as they are then."""
     snapshot, settings = run.snapshot(view, request), run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
-    opened = {key.source.topic for key in view.positions}
+    opened = {key.source.topic for key in own(run.replication, view).positions}
     for name in missing:
         if settings.create and name not in opened:
             create_target(run, snapshot, name, run.replication.target_topic(name))
@@ -159,7 +172,7 @@ def _limits(snapshot: Snapshot, name: str) -> dict[str, str]:
     return {key: config[key] for key in _SAME_AS_SOURCE if key in config}
 
 
-def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
+def open_new(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
     """Commit the start of every new partition, so that ``latest`` is never resolved twice; and those that cannot be opened."""
     new = {each.key: each for each in made.partitions if each.state is State.OPENING}
     if not new:
@@ -171,7 +184,7 @@ def _open(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[P
         known = opening.fence()
         left = {key: each for key, each in new.items() if key not in known}
         occupied = opening.occupied(left) if on_existing == "refuse" else {}
-        refused = refuse_occupied(left.values(), occupied, first=not known)
+        refused = refuse_occupied(left.values(), occupied, first=not own(run.replication, LedgerView(known)).positions)
         starts = {key: Position(p.generation, p.ids, p.start, p.start) for key, p in left.items() if key not in refused}
         run.check()
         opened = opening.commit(starts, on_existing)
@@ -197,7 +210,7 @@ def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
         left = [p for p in left if p.copy and p.key in positions and positions[p.key].left_of(p.copy)]
         if not left:
             break
-        tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run.run_id) for p in left if p.copy]
+        tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run.run_id, p.position) for p in left if p.copy]
         log.info("copying %d ranges, round %d", len(tasks), round_ + 1)
         last = launch(_job(run, "copy", copies=tasks))
         done.update({each.key: each for each in last.copies})

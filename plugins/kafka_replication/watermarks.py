@@ -10,12 +10,14 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from kafka_replication.errors import Busy, Refused, ReplicationError, StaleWriter
+from kafka_replication.intervals import BoundaryKey
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import MAX_OFFSET, OffsetRange
 
@@ -179,6 +181,9 @@ class WatermarkStore(Protocol):
 
     def last_verified(self, replication: str) -> dict[PartitionKey, datetime]:
         """When an outcome with ``digest_ok`` was last recorded; partitions never verified are absent."""
+
+    def settle_boundaries(self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int]) -> dict[BoundaryKey, int]:
+        """What ``moment`` (in ms) is in each partition of ``found``: stored once by `settle_boundary`'s rule, never changed."""
 
     def close(self) -> None: ...
 

@@ -35,9 +35,9 @@ def parse(folder: Path) -> DagBag:
     return DagBag(dag_folder=str(folder), safe_mode=True)
 
 
-def test_each_file_is_one_dag_with_its_audit_and_the_errors_file_is_none(dags_folder: Path) -> None:
+def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is_none(dags_folder: Path) -> None:
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.audit", "payments", "payments.audit"]
+    assert sorted(bag.dags) == ["orders", "orders.audit", "orders.backfill", "payments", "payments.audit", "payments.backfill"]
     assert bag.import_errors == {}
 
 
@@ -45,7 +45,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
     (dags_folder / "replications" / "broken.yaml").write_text(GOOD.format(name="broken") + "shedule: '@hourly'\n")
     (dags_folder / "replications" / "worse.yaml").write_text("name: Worse\n")
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.audit", "payments", "payments.audit"]
+    assert sorted(bag.dags) == ["orders", "orders.audit", "orders.backfill", "payments", "payments.audit", "payments.backfill"]
     [(file, message)] = bag.import_errors.items()
     assert file.endswith("replication_import_errors.py")
     assert f"{dags_folder / 'replications' / 'broken.yaml'}:5: key 'shedule'" in message
@@ -55,7 +55,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
 def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_folder: Path) -> None:
     (dags_folder / "replications" / "zz.yaml").write_text(GOOD.format(name="orders"))
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.audit", "payments", "payments.audit"]
+    assert sorted(bag.dags) == ["orders", "orders.audit", "orders.backfill", "payments", "payments.audit", "payments.backfill"]
     [message] = bag.import_errors.values()
     assert "zz.yaml:1: key 'name'" in message
 
@@ -84,7 +84,9 @@ def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(dags_fo
         text = GOOD.format(name=name) + f"alerts: {{callback: '{callback}'}}\n"
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["good", "orders", "payments"]
+    assert sorted(bag.dags) == sorted(
+        f"{name}{suffix}" for name in ("good", "orders", "payments") for suffix in ("", ".audit", ".backfill")
+    )
     [message] = bag.import_errors.values()
     assert "replication typo: key 'alerts.callback': module 'night_shift' defines no 'tel'" in message
     assert "replication absent: key 'alerts.callback': module 'no.such.module' cannot be found" in message

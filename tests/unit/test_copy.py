@@ -507,7 +507,12 @@ AT_5 = Position(1, IDS, 0, 5, Coverage.of([OffsetRange(0, 5)]))
         (None, task(0, 9), "orders-0: the ledger has no position for orders-dr: orders-0 -> orders, yet it was opened", "ledger topics"),
         (AT_5, task(5, 9, generation=2), "orders-0: the plan is for generation 2, the ledger is at 1", "plan again"),
         (AT_5, task(5, 9, ids=replace(IDS, target_topic="t-new")), "a topic was re-created", "plan again"),
-        (AT_5, task(7, 9), "orders-0: the ledger's position 5 lies below the planned range [7, 9): the ledger went back", "plan again"),
+        (
+            AT_5,
+            task(7, 9),
+            "orders-0: the ledger's position 5 lies below 7, where it was when [7, 9) was planned: the ledger went back",
+            "plan again",
+        ),
     ],
     ids=["no position", "generation", "ids", "ledger went back"],
 )

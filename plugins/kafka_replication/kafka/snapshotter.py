@@ -17,9 +17,11 @@ from kafka_replication.snapshot import Snapshot
 
 def take(
     replication: Replication, source: AdminClient, target: AdminClient, only: Collection[str] = (), until: datetime | None = None,
-    known: Collection[TopicPartition] = (),
+    known: Collection[TopicPartition] = (), others: Collection[str] = (),
 ) -> Snapshot:  # fmt: skip
-    """Both sides of every selected topic. ``known`` partitions were opened before: ``start_from`` is not resolved for them.
+    """Both sides of every selected topic, and ``others`` of the target.
+
+    ``known`` partitions were opened before: ``start_from`` is not resolved for them.
 
     Raises PreflightFailed where a topic named in the file does not exist and was never replicated, Unreachable.
     """
@@ -31,7 +33,7 @@ def take(
         topics.cluster_id(source),
         topics.cluster_id(target),
         sources,
-        topics.describe(target, [replication.target_topic(name) for name in selected]),
+        topics.describe(target, [*(replication.target_topic(name) for name in selected), *others]),
         _starts(replication, source, [at for at in partitions if at not in set(known)]),
         offsets.at_time(source, partitions, _millis(until)) if until else {},
     )

@@ -12,12 +12,12 @@ from kafka_replication import auditing
 from kafka_replication.audit import AuditReport
 from kafka_replication.auditing import AuditRequest
 from kafka_replication.config import Replication
-from kafka_replication.config_file import load_all
 from kafka_replication.config_names import AUDIT_SUFFIX
 from kafka_replication.errors import BadInput
 from kafka_replication.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import START
+from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def audit_request(params: Any) -> AuditRequest:
 
 def load_audit_dags(folder: Path) -> dict[str, DAG]:
     """The audit DAGs of all good files in a folder, by id."""
-    replications, _ = load_all(folder)
-    return {f"{name}{AUDIT_SUFFIX}": build_audit_dag(replication) for name, replication in replications.items()}
+    return {f"{each.name}{AUDIT_SUFFIX}": build_audit_dag(each) for each in good_replications(folder)}
 
 
 def build_audit_dag(replication: Replication) -> DAG:

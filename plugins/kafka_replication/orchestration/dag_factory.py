@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
 
 from kafka_replication.config import Replication
-from kafka_replication.config_file import load_all
 from kafka_replication.orchestration import alerts
+from kafka_replication.orchestration.backfill_dag import add_tasks, default_args
+from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
+from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import AdvanceOperator, PlanOperator, ReportOperator
 from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOperator
 
@@ -21,13 +23,13 @@ UNTIL = r"^(latest|\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]
 
 def load_dags(folder: Path) -> dict[str, DAG]:
     """The DAGs of all good files in a folder, by id; broken ones are `import_errors`' concern."""
-    replications, _ = load_all(folder)
-    return {name: build_dag(replication) for name, replication in replications.items() if not alerts.problems([replication])}
+    return {each.name: build_dag(each) for each in good_replications(folder)}
 
 
 def build_dag(replication: Replication) -> DAG:
-    """``plan -> copy -> verify -> advance -> report``; see `tasks` for which of them run after a failure."""
-    retries = replication.retries
+    """``plan -> copy -> verify -> advance -> report``; see `_tasks` for which of them run after a failure."""
+    if replication.progress == "interval":
+        return _build_interval_dag(replication)
     with DAG(
         dag_id=replication.name,
         schedule=replication.schedule,
@@ -38,15 +40,30 @@ def build_dag(replication: Replication) -> DAG:
         doc_md=doc_md(replication),
         tags=list(replication.tags),
         params=_params(),
-        default_args={
-            "owner": replication.owner,
-            "retries": retries.attempts,
-            "retry_delay": timedelta(seconds=retries.delay),
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": timedelta(seconds=retries.max_delay),
-        },
+        default_args=default_args(replication),
     ) as dag:
         _tasks(replication)
+    return dag
+
+
+def _build_interval_dag(replication: Replication) -> DAG:
+    """``plan -> copy -> report`` of each data interval since ``start_from``, so that Airflow's own backfill works.
+
+    In Airflow 3 a plain cron string gives runs without an interval's length: hence the timetable.
+    """
+    assert replication.schedule is not None and isinstance(replication.start_from, datetime)  # the model's rule
+    with DAG(
+        dag_id=replication.name,
+        schedule=CronDataIntervalTimetable(replication.schedule, "UTC"),
+        start_date=replication.start_from,
+        catchup=True,
+        max_active_runs=1,
+        description=f"Replicates {replication.source.connection} to {replication.target.connection}, one data interval a run",
+        doc_md=doc_md(replication),
+        tags=list(replication.tags),
+        default_args=default_args(replication),
+    ) as dag:
+        add_tasks(replication, IntervalPlanOperator(task_id="plan", replication=replication))
     return dag
 
 

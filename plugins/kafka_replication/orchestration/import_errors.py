@@ -1,15 +1,22 @@
-"""One error that names every broken replication file, for Airflow's page to show.
+"""Which replication files become DAGs, and one error that names every broken replication file, for Airflow's page to show.
 
-It is raised from a DAG file that defines no DAG: raised from the factory's, it would make every good DAG stale.
+The error is raised from a DAG file that defines no DAG: raised from the factory's, it would make every good DAG stale.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from kafka_replication.config import Replication
 from kafka_replication.config_file import load_all
 from kafka_replication.errors import ConfigError
 from kafka_replication.orchestration import alerts
+
+
+def good_replications(folder: Path) -> list[Replication]:
+    """Those of all files without a mistake."""
+    replications, _ = load_all(folder)
+    return [each for each in replications.values() if not alerts.problems([each])]
 
 
 def raise_import_errors(folder: Path) -> None:

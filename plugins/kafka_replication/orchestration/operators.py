@@ -77,26 +77,29 @@ class AdvanceOperator(StepOperator):
 
 
 class ReportOperator(StepOperator):
-    """Account for every range, give the lease back, and fail if a range failed."""
+    """Account for every range, give the lease back, and fail if a range failed. ``verified_by``: the task that verified."""
+
+    def __init__(self, *, verified_by: str = "verify", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.verified_by = verified_by
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
         with task_run.working(self.replication, context, release="always") as run:
-            made = steps.report(run, task_run.planned(run), _verifications(context))
+            made = steps.report(run, task_run.planned(run), self._verifications(context))
         context["ti"].xcom_push("return_value", made.as_json())
         self.log.info("run %s: %s\n%s", made.run_id, made.outcome.replace("_", " "), made.table())
         if made.failed:
             raise AirflowFailException(_summary(made))
 
+    def _verifications(self, context: Context) -> list[VerifyResult]:
+        found = context["ti"].xcom_pull(task_ids=self.verified_by, key=FAILED_VERIFICATIONS) or []
+        return [VERIFY_RESULT.validate_json(each) for each in found]
+
 
 def workable(made: Plan) -> list[PartitionKey]:
     """The partitions that the plan did not refuse."""
     return [p.key for p in made.partitions if not p.refused]
-
-
-def _verifications(context: Context) -> list[VerifyResult]:
-    found = context["ti"].xcom_pull(task_ids="verify", key=FAILED_VERIFICATIONS) or []
-    return [VERIFY_RESULT.validate_json(each) for each in found]
 
 
 def _summary(made: RunReport) -> str:

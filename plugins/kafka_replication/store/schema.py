@@ -108,10 +108,23 @@ outcomes = Table(
     Index("kafka_replication_range_outcomes_verified", "replication", "verified_at"),
 )
 
+# Where a time lies in a partition, resolved once: both data intervals that meet there use it.
+boundaries = Table(
+    "kafka_replication_boundaries",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("source_topic", String, primary_key=True),
+    Column("source_partition", Integer, primary_key=True, autoincrement=False),
+    Column("source_topic_id", String, primary_key=True),
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
+    Column("next_offset", BigInteger, nullable=False),
+)
+
 
 def is_current(connection: Connection) -> bool:
-    """Whether the tables are there in this version. Raises Refused when a newer one made them."""
-    if not inspect(connection).has_table(schema_table.name):
+    """Whether all tables are there in this version. Raises Refused when a newer one made them."""
+    there = set(inspect(connection).get_table_names())
+    if schema_table.name not in there:
         return False
     version = connection.execute(select(schema_table.c.version)).scalar()
     if version is not None and version > SCHEMA_VERSION:
@@ -119,7 +132,7 @@ def is_current(connection: Connection) -> bool:
             f"the watermark store has schema version {version}; this version of kafka-replication knows up to {SCHEMA_VERSION}",
             "upgrade kafka-replication here too, or use the store of the older version",
         )
-    return version == SCHEMA_VERSION
+    return version == SCHEMA_VERSION and there >= metadata.tables.keys()
 
 
 def create(connection: Connection) -> None:
@@ -127,5 +140,6 @@ def create(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
-        metadata.create_all(connection)
-        connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
+        metadata.create_all(connection)  # also a single table that this version has in addition
+        if connection.execute(select(schema_table.c.version)).scalar() is None:
+            connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))

@@ -6,7 +6,7 @@ A row that is not there yet cannot be locked: two inserting at once make one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
@@ -15,8 +15,9 @@ from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from kafka_replication.errors import BadInput, Refused
+from kafka_replication.intervals import BoundaryKey
 from kafka_replication.keys import PartitionKey
-from kafka_replication.store import connect, rows, schema
+from kafka_replication.store import boundaries, connect, rows, schema
 from kafka_replication.watermarks import (
     EPOCH,
     RUN_STATES,
@@ -211,6 +212,11 @@ class SqlStore:
         query = select(*key, func.max(columns.verified_at).label("latest")).group_by(*key)
         query = query.where(columns.replication == replication, columns.verified_at.is_not(None))
         return self._read(lambda db: {rows.key_of(row): from_millis(row.latest) for row in db.execute(query)})
+
+    # Boundaries
+
+    def settle_boundaries(self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int]) -> dict[BoundaryKey, int]:
+        return self._write(lambda db: boundaries.settle(db, replication, rows.to_millis(moment), found))
 
     # Transactions
 

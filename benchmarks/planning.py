@@ -1,0 +1,96 @@
+"""``python -m benchmarks.planning``: what planning costs for many partitions, on a simulated snapshot; no broker is started.
+
+Each line is a process of its own: a live plan (half of the partitions known, half new), a backfill's plan for all of them with its table
+and documents, the stored plan's round trip, and the first slice. Fails above 10 s or 500 MB for 10,000 partitions, or where ten
+times the partitions cost more than twenty times the time.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+from kafka_replication.backfill import Sample, World, next_slice, plan_backfill
+from kafka_replication.backfill_report import as_json, plan_table
+from kafka_replication.config import Replication
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import Ids, Position, Verified
+from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.plan import Plan, plan
+from kafka_replication.report import plan_table as live_table
+from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
+
+SIZES = (1_000, 10_000)
+WIDTH = 10  # partitions of a topic
+END, MOST = 1_000_000, 10_000
+LIMIT_SECONDS, LIMIT_MB = 10.0, 500.0
+
+
+def replication() -> Replication:
+    return Replication.model_validate({
+        "name": "many", "source": {"connection": "source"}, "target": {"connection": "target"}, "topics": {"include": ["^t"]},
+        "max_records_per_run": MOST,
+    })  # fmt: skip
+
+
+def simulated(partitions: int) -> tuple[Snapshot, LedgerView]:
+    """Topics of ten partitions; every second topic was copied before, up to half, with a few backfilled stretches behind it."""
+    offsets = {number: PartitionOffsets(0, END, END, 1) for number in range(WIDTH)}
+    names = [f"t{number:05}" for number in range(partitions // WIDTH)]
+    config = {"retention.ms": "604800000", "cleanup.policy": "delete", "max.message.bytes": "1048588"}
+    topics = {name: Topic(name, f"id-{name}", offsets, 3, config) for name in names}
+    behind = [OffsetRange(END // 2 + 50_000 * k, END // 2 + 50_000 * k + 10_000) for k in range(1, 6)]
+    position = {
+        PartitionKey("many", TopicPartition(name, number), name): Position(
+            1, Ids("SRC", f"id-{name}", f"id-{name}"), 0, END // 2, Coverage.of([OffsetRange(0, END // 2), *behind]), 1, END
+        )
+        for name in names[::2]
+        for number in range(WIDTH)
+    }
+    verified = {key: Verified(1, each.coverage, "digest", "run", "2030-01-31T06:00:00.000Z") for key, each in position.items()}
+    return Snapshot("SRC", "TGT", topics, topics), LedgerView(position, verified)
+
+
+def measure(partitions: int) -> dict[str, float]:
+    """Seconds of each step, and the process's peak memory in MB."""
+    settings, (snapshot, view) = replication(), simulated(partitions)
+    started = time.perf_counter()
+    live = plan(settings, snapshot, view, {})
+    live_table(live)
+    planned = time.perf_counter()
+    asked = {p.key.source: OffsetRange(1_000, END) for p in live.partitions}
+    sample = dict.fromkeys(asked, Sample(300, 300, 300_000, 1_700_000_000_000))
+    made = plan_backfill(World(settings, snapshot, view, {}, live, sample), asked, opens=False)
+    plan_table(made)
+    json.dumps(as_json(made))
+    backfill = time.perf_counter()
+    stored = Plan.decode(made.plan.encode())
+    next_slice(stored, view.positions, MOST)
+    ended = time.perf_counter()
+    assert len(live.partitions) == len(made.lines) == partitions
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"live": planned - started, "backfill": backfill - planned, "stored": ended - backfill, "all": ended - started, "mb": peak}
+
+
+def main() -> None:
+    found = {}
+    print("partitions   live plan s   backfill plan s   store and slice s   peak MB")
+    for size in SIZES:
+        done = subprocess.run([sys.executable, "-m", "benchmarks.planning", str(size)], check=True, capture_output=True, text=True)
+        found[size] = each = json.loads(done.stdout)
+        print(f"{size:>10,}   {each['live']:>11.2f}   {each['backfill']:>15.2f}   {each['stored']:>17.2f}   {each['mb']:>7.0f}", flush=True)
+    small, large = (found[size] for size in SIZES)
+    ratio = large["all"] / small["all"]
+    print(f"ten times the partitions cost {ratio:.1f} times the time")
+    if large["all"] > LIMIT_SECONDS or large["mb"] > LIMIT_MB or ratio > 20:
+        sys.exit("planning is slower, larger or less linear than it may be")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(int(sys.argv[1]))))
+    else:
+        main()

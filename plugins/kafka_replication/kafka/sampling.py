@@ -1,0 +1,40 @@
+"""Read the first records of ranges, to guess what is in the rest of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from kafka_replication.backfill import Sample
+from kafka_replication.errors import ReplicationError
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.scan import offset_of, records
+from kafka_replication.offsets import OffsetRange, TopicPartition
+
+RECORDS = 300
+PARTITIONS = 100  # the others are taken to be like these
+_SMALL = {"fetch.message.max.bytes": 256 << 10, "queued.max.messages.kbytes": 1 << 10, "queued.min.messages": 1}
+
+
+def samples(source: clients.ClientConfig, group: str, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, Sample]:
+    """A sample of each range; without one where the source does not answer for it: an estimate may not stop anything."""
+    reader = clients.consumer(source, group, **_SMALL)
+    found: dict[TopicPartition, Sample] = {}
+    try:
+        for at, wanted in itertools.islice(ranges.items(), PARTITIONS):
+            try:
+                read = [
+                    (offset_of(each), len(each.key() or b"") + len(each.value() or b""), each.timestamp()[1])
+                    for each in itertools.islice(records(reader, at, wanted, stall=10.0), RECORDS)
+                ]
+            except ReplicationError:
+                continue
+            span = read[-1][0] + 1 - wanted.from_ if len(read) == RECORDS else wanted.span
+            times = [time for _, _, time in read if time > 0]
+            found[at] = Sample(len(read), span, sum(size for _, size, _ in read), min(times, default=None))
+    finally:
+        reader.close()
+    if found:
+        read, span, size = (sum(getattr(each, name) for each in found.values()) for name in ("records", "span", "bytes"))
+        found.update(dict.fromkeys(itertools.islice(ranges, PARTITIONS, None), Sample(read, span, size, None)))
+    return found

@@ -1,0 +1,96 @@
+"""The DAG ``<name>.backfill`` of each replication: started by hand, for a range that its form names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, Param, TriggerRule
+
+from kafka_replication.config import Replication
+from kafka_replication.orchestration import alerts
+from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator, IntervalPlanOperator, SlicesOperator
+from kafka_replication.orchestration.doc_md import backfill_md
+from kafka_replication.orchestration.import_errors import good_replications
+from kafka_replication.orchestration.operators import ReportOperator
+
+SUFFIX = ".backfill"
+TOPIC = "^[A-Za-z0-9._-]{1,249}$"
+TIME = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})"
+POINT = rf"^(0|[1-9]\d{{0,18}}|{TIME})$"
+
+
+def load_backfill_dags(folder: Path) -> dict[str, DAG]:
+    """The backfill DAGs of all good files in a folder, by id; broken ones are `import_errors`' concern."""
+    return {f"{each.name}{SUFFIX}": build_backfill_dag(each) for each in good_replications(folder)}
+
+
+def build_backfill_dag(replication: Replication) -> DAG:
+    """``plan -> copy -> report``, never scheduled. One at a time; with the replication's own DAG it shares the lease."""
+    with DAG(
+        dag_id=f"{replication.name}{SUFFIX}",
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        description=f"Copies a range of {replication.name} that is asked for by hand",
+        doc_md=backfill_md(replication),
+        tags=[*replication.tags, "backfill"],
+        params=_params(),
+        default_args=default_args(replication),
+    ) as dag:
+        add_tasks(replication, BackfillPlanOperator(task_id="plan", replication=replication))
+    return dag
+
+
+def default_args(replication: Replication) -> dict[str, object]:
+    retries = replication.retries
+    return {
+        "owner": replication.owner,
+        "retries": retries.attempts,
+        "retry_delay": timedelta(seconds=retries.delay),
+        "retry_exponential_backoff": 2,
+        "max_retry_delay": timedelta(seconds=retries.max_delay),
+    }
+
+
+def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPlanOperator) -> None:
+    """What follows a plan of ranges. The report runs after a copy that failed too, but never without a plan."""
+    tell = alerts.on_failure(replication)
+    plan.on_failure_callback = [tell]
+    copy = SlicesOperator(task_id="copy", replication=replication)
+    report = ReportOperator(
+        task_id="report",
+        replication=replication,
+        verified_by="copy",
+        trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
+        on_failure_callback=tell,
+    )
+    plan >> copy >> report
+    plan >> report
+
+
+def _params() -> dict[str, Param]:
+    """The form. What it lets through is read again, more strictly, by `kafka_replication.backfill_request`."""
+    return {
+        "topics": Param(
+            type="array", items={"type": "string", "pattern": TOPIC}, minItems=1, uniqueItems=True, title="Topics",
+            description="Source topics of the replication, one a line.",
+        ),
+        "partitions": Param(
+            [], type="array", items={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, uniqueItems=True, title="Partitions",
+            description="Only these partitions; empty means all.",
+        ),
+        "from": Param(
+            type=["string", "integer"], pattern=POINT, minimum=0, title="From",
+            description="The first offset, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
+        ),
+        "until": Param(
+            type=["string", "integer"], pattern=POINT, minimum=0, title="Until",
+            description="The first offset, or time, that is left out.",
+        ),
+        "target_topic": Param(
+            None, type=["null", "string"], pattern=TOPIC, title="Target topic",
+            description="Copy to this topic instead of the replication's own; takes one source topic. Keeps the source's order.",
+        ),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what it would mean; change nothing."),
+    }  # fmt: skip

@@ -1,0 +1,41 @@
+"""The table of boundaries: what a time is in each partition, stored by whoever asks first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, Connection, func, insert, select
+
+from kafka_replication.intervals import BoundaryKey, settle_boundary
+from kafka_replication.offsets import TopicPartition
+from kafka_replication.store.schema import boundaries
+
+_c = boundaries.c
+_KEY = (_c.source_topic, _c.source_partition, _c.source_topic_id)
+
+
+def settle(db: Connection, replication: str, time: int, found: Mapping[BoundaryKey, int]) -> dict[BoundaryKey, int]:
+    """The boundaries at ``time`` (ms); those not stored yet are made from ``found`` and stored, in few statements for many partitions."""
+    stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))
+    new = sorted(found.keys() - stored.keys())
+    if new:
+        before = _offsets(db, replication, _c.time < time, func.max(_c.next_offset))
+        after = _offsets(db, replication, _c.time > time, func.min(_c.next_offset))
+        settled = {key: settle_boundary(found[key], before.get(key), after.get(key)) for key in new}
+        db.execute(insert(boundaries), [
+            {
+                "replication": replication, "source_topic": key.at.topic, "source_partition": key.at.partition,
+                "source_topic_id": key.topic_id, "time": time, "next_offset": offset,
+            }
+            for key, offset in settled.items()
+        ])  # fmt: skip
+        stored |= settled
+    return {key: stored[key] for key in found}
+
+
+def _offsets(db: Connection, replication: str, when: ColumnElement[bool], which: ColumnElement[int]) -> dict[BoundaryKey, int]:
+    query = select(*_KEY, which.label("next_offset")).where(_c.replication == replication, when).group_by(*_KEY)
+    return {
+        BoundaryKey(TopicPartition(row.source_topic, row.source_partition), row.source_topic_id): row.next_offset
+        for row in db.execute(query)
+    }

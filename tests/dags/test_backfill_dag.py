@@ -1,0 +1,151 @@
+"""The backfill DAG's form, and the DAG of a replication that copies data intervals."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+from kafka_replication import backfilling
+from kafka_replication.config import Replication
+from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.backfill_dag import build_backfill_dag
+from kafka_replication.orchestration.dag_factory import build_dag
+from tests.unit.test_backfill_request import HOSTILE
+
+
+def replication(**settings: Any) -> Replication:
+    return Replication.model_validate({
+        "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},
+        "topics": {"include": ["orders", "^audit[.]"], "exclude": ["audit.scratch"]}, **settings,
+    })  # fmt: skip
+
+
+def plan_task(dag: DAG) -> Any:
+    return dag.get_task("plan")
+
+
+INTERVAL = {"progress": "interval", "schedule": "0 6 * * *", "start_from": "2024-01-31T06:00:00Z"}
+
+
+@pytest.fixture
+def dag() -> DAG:
+    return build_backfill_dag(replication(owner="data", tags=["dr"]))
+
+
+def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
+    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.tags) == ("orders-dr.backfill", False, 1, {"dr", "backfill"})
+    assert str(dag.schedule) == "None"
+    assert {task.task_id: (sorted(task.upstream_task_ids), task.trigger_rule.value, task.owner) for task in dag.tasks} == {
+        "plan": ([], "all_success", "data"), "copy": (["plan"], "all_success", "data"),
+        "report": (["copy", "plan"], "all_done_min_one_success", "data"),
+    }  # fmt: skip
+    DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert all(not task.template_fields for task in dag.tasks), "a form's value is never rendered as a template"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topics", ["orders"]), ("partitions", [0, 7]), ("from", "0"), ("from", 12), ("until", "9223372036854775807"),
+        ("until", "2030-01-31T06:00:00.5+02:00"), ("target_topic", None), ("target_topic", "again"), ("dry_run", True),
+    ],
+)  # fmt: skip
+def test_the_form_takes(dag: DAG, name: str, value: Any) -> None:
+    assert dag.params.get_param(name).resolve(value) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topics", []), ("topics", "orders"), ("topics", ["a b"]), ("topics", ["{{ ds }}"]), ("topics", ["a", "a"]), ("partitions", [-1]),
+        ("partitions", ["0"]), ("partitions", [2**31]), ("from", "-1"), ("from", -1), ("from", ""), ("from", "ten"), ("from", "{{ ds }}"),
+        ("from", "$(reboot)"), ("from", "2030-01-31"), ("from", 1.5), ("from", True), ("until", "1" * 20), ("until", "latest"),
+        ("until", None), ("target_topic", "a;b"), ("target_topic", ""), ("dry_run", "yes"),
+    ],
+)  # fmt: skip
+def test_the_form_refuses(dag: DAG, name: str, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize("name", ["topics", "from", "until"])
+def test_the_form_asks_for_a_range(dag: DAG, name: str) -> None:
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param(name).resolve()
+
+
+@pytest.mark.parametrize(("changes", "words"), HOSTILE)
+def test_the_task_reads_the_form_again_before_it_touches_anything(
+    dag: DAG, changes: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(*_: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(task_run, "opened", touched)
+    monkeypatch.setattr(task_run, "working", touched)
+    form = {"topics": ["orders"], "partitions": [], "from": "10", "until": "20", "target_topic": None, "dry_run": False}
+    params = form | {name.removesuffix("_"): value for name, value in changes.items()}
+    with pytest.raises(AirflowFailException) as failed:
+        plan_task(dag).execute({"params": params})
+    assert words in str(failed.value)
+
+
+# --- data intervals ----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_interval_replication_has_intervals_since_its_start_and_catches_up() -> None:
+    dag = build_dag(replication(**INTERVAL))
+    assert isinstance(dag.timetable, CronDataIntervalTimetable)
+    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.start_date) == ("orders-dr", True, 1, datetime(2024, 1, 31, 6, tzinfo=UTC))
+    assert [task.task_id for task in dag.tasks] == ["plan", "copy", "report"]
+    DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({**INTERVAL, "schedule": None}, "interval needs a schedule that makes intervals"),
+        ({**INTERVAL, "schedule": "@continuous"}, "interval needs a schedule that makes intervals"),
+        ({**INTERVAL, "start_from": "earliest"}, "interval needs a time as start_from"),
+    ],
+)
+def test_intervals_need_a_schedule_and_a_beginning(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replication(**settings)
+
+
+def test_a_run_without_a_data_interval_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_task(build_dag(replication(**INTERVAL)))
+    moment = datetime(2024, 1, 31, 6, tzinfo=UTC)
+    for start, end in ((None, None), (moment, moment)):
+        run = SimpleNamespace(data_interval_start=start, data_interval_end=end)
+        with pytest.raises(AirflowFailException, match="replication orders-dr"):
+            plan.execute({"dag_run": run})
+
+
+def test_the_plan_is_made_for_the_runs_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def stop(_: Any, start: datetime, end: datetime) -> None:
+        asked.append((start, end))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backfilling, "prepare_interval", stop)
+    monkeypatch.setattr(task_run, "working", lambda *_, **__: Nothing())
+    start = datetime(2024, 1, 31, 6, tzinfo=UTC)
+    run = SimpleNamespace(data_interval_start=start, data_interval_end=start + timedelta(days=1))
+    with pytest.raises(KeyboardInterrupt):
+        plan_task(build_dag(replication(**INTERVAL))).execute({"dag_run": run})
+    assert asked == [(start, start + timedelta(days=1))]
+
+
+class Nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...

@@ -1,0 +1,38 @@
+"""One Airflow for each test module."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stack.kafka_cluster import KafkaCluster
+from tests.e2e.airflow_home import ONCALL, REPOSITORY, Airflow, connection
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Airflow:
+    folder = tmp_path_factory.mktemp("airflow")
+    (folder / "dags" / "replications").mkdir(parents=True)
+    for file in (REPOSITORY / "dags").glob("*.py"):
+        (folder / "dags" / file.name).write_text(file.read_text())
+    (folder / "library" / "alerts").mkdir(parents=True)
+    (folder / "library" / "alerts" / "oncall.py").write_text(ONCALL)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))}
+    environment = inherited | {
+        "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "plugins"), str(folder / "library")]),
+        "ALERTS": str(folder / "told"),
+        "KAFKA_REPLICATION_STORE_URL": f"sqlite:///{folder}/store.db",
+        "AIRFLOW_CONN_KAFKA_SOURCE": connection(source_cluster),
+        "AIRFLOW_CONN_KAFKA_TARGET": connection(target_cluster),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+    }
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True)
+    return Airflow(folder, environment)

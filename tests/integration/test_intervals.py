@@ -1,0 +1,103 @@
+"""Data intervals on real clusters: each record in one interval, late ones too, and nothing copied again."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kafka_replication import backfilling, steps
+from kafka_replication.errors import BadInput, Refused
+from kafka_replication.jobs import Launcher
+from kafka_replication.report import RunReport
+from kafka_replication.runner import held
+from kafka_replication.steps import Run
+from tests.checker import read
+from tests.integration.scenario import InProcess, Rec, Scenario
+
+SIX = datetime(2023, 11, 14, 6, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+SETTINGS: dict[str, Any] = {"progress": "interval", "schedule": "* * * * *", "start_from": SIX.isoformat()}
+
+
+def at(minute: float, number: int = 0) -> Rec:
+    return Rec(b"%d" % number, b"%.3f" % minute, (), int((SIX + minute * MINUTE).timestamp() * 1000))
+
+
+def interval(scene: Scenario, minute: int, launcher: Launcher | None = None) -> RunReport:
+    """What the DAG run of one minute does; called again, what clearing it does."""
+    run_id = f"scheduled-{minute}"
+    replication = scene.replication(**SETTINGS)
+    with held(replication, scene.store, run_id, release=True) as lease:
+        run = Run(replication, scene.connections, scene.store, run_id, lease.check)
+        made = backfilling.prepare_interval(run, SIX + minute * MINUTE, SIX + (minute + 1) * MINUTE)
+        done = [] if made.idle else backfilling.copy_slices(run, made, launcher or InProcess()).not_verified
+        steps.advance(run, [each.key for each in made.partitions])
+        return steps.report(run, made, done)
+
+
+def copied(report: RunReport) -> int:
+    assert report.outcome != "failed", report.table()
+    return sum(each.copied for each in report.ranges)
+
+
+def test_each_interval_copies_its_records_once_and_late_ones_are_in_a_later_one(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.source.produce(scene.topic, [at(-1), at(0), at(0.5), at(1), at(1.9), at(2)])
+    assert copied(interval(scene, 0)) == 2
+    assert copied(interval(scene, 1)) == 2
+    assert [each.range.from_ for each in interval(scene, 1).ranges] == [3], "cleared: the same range"
+    scene.source.produce(scene.topic, [at(0.7), at(1.1), at(2.5), at(3.5)])  # two are late: their intervals are over
+    assert copied(interval(scene, 2)) == 4, "from 2.0 to before 3.5, with the late ones between them"
+    assert copied(interval(scene, 3)) == 1
+    assert copied(interval(scene, 4)) == 0
+    assert copied(interval(scene, 0)) == 2, "what the run copied, when it is asked again"
+    found = scene.check(from_=1)
+    assert found.clean, found
+    assert scene.watermark() == 10
+
+
+def test_intervals_in_any_order_tile(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    order, dice = list(range(8)), random.Random(5)
+    dice.shuffle(order)
+    for turn, minute in enumerate(order):
+        scene.source.produce(scene.topic, [at(dice.uniform(0, 8), turn * 10 + n) for n in range(10)], turn % 2)
+        assert interval(scene, minute).outcome != "failed"
+    for partition in (0, 1):
+        held_ = [record.key for _, record in read(scene.target.bootstrap, scene.topic, partition)]
+        assert len(held_) == len(set(held_)), "a record is on the target twice"
+    ranges = [(each.key.source.partition, each.range) for minute in range(8) for each in scene.store.outcomes(f"scheduled-{minute}")]
+    for one in ranges:
+        assert not any(one[0] == other[0] and one[1] != other[1] and one[1].intersection(other[1]) for other in ranges)
+
+
+def test_clearing_a_run_starts_no_spark(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(0.1), at(0.2), at(1)])
+    interval(scene, 0)
+    launcher = InProcess()
+    interval(scene, 0, launcher)
+    assert launcher.jobs == []
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 2
+
+
+def test_a_partition_that_appears_later_starts_at_its_beginning(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(0.1), at(1.5)])
+    interval(scene, 0)
+    scene.source.grow(scene.topic, 2)
+    scene.source.produce(scene.topic, [at(0.9), at(1.2)], 1)
+    with pytest.raises(Refused, match="the source 2"):
+        interval(scene, 1)
+    scene.target.grow(scene.topic, 2)
+    assert copied(interval(scene, 1)) >= 2
+    interval(scene, 2)
+    assert len(read(scene.target.bootstrap, scene.topic, 1)) == 2
+
+
+def test_a_run_without_an_interval_is_refused_by_name(scene: Scenario) -> None:
+    with pytest.raises(BadInput, match=f"replication {scene.name} copies data intervals"):
+        scene.run(**SETTINGS)

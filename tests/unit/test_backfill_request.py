@@ -1,0 +1,171 @@
+"""What a backfill's form and command may say, and the words for what they may not."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_replication.backfill import partitions_of, resolve
+from kafka_replication.backfill_request import BackfillRequest, parse
+from kafka_replication.config import Replication
+from kafka_replication.errors import BadInput
+from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.snapshot import PartitionOffsets, Topic
+
+REPLICATION = Replication.model_validate({
+    "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},
+    "topics": {"include": ["orders", "^audit[.]"], "exclude": ["audit.scratch"]},
+})  # fmt: skip
+GOOD: dict[str, Any] = {"topics": ["orders"], "from_": "10", "until": "20"}
+ORDERS = {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(0, 20, 20)}, 3)}
+
+
+def read(**changes: Any) -> BackfillRequest:
+    return parse(REPLICATION, **{**GOOD, **changes})
+
+
+def test_integers_are_offsets_and_rfc_3339_is_a_time() -> None:
+    assert (read().from_, read().until) == (10, 20)
+    assert (read(from_=0, until=2**63 - 1).from_, read(from_=0, until=2**63 - 1).until) == (0, 2**63 - 1)
+    times = read(from_="2024-01-31T06:00:00Z", until="2024-01-31T08:00:00.5+01:00")
+    assert times.from_ == datetime(2024, 1, 31, 6, tzinfo=UTC)
+    assert times.until == datetime(2024, 1, 31, 7, 0, 0, 500_000, tzinfo=UTC)
+    assert read(from_="5", until="2024-01-31T06:00:00Z").from_ == 5
+
+
+def test_topics_partitions_and_target() -> None:
+    request = read(topics=["audit.a", "orders", "audit.a"], partitions=["2", 0, 2])
+    assert (request.topics, request.partitions, request.target_topic) == (("audit.a", "orders"), (0, 2), None)
+    assert read(target_topic="orders.again").target_topic == "orders.again"
+    assert read(target_topic="").target_topic is None
+    assert read(target_topic="orders").target_topic is None, "the replication's own target is no other one"
+
+
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"from_": "30"}, "from: 30 lies after until: 20"),
+    ({"from_": "20"}, "from and until are both 20: the range is empty"),
+    (
+        {"from_": "2024-02-01T00:00:00Z", "until": "2024-01-01T00:00:00Z"},
+        "from: 2024-02-01T00:00:00Z lies after until: 2024-01-01T00:00:00Z",
+    ),
+    ({"from_": "-1"}, "from: must not be negative"),
+    ({"from_": -1}, "from: must not be negative"),
+    ({"until": "-9223372036854775809"}, "until: must not be negative"),
+    ({"until": "9223372036854775808"}, "until: '9223372036854775808' is larger than any offset"),
+    ({"until": 2**63}, "until: '9223372036854775808' is larger than any offset: Kafka's offsets are below 2^63"),
+    ({"until": 10**400}, "is larger than any offset"),
+    ({"until": "9" * 5000}, "characters) is larger than any offset"),
+    ({"from_": "ten"}, "from: must be an offset (a whole number from 0 to 9223372036854775807), or an RFC 3339 time with its zone"),
+    ({"from_": ""}, "from: must be an offset"),
+    ({"from_": " 10"}, "from: must be an offset"),
+    ({"from_": "10\n"}, "from: must be an offset"),
+    ({"from_": "1e3"}, "from: must be an offset"),
+    ({"from_": "0x10"}, "from: must be an offset"),
+    ({"from_": "1_0"}, "from: must be an offset"),
+    ({"from_": "\u0661\u0662"}, "found '\\u0661\\u0662'"),
+    ({"from_": 1.5}, "from: must be an offset"),
+    ({"from_": True}, "from: must be an offset"),
+    ({"from_": None}, "found nothing (null)"),
+    ({"from_": ["10"]}, "found a list"),
+    ({"from_": "earliest"}, "from: must be an offset"),
+    ({"until": "latest"}, "until: must be an offset"),
+    ({"from_": "{{ ds }}"}, "from: must be an offset"),
+    ({"from_": "{{ conn.kafka_source.password }}"}, "found '{{ conn.kafka_source.password }}'"),
+    ({"from_": "$(rm -rf /)"}, "from: must be an offset"),
+    ({"until": "20; DROP TABLE kafka_replication_runs"}, "until: must be an offset"),
+    ({"until": "`reboot`"}, "until: must be an offset"),
+    ({"from_": "2024-01-31"}, "must be an offset, or a time in RFC 3339"),
+    ({"from_": "2024-01-31T06:00:00"}, "from: must say its time zone"),
+    ({"from_": "2024-02-30T06:00:00Z"}, "from: must be a time that exists"),
+    ({"from_": "1969-12-31T23:59:59Z", "until": "2024-01-01T00:00:00Z"}, "must not lie before 1970"),
+    ({"from_": "9999-01-01T00:00:00Z", "until": "9999-01-02T00:00:00Z"}, "from: '9999-01-01T00:00:00Z' lies in the future"),
+    ({"topics": []}, "topic: none is given"),
+    ({"topics": "orders"}, "topic: must be a list; found 'orders'"),
+    ({"topics": ["payments"]}, "topic: 'payments' is not a topic of replication orders-dr: topics.include selects orders, ^audit[.]"),
+    ({"topics": ["audit.scratch"]}, "is not a topic of replication"),
+    ({"topics": ["__consumer_offsets"]}, "is not a topic of replication"),
+    ({"topics": ["../etc/passwd"]}, "is no topic name to Kafka"),
+    ({"topics": ["orders;ls"]}, "is no topic name to Kafka"),
+    ({"topics": [7]}, "topic: must be a topic's name; found 7"),
+    ({"topics": ["o" * 250]}, "Kafka allows a topic name 249"),
+    ({"partitions": ["-1"]}, "partition: must be a whole number from 0 to 2147483647; found '-1'"),
+    ({"partitions": [2**31]}, "partition: must be a whole number"),
+    ({"partitions": ["zero"]}, "partition: must be a whole number"),
+    ({"partitions": [False]}, "found false"),
+    ({"partitions": 3}, "partition: must be a list"),
+    (
+        {"target_topic": "kafka-replication.positions"},
+        "target_topic: 'kafka-replication.positions' starts with 'kafka-replication.', which belongs",
+    ),
+    ({"target_topic": "__consumer_offsets"}, "is an internal topic of Kafka"),
+    ({"target_topic": "a b"}, "is no topic name to Kafka"),
+    ({"target_topic": 5}, "target_topic: must be a topic's name"),
+    ({"target_topic": "again", "topics": ["orders", "audit.a"]}, "takes one source topic, not 2"),
+    ({"dry_run": "yes"}, "dry_run: must be true or false; found 'yes'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), HOSTILE)
+def test_what_makes_no_sense_is_refused_in_words(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read(**changes)
+    assert words in refused.value.what
+    assert refused.value.remedy
+    assert refused.value.what.isprintable() and len(refused.value.what) < 400
+
+
+ANY = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.one_of(st.text(), st.integers()), max_size=3))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["topics", "from_", "until", "partitions", "target_topic", "dry_run"]), ANY)
+def test_any_value_of_any_field_is_taken_or_refused_in_words(field: str, value: object) -> None:
+    with suppress(BadInput):
+        request = read(**{field: value})
+        assert isinstance(request.from_, datetime) or 0 <= request.from_ < 2**63
+
+
+# --- against what the source has ---------------------------------------------------------------------------------------------------
+
+
+def test_a_range_for_each_partition() -> None:
+    assert resolve(read(), ORDERS, {}) == {
+        TopicPartition("orders", 0): OffsetRange(10, 20),
+        TopicPartition("orders", 1): OffsetRange(10, 20),
+    }
+    moment = datetime(2024, 1, 31, tzinfo=UTC)
+    times = {moment: {TopicPartition("orders", 0): 40, TopicPartition("orders", 1): 20}}
+    assert resolve(read(until=moment.isoformat()), ORDERS, times)[TopicPartition("orders", 0)] == OffsetRange(10, 40)
+
+
+def test_two_times_between_which_nothing_was_written_are_an_empty_range() -> None:
+    first, second = datetime(2024, 1, 31, tzinfo=UTC), datetime(2024, 2, 1, tzinfo=UTC)
+    request = read(from_=first.isoformat(), until=second.isoformat(), partitions=[0])
+    at = TopicPartition("orders", 0)
+    assert resolve(request, ORDERS, {first: {at: 40}, second: {at: 40}}) == {at: OffsetRange(40, 40)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"until": "21"}, "until: 21 lies past the end of orders-1; allowed are offsets up to 20, its last stable offset"),
+        ({"from_": "101", "until": "110", "partitions": [0]}, "from: 101 lies past the end of orders-0"),
+        ({"partitions": [2]}, "partition: orders has no partition 2; it has 2, from 0 on"),
+        ({"topics": ["audit.gone"]}, "topic: 'audit.gone' does not exist on the source"),
+        ({"from_": "50", "until": "2024-01-31T00:00:00Z", "partitions": [0]}, "orders-0: from: 50 lies after until: 40"),
+    ],
+)
+def test_what_the_source_does_not_have_is_refused(changes: dict[str, Any], words: str) -> None:
+    moment = datetime(2024, 1, 31, tzinfo=UTC)
+    with pytest.raises(BadInput, match=words):
+        resolve(read(**changes), ORDERS, {moment: {TopicPartition("orders", 0): 40}})
+
+
+def test_the_partitions_asked_for_are_those_that_exist() -> None:
+    assert [str(each) for each in partitions_of(read(), ORDERS)] == ["orders-0", "orders-1"]
+    assert [str(each) for each in partitions_of(read(partitions=[1]), ORDERS)] == ["orders-1"]
