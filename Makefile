@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status demo test test-wide lint format bench lock clean
+.PHONY: help install up down status demo test test-wide faults lint format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,9 @@ test: lint ## lint, then the tests that CI asks for
 
 test-wide: lint ## lint, then every test there is, with those not yet proven stable
 	@$(BIN)/python -m pytest tests
+
+faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n
+	@$(BIN)/python -m tests.faults
 
 lint: install ## ruff, mypy --strict, import rules
 	@$(BIN)/ruff check $(CODE)
