@@ -6,6 +6,7 @@ A DAG task and a command call these same functions; each can be called again aft
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from kafka_replication import failpoints, preflight
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
-from kafka_replication.errors import Refused, ReplicationError
+from kafka_replication.errors import Refused, ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
 from kafka_replication.kafka.session import LedgerSession, open_partition
@@ -120,13 +121,28 @@ def _create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
     snapshot, settings = run.snapshot(view, request), run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
     opened = {key.source.topic for key in view.positions}
+    created: list[str] = []
     for name in missing:
         if settings.create and name not in opened:
             config = {"min.compaction.lag.ms": str(settings.min_compaction_lag * 1000), **_limits(snapshot, name), **settings.config}
             target = run.replication.target_topic(name)
             log.info("creating %s on the target with %d partitions", target, len(snapshot.source[name].partitions))
             topics.create(run.target_admin, target, len(snapshot.source[name].partitions), settings.replication_factor, config)
-    return run.snapshot(view, request) if missing else snapshot
+            created.append(target)
+    return _await_visible(run, view, request, created) if missing else snapshot
+
+
+def _await_visible(run: Run, view: LedgerView, request: Request, created: Collection[str]) -> Snapshot:
+    """A snapshot that shows the topics just created: brokers may learn of them late, and no position may be opened without their ids."""
+    until = time.monotonic() + run.replication.timeouts.request
+    while True:
+        snapshot = run.snapshot(view, request)
+        hidden = [target for target in created if target not in snapshot.target]
+        if not hidden:
+            return snapshot
+        if time.monotonic() > until:
+            raise Unreachable(f"the new target topic {hidden[0]} is not known to every broker", "check the target's brokers; run again")
+        time.sleep(0.1)
 
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kafka_replication import ledger, steps
+from kafka_replication import failpoints, ledger, steps
 from kafka_replication.jobs import Launcher
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.record_engine import RecordSession
@@ -42,6 +42,7 @@ def receipt_outside() -> None:
             return
         self.flush()
         self.guard("commit_transaction", lambda: self.producer.commit_transaction(30))
+        failpoints.reached("P2")
         other = clients.producer(self.target)
         other.produce(
             RECEIPTS, key=ledger.receipt_key(self.key, receipt), value=ledger.encode(receipt), partition=self.key.ledger_partition

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kafka_replication import runner
+from kafka_replication import copy, runner
 from kafka_replication.config import Replication
 from kafka_replication.connections import SparkConnection
-from kafka_replication.errors import ReplicationError
+from kafka_replication.errors import Fenced, ReplicationError
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.spark.submit import SubmitLauncher
 from kafka_replication.spark.worker import copy_one, verify_one
@@ -57,8 +59,17 @@ class Threads:
         return JobResult(copies, verifications)
 
 
+def move_clock(seconds: float) -> None:
+    """This process believes that it is so much later. Timers do not change, nor do the clocks of C libraries (SQLite's, librdkafka's)."""
+    if seconds:
+        real = time.time
+        time.time = lambda: real() + seconds
+        copy.now = lambda: datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     mutations.apply(settings.get("mutation"))
+    move_clock(settings.get("clock", 0))
     clients = Clients(settings["clients"])
     threads = Threads()
     launcher: Launcher = threads if "spark" not in settings else SubmitLauncher(clients.spark(""), settings["spark"])
@@ -66,7 +77,11 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     try:
         report = runner.run(replication, clients, open_store(settings["store_url"]), lambda: launcher, Request())
     except ReplicationError as error:
-        return {"outcome": "failed", "errors": [f"{type(error).__name__}: {error}"], "final": [] if error.retriable else [str(error)]}
+        return {
+            "outcome": "failed",
+            "errors": [f"{type(error).__name__}: {error}"],
+            "final": [] if error.retriable or isinstance(error, Fenced) else [str(error)],
+        }
     lines = report.as_json()
     errors = [str(each["error"]) for each in lines["ranges"] if each["error"]]
     return {"outcome": lines["outcome"], "errors": errors, "final": threads.final, "ranges": lines["ranges"]}

@@ -13,7 +13,7 @@ from stack.folders import REPOSITORY
 from tests.faults.trial import Verdict
 
 if TYPE_CHECKING:
-    from tests.faults.rows import Row
+    from tests.faults.row import Row
 
 DOCS = REPOSITORY / "docs" / "reliability.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from fnmatch import fnmatch
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -18,7 +20,8 @@ from stack.processes import ProcessRecord, sweep
 from tests.faults import load, results
 from tests.faults.bench import Bench, open_bench
 from tests.faults.load import Load
-from tests.faults.rows import ROWS, Row
+from tests.faults.row import Row
+from tests.faults.rows import ROWS
 from tests.faults.trial import Trial, Verdict, conduct
 
 CORE_RUNS, OTHER_RUNS = 20, 3
@@ -41,13 +44,14 @@ class Session:
             self._shared = [load.make(source, "plain", LOAD_SEED), load.make_compacted(source, "compacted", LOAD_SEED)]
         return self._shared[seed % 2]
 
-    def run(self, row: Row, seed: int) -> Verdict:
-        """One trial. What it wrote stays in its folder only if it failed."""
-        name = f"{row.name}-{seed}"
+    def run(self, row: Row, seed: int, mutation: str = "") -> Verdict:
+        """One trial, with an engine that is broken on purpose where ``mutation`` names how. What it wrote stays only if it failed."""
+        name = f"{row.name}-{seed}{'-' if mutation else ''}{mutation}"
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         self.bench.heal()
         trial = Trial(self.bench, self.load_of(row, name, seed), name, f"{row.name}:{seed}", folder)
+        trial.job |= {"mutation": mutation} if mutation else {}
         verdict = conduct(trial, row.inject, expected=row.expected, ignore=row.ignore, sampled=row.sampled)
         (folder / "verdict.json").write_text(json.dumps(asdict(verdict), indent=1))
         if verdict.outcome == "failed":
@@ -97,7 +101,9 @@ def main(arguments: Sequence[str]) -> int:
     folder = state_folder() / "faults"
     known = results.Results(folder / "results.jsonl")
     only, seed = os.environ.get("FAULT_ONLY"), os.environ.get("FAULT_SEED")
-    rows = [ROWS[only]] if only else list(ROWS.values())
+    rows = [row for row in ROWS.values() if not only or any(fnmatch(row.name, each) for each in only.split(","))]
+    if not rows:
+        sys.exit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
     if "--table" not in arguments and "--write-docs" not in arguments:
         wanted = [
             (row, number)

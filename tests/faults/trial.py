@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 ATTEMPT_SECONDS = 120.0
 HEAL_SECONDS = 240.0
+MARK = "FAULT_TRIAL"
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 
@@ -49,6 +50,7 @@ class Attempt:
     log: Path
     chunks: int = 0
     result: dict[str, Any] | None = None
+    ended: bool = False  # its output did
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
@@ -66,6 +68,9 @@ class Attempt:
                     if line.startswith(RESULT):
                         self.result = json.loads(line.removeprefix(RESULT))
                     self._changed.notify_all()
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
 
     @property
     def text(self) -> str:
@@ -74,13 +79,13 @@ class Attempt:
     def await_chunks(self, count: int, seconds: float = 60.0) -> bool:
         """Whether the run committed so many chunks before it ended."""
         with self._changed:
-            self._changed.wait_for(lambda: self.chunks >= count or self.process.poll() is not None, seconds)
+            self._changed.wait_for(lambda: self.chunks >= count or self.ended, seconds)
         return self.chunks >= count
 
     def await_line(self, text: str, seconds: float = 60.0) -> bool:
         """Whether the run logged this before it ended."""
         with self._changed:
-            self._changed.wait_for(lambda: text in self.text or self.process.poll() is not None, seconds)
+            self._changed.wait_for(lambda: text in self.text or self.ended, seconds)
         return text in self.text
 
     def kill(self, signum: signal.Signals = signal.SIGKILL) -> None:
@@ -138,11 +143,14 @@ class Trial:
         self.attempts: list[Attempt] = []
         self.began = time.monotonic()
         self.notes: list[str] = []
-        folder.mkdir(parents=True, exist_ok=True)
+        self.hit: float | None = None  # when the fault came, and when a run said after it that all was done
+        self.healed: float | None = None
+        self._forgiven: set[int] = set()
+        self.store.parent.mkdir(parents=True, exist_ok=True)
 
     @property
     def store(self) -> Path:
-        return self.folder / "store.db"
+        return self.folder / "store" / "store.db"
 
     def note(self, what: str) -> None:
         """Say in the trial's folder what was done to whom, and when."""
@@ -159,17 +167,22 @@ class Trial:
             "copy": self.copy, **self.settings, **more,
         }  # fmt: skip
 
-    def start(self, failpoint: str = "", **more: Any) -> Attempt:
+    def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
         """Start a run; ``more`` goes into its replication file."""
         number = len(self.attempts) + 1
         clients = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
-        settings = {"config": self.document(**more), "store_url": f"sqlite:///{self.store}", "clients": clients, **self.job}
+        settings = {"config": self.document(**more), "store_url": f"sqlite:///{store or self.store}", "clients": clients, **self.job}
         file = self.folder / f"job{number}.json"
         file.write_text(json.dumps(settings))
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}", **({VARIABLE: failpoint} if failpoint else {})}
+        environment = {
+            **os.environ,
+            MARK: self.name,
+            "PYTHONPATH": f"{ROOT}/plugins:{ROOT}",
+            **({VARIABLE: failpoint} if failpoint else {}),
+        }
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.process", str(file)], cwd=ROOT, env=environment, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=(self.folder / f"stderr{number}").open("w"),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self.attempts.append(Attempt(number, process, self.folder / f"run{number}.log"))
         self.note(f"run {number} started{' with failpoint ' + failpoint if failpoint else ''}")
@@ -184,6 +197,38 @@ class Trial:
         if not attempt.await_chunks(chunks):
             raise TrialFailed(f"run {attempt.number} ended before it had committed {chunks} chunks: {attempt.end()} {attempt.errors}")
         time.sleep(self.dice.random() * 0.1)  # the dice choose the moment: nothing is waited for here
+        self.hit = time.monotonic()
+
+    def finish(self, attempt: Attempt) -> str:
+        """Wait for a run's end and note what came of it."""
+        outcome = attempt.end()
+        self.note(f"run {attempt.number}: {outcome} {attempt.errors}")
+        if outcome in ("hung", "crashed"):
+            raise TrialFailed(f"run {attempt.number} {outcome}; the end of its log: {attempt.text[-600:]}")
+        if outcome in ("done", "nothing_to_do") and self.healed is None:
+            self.healed = time.monotonic()
+        return outcome
+
+    def part(self, span: int) -> None:
+        """A run that copies only so many offsets of each partition, without a fault."""
+        self._good(self.start(max_records_per_run=span))
+
+    def whole(self, copied: int | None = None) -> None:
+        """A run that has to succeed, and to copy so many records where that is given."""
+        run = self._good(self.start())
+        found = sum(each["copied"] for each in (run.result or {}).get("ranges", ()))
+        if copied is not None and found != copied:
+            raise TrialFailed(f"run {run.number} copied {found} records, not {copied}")
+
+    def _good(self, run: Attempt) -> Attempt:
+        if self.finish(run) not in ("done", "nothing_to_do"):
+            raise TrialFailed(f"run {run.number}, without a fault: {run.errors}")
+        self.hit, self.healed = time.monotonic(), None
+        return run
+
+    def forgive(self, run: Attempt) -> None:
+        """This run had every reason to say that running again cannot help: a hand did."""
+        self._forgiven.add(run.number)
 
     @contextlib.contextmanager
     def sampled(self) -> Iterator[Sampler]:
@@ -200,12 +245,10 @@ class Trial:
         deadline = time.monotonic() + seconds
         while len(self.attempts) < ATTEMPTS:
             attempt = self.start()
-            outcome = attempt.end()
-            self.note(f"run {attempt.number}: {outcome} {attempt.errors}")
-            if outcome in ("done", "nothing_to_do"):
+            if self.finish(attempt) in ("done", "nothing_to_do"):
                 return
-            if outcome in ("hung", "crashed"):
-                raise TrialFailed(f"run {attempt.number} {outcome}")
+            if final := self.final_errors():
+                raise TrialFailed(f"a run said that running again cannot help: {final[0]}")
             if time.monotonic() > deadline:
                 break
             time.sleep(0.5)  # a scheduler would wait longer
@@ -213,7 +256,12 @@ class Trial:
 
     def final_errors(self) -> list[str]:
         """Errors which said that running again cannot help."""
-        return [error for attempt in self.attempts if attempt.result for error in attempt.result["final"]]
+        return [
+            error
+            for attempt in self.attempts
+            if attempt.result and attempt.number not in self._forgiven
+            for error in attempt.result["final"]
+        ]
 
     def watermarks(self) -> dict[int, int]:
         return watermarks(self.store, self.name)
@@ -221,8 +269,10 @@ class Trial:
     def judge(self, *, complete: bool) -> dict[int, Comparison]:
         """Compare every partition; where the copy cannot be complete, whatever is below the watermark must be there."""
         found, stored = {}, self.watermarks()
+        target, topic = self.bench.target.direct, self.target_topic
+        there = target.partitions(topic)
         for partition, records in self.load.records.items():
-            copied = [record for _, record in read(self.bench.target.direct.bootstrap, self.target_topic, partition)]
+            copied = [record for _, record in read(target.bootstrap, topic, partition)] if partition < there else []
             wanted = [record for offset, record in records if complete or offset < stored.get(partition, 0)]
             all_ = [record for _, record in records]
             lost = compare(wanted, copied).lost
@@ -230,16 +280,25 @@ class Trial:
             found[partition] = Comparison(lost, rest.doubled, rest.reordered, rest.altered, rest.foreign)
         return found
 
-    def leftovers(self) -> list[str]:
-        """Processes of ours that outlived their run; they are ended."""
-        left = []
-        for attempt in self.attempts:
-            for each in psutil.process_iter(["pid"]):
-                with contextlib.suppress(psutil.Error, ProcessLookupError):
-                    if os.getsid(each.pid) == attempt.process.pid and each.status() != psutil.STATUS_ZOMBIE:
-                        left.append(" ".join(each.cmdline())[:200])
-                        each.kill()
-        return left
+    def _descendants(self) -> list[psutil.Process]:
+        """Every process of this trial, however far from its run: all have inherited its mark."""
+        found = []
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if each.environ().get(MARK) == self.name and each.status() != psutil.STATUS_ZOMBIE:
+                    found.append(each)
+        return found
+
+    def leftovers(self, seconds: float = 20.0) -> list[str]:
+        """Processes that outlived their run by so long; they are ended."""
+        deadline = time.monotonic() + seconds
+        while (left := self._descendants()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        names = [" ".join(each.cmdline())[:200] for each in left if each.is_running()]
+        for each in left:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        return names
 
 
 def conduct(
@@ -259,10 +318,10 @@ def conduct(
             verdict.outcome = "refused" if expected else "healed"
         except (TrialFailed, AssertionError) as e:
             verdict.problems.append(str(e) or type(e).__name__)
-        verdict.seconds = round(time.monotonic() - started, 1)
+        verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
         time.sleep(0.3 if sampler else 0)  # one more sample of the end
     _settle(trial, verdict, sampler, complete=not expected, ignore=ignore)
-    if not expected and (final := trial.final_errors()):
+    if verdict.outcome == "healed" and (final := trial.final_errors()):
         verdict.problems.append(f"a run said that running again cannot help, and it did: {final[0]}")
     if verdict.problems:
         verdict.outcome = "failed"
@@ -296,9 +355,8 @@ def _settle(trial: Trial, verdict: Verdict, sampler: Sampler | None, *, complete
 def _refusal(trial: Trial, expected: str) -> str:
     """Run once more: it fails by the expected name, and no watermark passes the damage."""
     attempt = trial.start()
-    outcome = attempt.end()
+    outcome = trial.finish(attempt)
     named = next((error for error in attempt.errors if re.search(expected, error)), None)
-    trial.note(f"run {attempt.number}: {outcome} {attempt.errors}")
     if outcome != "failed" or named is None:
         raise TrialFailed(f"expected a failed run that says {expected!r}, got {outcome} with {attempt.errors}")
     for partition, watermark in trial.watermarks().items():
