@@ -30,19 +30,19 @@ LOAD_SEED = 7
 
 
 class Session:
-    """Trials on one bench. Rows that do not touch the source's data share its loads."""
+    """Trials on one bench. Rows that do not touch the source's data share two loads, one for even and one for odd seeds."""
 
     def __init__(self, bench: Bench, folder: Path) -> None:
         self.bench, self.folder = bench, folder
-        self._shared: list[Load] = []
+        self._shared: dict[str, Load] = {}
 
     def load_of(self, row: Row, name: str, seed: int) -> Load:
         if row.own_load:
             return load.make(self.bench.source.direct, f"own.{name}", seed)
-        if not self._shared:
-            source = self.bench.source.direct
-            self._shared = [load.make(source, "plain", LOAD_SEED), load.make_compacted(source, "compacted", LOAD_SEED)]
-        return self._shared[seed % 2]
+        kind, make = (("plain", load.make), ("compacted", load.make_compacted))[seed % 2]
+        if kind not in self._shared:
+            self._shared[kind] = make(self.bench.source.direct, kind, LOAD_SEED)
+        return self._shared[kind]
 
     def run(self, row: Row, seed: int, mutation: str = "") -> Verdict:
         """One trial, with an engine that is broken on purpose where ``mutation`` names how. What it wrote stays only if it failed."""

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.rows import ROWS
 from tests.faults.session import Session
 
-SEED = int(os.environ.get("FAULT_SEED", "1"))
+SEED = int(os.environ.get("FAULT_SEED", "2"))
 SELECTION = (
     "target-broker-killed", "target-coordinator-killed", "target-endtxn-answer-lost", "zombie", "two-runs-at-once",
     "failpoint-P1", "failpoint-P2", "failpoint-P3", "failpoint-P5", "source-retention-before",

@@ -15,7 +15,7 @@ CAUGHT = {  # by which row, and what it says
     "receipt-outside": ("failpoint-P2", "that the ledger does not know|doubled"),
     "watermark-before-verification": ("failpoint-P4", r"watermark \d+ > verified"),
 }
-SEEDS = range(1, 6)  # two processes race: not every time does the broken one lose
+SEEDS = range(2, 12, 2)  # two processes race: not every time does the broken one lose
 
 
 @pytest.mark.parametrize("mutation", mutations.ALL)
