@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 
@@ -99,6 +100,23 @@ def end_txn_answer_lost(trial: Trial) -> None:
         raise TrialFailed("no EndTxn answer was there to be lost: the run was over too soon")
 
 
+def disk_full(trial: Trial) -> None:
+    """No file of one broker may grow any more, as on a full disk or above a quota; it comes back with room."""
+    run = trial.start()
+    trial.middle(run)
+    broker = trial.dice.choice(trial.bench.target.brokers)
+    process = broker.process
+    assert process is not None
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, hard))
+    trial.note(f"the disk of {broker} is full")
+    gone = process.wait(4 + trial.dice.random() * 8)
+    trial.note(f"{broker} {'gave up' if gone else 'goes on without its disk'}")
+    broker.kill()
+    broker.start()
+    trial.finish(run)
+
+
 def connections_cut(trial: Trial) -> None:
     """Every connection to the target, every half second."""
     run = trial.start()
@@ -118,5 +136,6 @@ ROWS = (
     Row("target-below-min-isr", below_min_isr),
     Row("target-two-brokers-killed", two_brokers_killed),
     Row("target-rolling-restart", rolling_restart),
+    Row("target-disk-full", disk_full),
     Row("target-connections-cut", connections_cut),
 )
