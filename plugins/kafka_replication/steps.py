@@ -104,6 +104,7 @@ def prepare(run: Run, request: Request) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
+    settle(run)
     _, findings = look(run, request)
     for finding in findings:
         log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
@@ -115,6 +116,23 @@ def prepare(run: Run, request: Request) -> Plan:
     made = plan(run.replication, snapshot, LedgerView({**view.positions, **opened}, view.verified), run.watermarks())
     made = replace(made, partitions=tuple(_refuse(each, failed[each.key]) if each.key in failed else each for each in made.partitions))
     return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", made.encode()).plan)
+
+
+def settle(run: Run) -> None:
+    """Fence whoever holds the ledger back by an open transaction of this replication: a run that died or sleeps. The caller has the lease.
+
+    Else the ledger could not be read before that transaction's time-out, 10 minutes by default.
+    """
+    if not ledger_topics.ensure(run.target_admin, create=False):
+        return
+    for key in sorted(run.ledger.undecided()):
+        run.check()
+        log.warning("%s: an earlier run left a transaction open; fencing it", key)
+        session = LedgerSession(key, run.source, run.target, run.replication.copying)
+        try:
+            session.fence()
+        finally:
+            session.close()
 
 
 def _create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:

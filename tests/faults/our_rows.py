@@ -55,7 +55,7 @@ def failpoint(point: str, most: int, trial: Trial) -> None:
 
 def zombie(trial: Trial) -> None:
     """A run stands still longer than its lease, another one takes over and finishes, then the first one wakes."""
-    trial.copy["transaction_timeout"] = 120  # not its end, but the other run fences
+    trial.copy["transaction_timeout"] = 30  # longer than most of the sleep: not its end, but the other run fences
     frozen = trial.start()
     trial.middle(frozen)
     frozen.kill(signal.SIGSTOP)
@@ -85,7 +85,7 @@ def two_runs(trial: Trial) -> None:
 
 def two_runs_without_lease(trial: Trial) -> None:
     """As if the lease did not hold: the other run has a store of its own. One fences the other, and neither for ever."""
-    trial.copy["transaction_timeout"] = 120
+    trial.copy["transaction_timeout"] = 30
     first = trial.start()
     trial.middle(first)
     second = trial.start(store=trial.folder / "other.db")
@@ -156,7 +156,7 @@ ROWS = (
     Row("two-runs-at-once", two_runs, "core"),
     Row("two-runs-without-lease", two_runs_without_lease, "core"),
     *(
-        Row(f"failpoint-{point}", partial(failpoint, point, most), "core")
+        Row(f"failpoint-{point.lower()}", partial(failpoint, point, most), "core")
         for point, most in (("P0", 6), ("P1", 30), ("P2", 30), ("P3", 30), ("P4", 1), ("P5", 1))
     ),
     Row("spark-worker-killed", partial(spark, worker), "core"),

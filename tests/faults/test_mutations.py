@@ -12,8 +12,8 @@ from tests.faults.session import Session
 
 CAUGHT = {  # by which row, and what it says
     "position-before-fencing": ("two-runs-without-lease", "running again cannot help|doubled"),
-    "receipt-outside": ("failpoint-P2", "that the ledger does not know|doubled"),
-    "watermark-before-verification": ("failpoint-P4", r"watermark \d+ > verified"),
+    "receipt-outside": ("failpoint-p2", "that the ledger does not know|doubled"),
+    "watermark-before-verification": ("failpoint-p4", r"watermark \d+ > verified"),
 }
 SEEDS = range(2, 12, 2)  # two processes race: not every time does the broken one lose
 

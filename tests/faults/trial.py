@@ -320,7 +320,7 @@ def conduct(
             verdict.problems.append(str(e) or type(e).__name__)
         verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
         time.sleep(0.3 if sampler else 0)  # one more sample of the end
-    _settle(trial, verdict, sampler, complete=not expected, ignore=ignore)
+    _settle(trial, verdict, sampler, complete=verdict.outcome == "healed", ignore=ignore)
     if verdict.outcome == "healed" and (final := trial.final_errors()):
         verdict.problems.append(f"a run said that running again cannot help, and it did: {final[0]}")
     if verdict.problems:

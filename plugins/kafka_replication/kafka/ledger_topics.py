@@ -59,6 +59,18 @@ class LedgerReader:
         finally:
             reader.close()
 
+    def undecided(self) -> set[PartitionKey]:
+        """Keys of this replication with an entry in an open transaction: what a dead run left behind, or a live one is about to commit."""
+        wanted = [TopicPartition(POSITIONS, number) for number in _ALL]
+        stable, ends = offsets.last_stable(self._admin, wanted), offsets.high_watermarks(self._admin, wanted)
+        reader = clients.uncommitted_consumer(self._config, f"kafka-replication.{self._replication}")
+        try:
+            found = {m.key() for at in wanted for m in records(reader, at, OffsetRange(min(stable[at], ends[at]), ends[at])) if m.value()}
+        finally:
+            reader.close()
+        keys = {key for kind, key, _ in map(ledger.decode_key, found) if kind == "position"}
+        return {key for key in keys if key.replication == self._replication}
+
     def position(self, key: PartitionKey) -> Position | None:
         """The newest position of ``key``; None where the partition was never opened. Raises LedgerUnreadable, Stalled."""
         wanted, newest = ledger.position_key(key), None
