@@ -86,8 +86,10 @@ class LedgerReader:
             newest[message.key() or b""] = message.value()
         positions, verified = {}, {}
         for data, value in newest.items():
+            if value is None:  # deleted, as the remedy for a foreign entry says, whatever its key was
+                continue
             kind, key, _ = ledger.decode_key(data)
-            if key.replication != self._replication or value is None:
+            if key.replication != self._replication:
                 continue
             if kind == "position":
                 positions[key] = ledger.decode_position(value)
@@ -104,8 +106,10 @@ class LedgerReader:
             newest[message.key() or b""] = message.value()
         found: dict[PartitionKey, list[Receipt]] = {key: [] for key in keys}
         for data, value in newest.items():
+            if value is None:
+                continue
             _, key, _ = ledger.decode_key(data)
-            if key in found and value is not None:
+            if key in found:
                 found[key].append(ledger.decode_receipt(value))
         return found
 
