@@ -34,7 +34,7 @@ class Load:
         return sum(map(len, self.records.values()))
 
     def visible_below(self, partition: int, offset: int) -> int:
-        return sum(at < offset for at, _ in self.records[partition])
+        return sum(at < offset for at, _ in self.records.get(partition, ()))
 
 
 def numbered(dice: random.Random, partition: int, first: int, count: int) -> Iterator[Rec]:

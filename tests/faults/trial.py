@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from confluent_kafka import KafkaException
 
 from kafka_replication.failpoints import VARIABLE
 from kafka_replication.keys import PartitionKey
@@ -135,7 +137,13 @@ class Trial:
         self.dice = random.Random(seed)
         self.name = name
         self.target_topic = f"{name}.{load.topic}"
-        self.copy: dict[str, Any] = {"chunk_records": CHUNK, "transaction_timeout": 10, "chunk_seconds": 3, "stall_timeout": 20}
+        self.copy: dict[str, Any] = {
+            "chunk_records": CHUNK,
+            "transaction_timeout": 10,
+            "chunk_seconds": 3,
+            "stall_timeout": 20,
+            "sessions": 3,
+        }
         self.settings: dict[str, Any] = {}
         self.job: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
@@ -316,8 +324,8 @@ def conduct(
             else:
                 trial.heal()
             verdict.outcome = "refused" if expected else "healed"
-        except (TrialFailed, AssertionError) as e:
-            verdict.problems.append(str(e) or type(e).__name__)
+        except (TrialFailed, AssertionError, OSError, KafkaException, psutil.Error, sqlite3.Error) as e:
+            verdict.problems.append(f"{type(e).__name__}: {e}")
         verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
         time.sleep(0.3 if sampler else 0)  # one more sample of the end
     _settle(trial, verdict, sampler, complete=verdict.outcome == "healed", ignore=ignore)
