@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status demo test lint format bench lock clean
+.PHONY: help install up down status demo test faults lint format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,9 @@ demo: install ## replicate a topic between two real clusters and show what happe
 
 test: lint ## lint, then all tests
 	@$(BIN)/python -m pytest
+
+faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n
+	@$(BIN)/python -m tests.faults
 
 lint: install ## ruff, mypy --strict, import rules
 	@$(BIN)/ruff check $(CODE)

@@ -108,11 +108,18 @@ class KafkaCluster:
     """A cluster in the folder ``state/name``. It survives this program; the same name and folder find it again.
 
     ``ports`` are the brokers' client ports; without it those of the last start are used where they are free, else new ones.
-    ``extra`` are more lines for every server.properties.
+    ``extra`` are more lines for every server.properties. ``proxied`` gives each broker a second client listener behind a proxy:
+    (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
     """
 
     def __init__(
-        self, name: str, state: Path, brokers: int = 1, ports: Sequence[int] | None = None, extra: Mapping[str, str] | None = None
+        self,
+        name: str,
+        state: Path,
+        brokers: int = 1,
+        ports: Sequence[int] | None = None,
+        extra: Mapping[str, str] | None = None,
+        proxied: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise StackError(f"cluster {name}: {brokers} brokers, but {len(ports)} ports", "name one port for each broker")
@@ -121,6 +128,7 @@ class KafkaCluster:
         self.size = brokers
         self._asked = list(ports) if ports is not None else None
         self._extra = dict(extra or {})
+        self._proxied = list(proxied) if proxied is not None else None
         self._brokers: list[Broker] = []
         self._load()
 
@@ -213,6 +221,8 @@ class KafkaCluster:
     def _write_properties(self) -> None:
         for broker, controller_port in zip(self._brokers, self._controller_ports, strict=True):
             lines = {**self._shared_properties(), **_own_properties(broker, controller_port), **self._extra}
+            if self._proxied is not None:
+                lines |= _proxied_properties(lines, *self._proxied[broker.node_id - 1])
             broker.properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     def _shared_properties(self) -> dict[str, str]:
@@ -264,6 +274,16 @@ def _own_properties(broker: Broker, controller_port: int) -> dict[str, str]:
         "listeners": f"{client},CONTROLLER://{LOOPBACK}:{controller_port}",
         "advertised.listeners": client,
         "log.dirs": str(broker.data),
+    }
+
+
+def _proxied_properties(lines: Mapping[str, str], port: int, advertised: int) -> dict[str, str]:
+    """Who connects to this listener is told the proxies' addresses, who connects to the other one the brokers' own."""
+    return {
+        "listeners": f"{lines['listeners']},PROXIED://{LOOPBACK}:{port}",
+        "advertised.listeners": f"{lines['advertised.listeners']},PROXIED://{LOOPBACK}:{advertised}",
+        "listener.security.protocol.map": f"{lines['listener.security.protocol.map']},PROXIED:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
     }
 
 

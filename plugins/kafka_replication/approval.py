@@ -43,6 +43,7 @@ def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
 
     The caller holds the replication's lease. Raises BadInput, Refused, GapFound (other offsets are lost than those asked for).
     """
+    steps.settle(run)
     view = run.view()
     key = PartitionKey(run.replication.name, asked.at, run.replication.target_topic(asked.at.topic))
     known = _known(view, key, asked.range)

@@ -74,6 +74,7 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
+    steps.settle(run)
     seen = look(run, request)
     seen.raise_refused()
     if seen.plan.idle:  # nothing is created or opened for nothing
@@ -145,6 +146,7 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
+    steps.settle(run)
     view = run.view()
     steps.raise_findings(preflight.check(run.replication, run.snapshot(view), known=bool(view.positions)))
     ledger_topics.ensure(run.target_admin)

@@ -137,6 +137,7 @@ def verify(file: File, as_json: Json = False) -> None:
     def action(run: Run) -> tuple[Any, str, int]:
         with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
             run.check = lease.check
+            steps.settle(run)
             keys = list(run.view().positions)
             results = steps.verify(run, keys, _LazyLauncher(run.replication))
             moved = steps.advance(run, keys)
@@ -180,6 +181,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
     def restore(run: Run) -> tuple[Any, str, int]:
         with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
             run.check = lease.check
+            steps.settle(run)
             rows = rebuild.rebuild_store(run, force=force)
         document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
         return document, rebuild.rebuilt_table(rows) if rows else "the ledger knows nothing of it: nothing to restore", 0

@@ -29,6 +29,7 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
     """
     target = target_topic or run.replication.target_topic(topic)
     ledger_topics.ensure(run.target_admin)
+    steps.settle(run)
     snapshot = _snapshot(run, topic, target)
     ids = Ids(snapshot.source_cluster, snapshot.source[topic].topic_id, snapshot.target[target].topic_id)
     keys = [

@@ -6,7 +6,9 @@ A DAG task and a command call these same functions; each can be called again aft
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -17,11 +19,12 @@ from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
 from kafka_replication.deadline import Deadline, patiently
-from kafka_replication.errors import ReplicationError
+from kafka_replication.errors import ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
 from kafka_replication.kafka.opening import Opening
-from kafka_replication.keys import PartitionKey
+from kafka_replication.kafka.transactions import TransactionalWriter
+from kafka_replication.keys import PartitionKey, opening_id
 from kafka_replication.ledger import Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange
 from kafka_replication.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
@@ -114,9 +117,26 @@ def prepare(run: Run, request: Request) -> Plan:
     if known is not None:
         log.info("run %s was planned before; going on with its plan", run.run_id)
         return Plan.decode(known.plan)
+    settle(run)
     _, _, made = begin(run, request)
     wanted = [each for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
     return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
+
+
+def settle(run: Run) -> None:
+    """Fence whoever holds the ledger back by an open transaction of this replication: a run that died or sleeps. The caller has the lease.
+
+    Else the ledger could not be read before that transaction's time-out, 10 minutes by default.
+    """
+    if not ledger_topics.ensure(run.target_admin, create=False):
+        return
+    undecided = sorted(run.ledger.undecided())
+    ids = {key.transactional_id: str(key) for key in undecided} | ({opening_id(run.replication.name): "opening"} if undecided else {})
+    for transactional_id, what in ids.items():
+        run.check()
+        log.warning("%s: an earlier run may have left a transaction open; fencing it", what)
+        with closing(TransactionalWriter(transactional_id, what, run.target, run.replication.copying, run.deadline)) as writer:
+            writer.fence()
 
 
 def begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
@@ -149,10 +169,25 @@ def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
     snapshot, settings = run.snapshot(view, request), run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
     opened = {key.source.topic for key in own(run.replication, view).positions}
+    created: list[str] = []
     for name in missing:
         if settings.create and name not in opened:
-            create_target(run, snapshot, name, run.replication.target_topic(name))
-    return run.snapshot(view, request) if missing else snapshot
+            created.append(run.replication.target_topic(name))
+            create_target(run, snapshot, name, created[-1])
+    return _await_visible(run, view, request, created) if missing else snapshot
+
+
+def _await_visible(run: Run, view: LedgerView, request: Request, created: Collection[str]) -> Snapshot:
+    """A snapshot that shows the topics just created: brokers may learn of them late, and no position may be opened without their ids."""
+    until = time.monotonic() + run.deadline.within(run.replication.timeouts.request)
+    while True:
+        snapshot = run.snapshot(view, request)
+        hidden = [target for target in created if target not in snapshot.target]
+        if not hidden:
+            return snapshot
+        if time.monotonic() > until:
+            raise Unreachable(f"the new target topic {hidden[0]} is not known to every broker", "check the target's brokers; run again")
+        time.sleep(0.1)
 
 
 def create_target(run: Run, snapshot: Snapshot, name: str, target: str) -> None:
@@ -213,6 +248,7 @@ def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
         tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run.run_id, p.position) for p in left if p.copy]
         log.info("copying %d ranges, round %d", len(tasks), round_ + 1)
         last = launch(_job(run, "copy", copies=tasks))
+        settle(run)
         done.update({each.key: each for each in last.copies})
         again = {each.key for each in last.copies if each.fenced}
         left = [p for p in left if p.key in again or (last.error and p.key not in {r.key for r in last.copies})]

@@ -97,13 +97,13 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self.admin.list_topics(timeout=30)
 
-    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = {}) -> None:
+    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = {}, replicas: int = 1) -> None:
         # Old timestamps must not fall to retention while a test looks at them.
         settings = {"retention.ms": "-1", **config}
         deadline = time.monotonic() + SAFETY
         while True:
             try:
-                self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+                self.admin.create_topics([NewTopic(topic, partitions, replicas, config=settings)])[topic].result(30)
                 break
             except KafkaException as e:  # one of this name is still being deleted
                 if time.monotonic() > deadline or e.args[0].name() != "TOPIC_ALREADY_EXISTS":

@@ -153,6 +153,17 @@ def test_kill_a_whole_run(scene: Scenario, failpoint: str) -> None:
     scene.assert_copied()
 
 
+def test_nobody_waits_for_a_dead_run_s_transaction(scene: Scenario) -> None:
+    """It died with its entries in the ledger and before their commit: the next run fences it, instead of waiting for its time-out."""
+    job = ready(scene, 2_000, transaction_timeout=600)
+    assert end_of(copy_process(scene, job, "P2:3")) == -signal.SIGKILL
+    started = time.monotonic()
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert time.monotonic() - started < 300, "that is about the time-out of the transaction"
+    scene.assert_copied()
+
+
 def test_copied_and_not_verified(scene: Scenario) -> None:
     """All is on the target, and the run died before it read back: the next one only verifies."""
     job = ready(scene, 2_000)

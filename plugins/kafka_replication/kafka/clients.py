@@ -72,8 +72,17 @@ def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
 
 def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
     """A ``read_committed`` consumer for explicit `assign`; ``group`` is only a name, nothing is committed to it."""
+    return _consumer(config, {**more, **CONSUMER, "group.id": group})
+
+
+def uncommitted_consumer(config: ClientConfig, group: str) -> Consumer:
+    """For finding out who has a transaction open, never for copying."""
+    return _consumer(config, {"fetch.wait.max.ms": 5, **CONSUMER, "isolation.level": "read_uncommitted", "group.id": group})
+
+
+def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
     base = {key: value for key, value in config.items() if key not in _producer_only and key not in CONSUMER}
-    return _make(Consumer, {**CONSUMER_DEFAULTS, **base, **more, **CONSUMER, "group.id": group})
+    return _make(Consumer, {**CONSUMER_DEFAULTS, **base, **ours})
 
 
 def producer(config: ClientConfig, **more: Any) -> Producer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, Message
@@ -71,6 +71,20 @@ class LedgerReader:
         finally:
             reader.close()
 
+    def undecided(self) -> set[PartitionKey]:
+        """Keys of this replication with an entry in an open transaction: what a dead run left behind, or a live one is about to commit."""
+        wanted = [TopicPartition(POSITIONS, number) for number in _ALL]
+        stable, ends = offsets.last_stable(self._admin, wanted), offsets.high_watermarks(self._admin, wanted)
+        hidden = [(at, OffsetRange(stable[at], ends[at])) for at in wanted if stable[at] < ends[at]]
+        if not hidden:
+            return set()
+        reader = clients.uncommitted_consumer(self._config, consumer_group(self._replication))
+        try:
+            found = [message for at, range_ in hidden for message in records(reader, at, range_)]
+        finally:
+            reader.close()
+        return {key for kind, key, _ in self._newest_of(found) if kind == "position"}
+
     def position(self, key: PartitionKey) -> Position | None:
         """The newest position of ``key``; None where the partition was never opened. Raises LedgerUnreadable, Stalled."""
         wanted, newest = ledger.position_key(key), None
@@ -104,9 +118,14 @@ class LedgerReader:
         return found
 
     def _newest(self, topic: str, partitions: Collection[int]) -> Iterator[tuple[str, PartitionKey, Message]]:
+        return self._newest_of(self._entries(topic, partitions))
+
+    def _newest_of(self, entries: Iterable[Message]) -> Iterator[tuple[str, PartitionKey, Message]]:
         """The newest entry under each key of this replication. What lies under nobody's key is named in the log and does no harm."""
-        newest = {(message.partition(), message.key()): message for message in self._entries(topic, partitions)}
+        newest = {(message.partition(), message.key()): message for message in entries}
         for message in newest.values():
+            if message.value() is None:  # deleted, as the remedy for a foreign entry says, whatever its key was
+                continue
             try:
                 kind, key, _ = ledger.decode_key(message.key())
             except LedgerUnreadable as e:

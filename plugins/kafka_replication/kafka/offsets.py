@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import tenacity
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
@@ -22,7 +23,7 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 # A partition that was just created, or whose leader just moved, answers so for a moment.
 _PASSING = frozenset({
     KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._NOENT,
 })  # fmt: skip
 
 
@@ -42,7 +43,16 @@ def _list(
         futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout)
         return {TopicPartition(at.topic, at.partition): future.result(timeout * 2).offset for at, future in futures.items()}
     except KafkaException as e:
+        if e.args[0].code() in _PASSING:
+            _look_again(admin, {at.topic for at in wanted})
         raise translate(e.args[0], "listing offsets") from e
+
+
+def _look_again(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Make the client ask for these topics' leaders anew: what one broker did not know yet, it believes for 15 minutes otherwise."""
+    for topic in topics:
+        with suppress(KafkaException):
+            admin.list_topics(topic, timeout=5)
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

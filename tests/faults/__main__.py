@@ -1,0 +1,10 @@
+"""``make faults``: every fault many times, on real clusters, resumable; see docs/reliability.md."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.faults.session import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""The clusters that faults are done to: a source of 1 broker, a target of 3, a proxy in front of each.
+
+The product goes through the proxies; the load, the judge and the sampler speak to the brokers directly.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from stack.kafka_cluster import Broker, KafkaCluster, start_all
+from stack.ports import LOOPBACK, free_ports
+from tests.faults.proxy import Proxy
+from tests.integration.scenario import Cluster
+
+SAFETY = 90.0
+# A cleaner that is quick, so that a load can have holes; a small segment can then be rolled within a second.
+_EXTRA = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
+
+
+@dataclass
+class Side:
+    """One cluster with its proxies. ``direct`` is how its administrator sees it."""
+
+    cluster: KafkaCluster
+    proxies: Sequence[Proxy]
+
+    def __post_init__(self) -> None:
+        self.direct = Cluster(self.cluster.bootstrap)
+
+    @property
+    def bootstrap(self) -> str:
+        """What the product is given: the proxies' addresses."""
+        return ",".join(f"{LOOPBACK}:{proxy.port}" for proxy in self.proxies)
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        return self.cluster.brokers
+
+    @property
+    def admin(self) -> AdminClient:
+        return self.direct.admin
+
+    def leader(self, topic: str, partition: int) -> Broker:
+        """The broker that leads a partition now."""
+        found = self.admin.list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
+        return self.cluster.broker(found - 1)
+
+    def coordinator(self, transactional_id: str) -> Broker:
+        """The coordinator of a transactional id: the leader of its partition of ``__transaction_state``."""
+        partitions = len(self.admin.list_topics("__transaction_state", timeout=30).topics["__transaction_state"].partitions)
+        return self.leader("__transaction_state", _java_hash(transactional_id) % partitions)
+
+    def heal(self) -> None:
+        """Every broker runs, every proxy behaves, every partition has all its replicas in sync again."""
+        for proxy in self.proxies:
+            proxy.behave()
+        for broker in self.brokers:
+            if broker.process is not None:
+                broker.process.send(signal.SIGCONT)
+            broker.start()
+        deadline = time.monotonic() + SAFETY
+        while not self._is_whole():
+            assert time.monotonic() < deadline, f"cluster {self.cluster.name} is not whole again after {SAFETY:.0f} s"
+            time.sleep(0.1)
+
+    def _is_whole(self) -> bool:
+        try:
+            metadata = self.admin.list_topics(timeout=10)
+        except KafkaException:
+            return False
+        partitions = [each for topic in metadata.topics.values() for each in topic.partitions.values()]
+        return len(metadata.brokers) == len(self.brokers) and all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in partitions)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Move the log start, as retention does."""
+        at = TopicPartition(topic, partition, offset)
+        next(iter(self.admin.delete_records([at]).values())).result(30)
+
+
+def _java_hash(text: str) -> int:
+    """``Utils.abs(text.hashCode())``, by which Kafka finds a transactional id's partition."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed)
+
+
+@dataclass
+class Bench:
+    """Both sides, in one folder."""
+
+    source: Side
+    target: Side
+    folder: Path
+
+    def heal(self) -> None:
+        self.source.heal()
+        self.target.heal()
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.source, self.target
+
+
+@contextmanager
+def open_bench(folder: Path) -> Iterator[Bench]:
+    """Start the clusters, and end them without ceremony: nobody needs the data."""
+    ports = free_ports(8)
+    made = {
+        "source": (KafkaCluster("source", folder, 1, extra=_EXTRA, proxied=[(ports[0], ports[1])]), [(ports[0], ports[1])]),
+        "target": (
+            KafkaCluster("target", folder, 3, extra=_EXTRA, proxied=list(zip(ports[2:5], ports[5:8], strict=True))),
+            list(zip(ports[2:5], ports[5:8], strict=True)),
+        ),
+    }
+    clusters = [cluster for cluster, _ in made.values()]
+    proxies: list[Proxy] = []
+    try:
+        start_all(clusters)
+        sides = {}
+        for name, (cluster, pairs) in made.items():
+            own = [Proxy(advertised, port) for port, advertised in pairs]
+            proxies += own
+            sides[name] = Side(cluster, own)
+        yield Bench(sides["source"], sides["target"], folder)
+    finally:
+        for proxy in proxies:
+            proxy.close()
+        for cluster in clusters:
+            for broker in cluster.brokers:
+                if broker.process is not None:
+                    broker.process.send(signal.SIGCONT)
+                broker.kill()

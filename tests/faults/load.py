@@ -1,0 +1,113 @@
+"""The load: numbered records over 6 partitions, with committed and aborted transactions, compaction holes, nulls, headers, tombstones.
+
+Every record's value begins with its own number, so that no two are alike; the seed decides the rest, so that a load can be made again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from tests.checker import Record, high_watermark, read
+from tests.integration.scenario import Cluster, Rec, send, wait_until
+
+PARTITIONS = 6
+BLOCKS = 8
+BLOCK_RECORDS = 60  # of one partition: 8 blocks of 60 make about 10 chunks of 50, of which a range takes 2-5 s
+FIRST_TIME = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Load:
+    """What lies in a source topic. ``records`` is what a ``read_committed`` reader sees, by partition: (offset, record)."""
+
+    topic: str
+    records: dict[int, list[tuple[int, Record]]]
+    ends: dict[int, int]
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.records.values()))
+
+    def visible_below(self, partition: int, offset: int) -> int:
+        return sum(at < offset for at, _ in self.records.get(partition, ()))
+
+
+def numbered(dice: random.Random, partition: int, first: int, count: int) -> Iterator[Rec]:
+    """Records ``first``, ``first + 1``, ...; some without key, some tombstones, some with headers (also empty and null ones)."""
+    for number in range(first, first + count):
+        key = b"key-%d-%d" % (partition, number)
+        value: bytes | None = b"%d/%d " % (partition, number) + dice.randbytes(dice.randrange(10, 300))
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        kind = dice.randrange(10)
+        if kind == 0:
+            value = None
+        elif kind == 1:
+            headers = (("number", b"%d" % number), ("empty", b""), ("null", None), ("number", b"again"))
+        elif kind == 2:
+            value = b""
+        yield Rec(key, value, headers, FIRST_TIME + number)
+
+
+def with_null_keys(records: Iterator[Rec], dice: random.Random) -> Iterator[Rec]:
+    """Some records lose their key; those keep a value, or nothing would tell them apart."""
+    for each in records:
+        yield Rec(None, each.value, each.headers, each.timestamp) if each.value and dice.randrange(6) == 0 else each
+
+
+def fill(source: Cluster, topic: str, seed: int, *, blocks: int = BLOCKS, first: int = 0, null_keys: bool = True) -> None:
+    """Blocks of plain, committed and aborted records, the latter two in transactions over all partitions."""
+    dice = random.Random(seed)
+    plain, transactional = source.producer(), source.transactional()
+    for block in range(blocks):
+        kind = ("plain", "committed", "plain", "aborted")[block % 4]
+        producer: Producer = plain if kind == "plain" else transactional
+        if kind != "plain":
+            producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            records = numbered(dice, partition, first + block * BLOCK_RECORDS, BLOCK_RECORDS)
+            send(producer, topic, with_null_keys(records, dice) if null_keys else records, partition)
+        if kind == "committed":
+            producer.commit_transaction(30)
+        elif kind == "aborted":
+            producer.abort_transaction(30)
+
+
+def make(source: Cluster, topic: str, seed: int) -> Load:
+    """Create a topic and fill it."""
+    source.create(topic, PARTITIONS)
+    fill(source, topic, seed)
+    return look(source, topic)
+
+
+def make_compacted(source: Cluster, topic: str, seed: int) -> Load:
+    """As `make`, and with holes: of three records with the same key the cleaner leaves the last one. It is switched off afterwards."""
+    quick = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "86400000"}
+    source.create(topic, PARTITIONS, quick)
+    for partition in range(PARTITIONS):
+        for copy in range(3):
+            records = [Rec(b"same-%d" % n, b"%d %d/%d" % (copy, partition, n), (), FIRST_TIME + n) for n in range(40)]
+            source.produce(topic, records, partition)
+            time.sleep(0.15)  # segment.ms: the next record begins a new segment, and only old ones are cleaned
+    fill(source, topic, seed, null_keys=False)
+    wait_until(lambda: all(_has_holes(source, topic, partition) for partition in range(PARTITIONS)))
+    source.set(topic, cleanup_policy="delete")
+    fill(source, topic, seed + 1, blocks=2, first=BLOCKS * BLOCK_RECORDS)
+    return look(source, topic)
+
+
+def _has_holes(source: Cluster, topic: str, partition: int) -> bool:
+    return sum(record.key is not None and record.key.startswith(b"same-") for _, record in read(source.bootstrap, topic, partition)) <= 40
+
+
+def look(source: Cluster, topic: str) -> Load:
+    partitions = range(source.partitions(topic))
+    return Load(
+        topic,
+        {partition: read(source.bootstrap, topic, partition) for partition in partitions},
+        {partition: high_watermark(source.bootstrap, topic, partition) for partition in partitions},
+    )

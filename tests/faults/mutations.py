@@ -1,0 +1,77 @@
+"""Three engines that are broken on purpose: each must make the harness fail, or the harness proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kafka_replication import failpoints, ledger, steps
+from kafka_replication.jobs import Launcher
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.record_engine import RecordSession
+from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.keys import PartitionKey
+from kafka_replication.ledger import POSITIONS, RECEIPTS, Position, Receipt
+from kafka_replication.steps import Run
+from kafka_replication.verify import VerifyResult
+
+
+def position_before_fencing() -> None:
+    """The position is read before `init_transactions`: whoever is at work may commit in between."""
+    fence, position = RecordSession.fence, LedgerSession.position
+    read: dict[int, Position | None] = {}
+
+    def stale_fence(self: RecordSession) -> None:
+        read[id(self)] = position(self)
+        fence(self)
+
+    def stale_position(self: RecordSession) -> Position | None:
+        return read[id(self)]
+
+    RecordSession.fence = stale_fence  # type: ignore[method-assign]
+    RecordSession.position = stale_position  # type: ignore[assignment, method-assign]
+
+
+def receipt_outside() -> None:
+    """Receipt and position are written after the commit, without a transaction."""
+
+    def careless(self: LedgerSession, position: Position, receipt: Receipt) -> None:
+        self.flush()
+        self.guard("commit_transaction", lambda: self.producer.commit_transaction(30))
+        failpoints.reached("P2")
+        other = clients.producer(self.target)
+        other.produce(
+            RECEIPTS, key=ledger.receipt_key(self.key, receipt), value=ledger.encode(receipt), partition=self.key.ledger_partition
+        )
+        other.produce(POSITIONS, key=ledger.position_key(self.key), value=ledger.encode(position), partition=self.key.ledger_partition)
+        other.flush(30)
+
+    LedgerSession.commit = careless  # type: ignore[method-assign]
+
+
+def watermark_before_verification() -> None:
+    """The watermark is stored as soon as the copy is done."""
+    verify = steps.verify
+
+    def hasty(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
+        stored = run.store.watermarks(run.replication.name)
+        for key, position in run.view().positions.items():
+            before: Any = stored.get(key)
+            run.store.advance(
+                key, generation=position.generation, source_topic_id=position.ids.source_topic, target_topic_id=position.ids.target_topic,
+                offset=position.next_offset, expected_version=before.version if before else None, run_id=run.run_id,
+            )  # fmt: skip
+        return verify(run, keys, launch)
+
+    steps.verify = hasty
+
+
+ALL: dict[str, Callable[[], None]] = {
+    each.__name__.replace("_", "-"): each for each in (position_before_fencing, receipt_outside, watermark_before_verification)
+}
+
+
+def apply(name: str | None) -> None:
+    """Break this process's engine; nothing happens without a name."""
+    if name is not None:
+        ALL[name]()

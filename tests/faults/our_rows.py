@@ -1,0 +1,167 @@
+"""Faults of our own processes: killed, frozen, doubled."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+
+import psutil
+
+from stack.kafka_cluster import start_all
+from tests.faults.row import Row
+from tests.faults.trial import Attempt, Trial, TrialFailed
+
+SPARK = {"spark.task.maxFailures": "4"}
+
+
+def run_killed(trial: Trial) -> None:
+    """The process of the whole run, in the middle of its copy."""
+    run = trial.start()
+    trial.middle(run)
+    run.kill()
+    trial.note("killed the run")
+
+
+def run_killed_anywhere(trial: Trial) -> None:
+    """The same at any moment between the start and the report."""
+    run = trial.start()
+    run.await_line("copying", 30)
+    time.sleep(trial.dice.random() * 12)
+    run.kill()
+    trial.note(f"killed the run after {run.chunks} chunks: {run.end()}")
+
+
+def everything_killed(trial: Trial) -> None:
+    """The run and every broker of both clusters at once, as a machine that loses power."""
+    run = trial.start()
+    trial.middle(run)
+    trial.note("killing everything")
+    run.kill()
+    for side in trial.bench.sides:
+        for broker in side.brokers:
+            broker.kill()
+    start_all([side.cluster for side in trial.bench.sides])
+    trial.note("everything but the run is back")
+
+
+def failpoint(point: str, most: int, trial: Trial) -> None:
+    """The run dies exactly there, at a random turn."""
+    run = trial.start(f"{point}:{trial.dice.randrange(1, most + 1)}")
+    if run.end() != "killed":
+        raise TrialFailed(f"the failpoint was not reached: {run.end()} {run.errors}")
+
+
+def zombie(trial: Trial) -> None:
+    """A run stands still longer than its lease, another one takes over and finishes, then the first one wakes."""
+    trial.copy["transaction_timeout"] = 30  # longer than most of the sleep: not its end, but the other run fences
+    frozen = trial.start()
+    trial.middle(frozen)
+    frozen.kill(signal.SIGSTOP)
+    trial.note(f"froze run {frozen.number} after {frozen.chunks} chunks")
+    other = trial.start()
+    if trial.dice.randrange(4):
+        outcome = trial.finish(other)
+        if outcome != "done":
+            raise TrialFailed(f"the run that took over ended with {outcome}: {other.errors}")
+    else:  # wake it while the other one is at work
+        other.await_chunks(trial.dice.randrange(1, 10))
+    frozen.kill(signal.SIGCONT)
+    trial.note(f"woke run {frozen.number}")
+    trial.finish(frozen)
+    trial.finish(other)
+
+
+def two_runs(trial: Trial) -> None:
+    """The lease makes one wait for the other."""
+    first = trial.start(lease={"duration": 3, "wait": 100})
+    time.sleep(trial.dice.random() * 3)
+    second = trial.start(lease={"duration": 3, "wait": 100})
+    outcomes = [trial.finish(first), trial.finish(second)]
+    if not set(outcomes) <= {"done", "nothing_to_do"}:
+        raise TrialFailed(f"two runs at once ended with {outcomes}")
+
+
+def two_runs_without_lease(trial: Trial) -> None:
+    """As if the lease did not hold: the other run has a store of its own. One fences the other, and neither for ever."""
+    trial.copy["transaction_timeout"] = 30
+    first = trial.start()
+    trial.middle(first)
+    second = trial.start(store=trial.folder / "other.db")
+    trial.finish(first)
+    trial.finish(second)
+
+
+def clock_moved(trial: Trial) -> None:
+    """One of two hosts is off by a day."""
+    trial.job["clock"] = trial.dice.choice([-86_400, 86_400])
+    frozen = trial.start()
+    trial.middle(frozen)
+    frozen.kill(signal.SIGSTOP)
+    trial.job["clock"] = 0
+    trial.finish(trial.start())
+    frozen.kill(signal.SIGCONT)
+    trial.finish(frozen)
+
+
+def spark(kill: Callable[[Trial, Attempt], None], trial: Trial) -> None:
+    """The same with real Spark: each range in a Python worker."""
+    trial.job["spark"] = SPARK
+    run = trial.start()
+    trial.middle(run)
+    kill(trial, run)
+    trial.finish(run)
+    trial.job.pop("spark")
+
+
+def _children(run: Attempt, wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+    found = [each for each in psutil.Process(run.process.pid).children(recursive=True) if wanted(each)]
+    if not found:
+        raise TrialFailed("there is no such process of Spark's")
+    return found
+
+
+def worker(trial: Trial, run: Attempt) -> None:
+    found = _children(run, lambda p: "pyspark.daemon" in " ".join(p.cmdline()) and "pyspark.daemon" in " ".join(p.parent().cmdline()))
+    victim = trial.dice.choice(sorted(found, key=lambda p: p.pid))
+    trial.note(f"killing a Python worker of {len(found)}")
+    victim.kill()
+
+
+def executor(trial: Trial, run: Attempt) -> None:
+    """In local mode the executor lives in the driver's JVM."""
+    trial.note("killing the JVM")
+    _children(run, lambda p: p.name() == "java")[0].kill()
+
+
+def driver(trial: Trial, run: Attempt) -> None:
+    trial.note("killing the driver's Python")
+    _children(run, lambda p: p.name().startswith("python") and "copy_ranges.py" in " ".join(p.cmdline()))[0].kill()
+
+
+def submitter(trial: Trial, run: Attempt) -> None:
+    """The process that submitted, as when Airflow's task process is killed: Spark has to notice by itself."""
+    trial.note("killing the run's own process")
+    run.kill()
+    if left := trial.leftovers(30):
+        raise TrialFailed(f"Spark goes on without the run that submitted it: {left}")
+
+
+ROWS = (
+    Row("run-killed", run_killed, "core"),
+    Row("run-killed-anywhere", run_killed_anywhere, "core"),
+    Row("everything-killed", everything_killed, "core"),
+    Row("zombie", zombie, "core"),
+    Row("two-runs-at-once", two_runs, "core"),
+    Row("two-runs-without-lease", two_runs_without_lease, "core"),
+    *(
+        Row(f"failpoint-{point.lower()}", partial(failpoint, point, most), "core")
+        for point, most in (("P0", 6), ("P1", 30), ("P2", 30), ("P3", 30), ("P4", 1), ("P5", 1))
+    ),
+    Row("spark-worker-killed", partial(spark, worker), "core"),
+    Row("spark-executor-killed", partial(spark, executor), "core"),
+    Row("spark-driver-killed", partial(spark, driver), "core"),
+    Row("spark-submitter-killed", partial(spark, submitter), "core"),
+    Row("clock-moved-a-day", clock_moved),
+)

@@ -1,0 +1,92 @@
+"""A whole run in a process of its own, to be killed: ``python -m tests.faults.process JOB_FILE``.
+
+Copies several ranges at a time in threads, as Spark does in processes, or with real Spark where the job asks for it. Progress goes to
+stdout; the last line is ``RESULT`` and what came of it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kafka_replication import copy, runner
+from kafka_replication.config import Replication
+from kafka_replication.connections import SparkConnection
+from kafka_replication.errors import Fenced, ReplicationError
+from kafka_replication.jobs import Job, JobResult, Launcher
+from kafka_replication.spark.submit import SubmitLauncher
+from kafka_replication.spark.worker import copy_one, verify_one
+from kafka_replication.steps import Request
+from kafka_replication.store import open_store
+from tests.faults import mutations
+
+RESULT = "RESULT "
+HANDS = 3
+
+
+@dataclass(frozen=True)
+class Clients:
+    """`Connections` from a job file."""
+
+    settings: Mapping[str, Any]
+
+    def kafka(self, connection_id: str) -> dict[str, Any]:
+        return dict(self.settings[connection_id])
+
+    def spark(self, connection_id: str) -> SparkConnection:
+        return SparkConnection(str(self.settings.get("spark", "local[2,4]")), {})
+
+
+@dataclass
+class Threads:
+    """The workers' real functions, a few at a time. Keeps the errors that a new run cannot heal, by their own word."""
+
+    final: list[str] = field(default_factory=list)
+
+    def __call__(self, job: Job) -> JobResult:
+        with ThreadPoolExecutor(HANDS) as pool:
+            copies = list(pool.map(lambda task: copy_one(job, task), job.copies))
+            verifications = list(pool.map(lambda task: verify_one(job, task), job.verifications))
+        self.final += [each.error for each in copies if each.error and not (each.retriable or each.fenced)]
+        return JobResult(copies, verifications)
+
+
+def move_clock(seconds: float) -> None:
+    """This process believes that it is so much later. Timers do not change, nor do the clocks of C libraries (SQLite's, librdkafka's)."""
+    if seconds:
+        real = time.time
+        time.time = lambda: real() + seconds
+        copy.now = lambda: datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def main(settings: dict[str, Any]) -> dict[str, Any]:
+    mutations.apply(settings.get("mutation"))
+    move_clock(settings.get("clock", 0))
+    clients = Clients(settings["clients"])
+    threads = Threads()
+    launcher: Launcher = threads if "spark" not in settings else SubmitLauncher(clients.spark(""), settings["spark"])
+    replication = Replication.model_validate(settings["config"])
+    try:
+        report = runner.run(replication, clients, open_store(settings["store_url"]), lambda: launcher, Request())
+    except ReplicationError as error:
+        return {
+            "outcome": "failed",
+            "errors": [f"{type(error).__name__}: {error}"],
+            "final": [] if error.retriable or isinstance(error, Fenced) else [str(error)],
+        }
+    lines = report.as_json()
+    errors = [str(each["error"]) for each in lines["ranges"] if each["error"]]
+    return {"outcome": lines["outcome"], "errors": errors, "final": threads.final, "ranges": lines["ranges"]}
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
+    print(RESULT + json.dumps(main(json.loads(Path(sys.argv[1]).read_text()))), flush=True)

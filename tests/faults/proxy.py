@@ -1,0 +1,182 @@
+"""A TCP proxy in front of one Kafka broker that can be told to misbehave: cut, refuse, delay, throttle, swallow an answer.
+
+Brokers advertise the proxy's port (`stack.kafka_cluster`, ``proxied``), so that every client of that listener goes through it.
+Frames are Kafka's: a size of 4 bytes, then for requests API key, API version and correlation id, for answers the correlation id
+(https://kafka.apache.org/protocol.html). All proxies of a process share one thread; their methods may be called from any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import Any
+
+from stack.ports import LOOPBACK
+
+END_TXN = 26
+_CHUNK = 64 << 10
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="proxies", daemon=True).start()
+    return loop
+
+
+class Proxy:
+    """Listens on ``port`` and passes on to ``upstream``, both on loopback."""
+
+    def __init__(self, port: int, upstream: int) -> None:
+        self.port, self.upstream = port, upstream
+        self._delay = 0.0
+        self._rate: float | None = None
+        self._free_at = 0.0  # when the throttled line is free again, on the monotonic clock
+        self._swallow: dict[int, int] = {}  # API key -> how many of its answers still to swallow
+        self.swallowed = 0  # answers swallowed so far
+        self._links: set[_Link] = set()
+        self._server: asyncio.Server | None = None
+        self.accept()
+
+    def accept(self) -> None:
+        """Take connections (again)."""
+        _call(self._listen())
+
+    def refuse(self) -> None:
+        """Cut every connection and take none until `accept`: connecting is refused as by a port that nobody listens on."""
+        _call(self._close())
+
+    def cut(self) -> None:
+        """End every connection now; clients may connect anew at once."""
+        _call(self._cut())
+
+    def delay(self, seconds: float) -> None:
+        """Hand everything on this much later, in either direction; 0 ends it."""
+        self._delay = seconds
+
+    def throttle(self, bytes_per_second: float | None) -> None:
+        """Bound what all connections carry together, in both directions; None ends it."""
+        self._rate = bytes_per_second
+
+    def swallow(self, api_key: int, count: int = 1) -> None:
+        """Cut the connection instead of passing on the next ``count`` answers to requests with this API key."""
+        self._swallow[api_key] = count
+
+    def behave(self) -> None:
+        """End every misbehaviour; established connections stay."""
+        self._delay, self._rate = 0.0, None
+        self._swallow.clear()
+        self.accept()
+
+    def close(self) -> None:
+        self.refuse()
+
+    async def _listen(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._connected, LOOPBACK, self.port, limit=1 << 20)
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self._cut()
+
+    async def _cut(self) -> None:
+        for link in list(self._links):
+            link.cut()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            up_reader, up_writer = await asyncio.open_connection(LOOPBACK, self.upstream, limit=1 << 20)
+        except OSError:
+            writer.close()
+            return
+        link = _Link(self, writer, up_writer)
+        self._links.add(link)
+        try:
+            await asyncio.gather(link.pump(reader, up_writer, link.request), link.pump(up_reader, writer, link.answer))
+        except (OSError, EOFError):
+            pass
+        finally:
+            link.cut()
+            self._links.discard(link)
+
+    def wants(self, api_key: int) -> bool:
+        """Whether the answer to a request with this API key is to be swallowed; counts it."""
+        left = self._swallow.get(api_key, 0)
+        if left:
+            self._swallow[api_key] = left - 1
+            self.swallowed += 1
+        return left > 0
+
+    def due(self, size: int) -> float:
+        """When these bytes, read now, may go on (monotonic)."""
+        now = time.monotonic()
+        if self._rate:
+            self._free_at = max(now, self._free_at) + size / self._rate
+            return self._free_at + self._delay
+        return now + self._delay
+
+
+class _Link:
+    """One client's connection and ours to the broker."""
+
+    def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, broker: asyncio.StreamWriter) -> None:
+        self._proxy, self._client, self._broker = proxy, client, broker
+        self._asked: dict[int, int] = {}  # correlation id -> API key, of requests that wait for their answer
+
+    def cut(self) -> None:
+        for writer in (self._client, self._broker):
+            with contextlib.suppress(OSError, RuntimeError):
+                writer.transport.abort()
+
+    def request(self, head: bytes) -> None:
+        api_key, _, correlation = struct.unpack(">hhi", head)
+        self._asked[correlation] = api_key
+
+    def answer(self, head: bytes) -> None:
+        (correlation,) = struct.unpack_from(">i", head)
+        if self._proxy.wants(self._asked.pop(correlation, -1)):
+            raise EOFError
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], None]) -> None:
+        """Pass frames on, each when it is due, until one side ends."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
+        passing = asyncio.ensure_future(_pass_on(queue, writer))
+        try:
+            while True:
+                size = await reader.readexactly(4)
+                left = struct.unpack(">i", size)[0]
+                head = await reader.readexactly(min(left, 8))
+                note(head.ljust(8, b"\0"))
+                await queue.put((self._proxy.due(4 + len(head)), size + head))
+                left -= len(head)
+                while left > 0:
+                    data = await reader.read(min(left, _CHUNK))
+                    if not data:
+                        raise EOFError
+                    left -= len(data)
+                    await queue.put((self._proxy.due(len(data)), data))
+        finally:
+            passing.cancel()
+            self.cut()
+
+
+async def _pass_on(queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+    while True:
+        due, data = await queue.get()
+        wait = due - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        with contextlib.suppress(OSError):
+            writer.write(data)
+            await writer.drain()
+
+
+def _call(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run_coroutine_threadsafe(coroutine, _loop()).result(30)

@@ -1,0 +1,93 @@
+"""What was seen, run by run, in a file that outlives a session; and the table of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stack.folders import REPOSITORY
+from tests.faults.trial import Verdict
+
+if TYPE_CHECKING:
+    from tests.faults.row import Row
+
+DOCS = REPOSITORY / "docs" / "reliability.md"
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+_COLUMNS = (
+    "fault",
+    "runs",
+    "seeds",
+    "healed unaided",
+    "lost",
+    "doubled",
+    "reordered",
+    "time to heal, median",
+    "or the error that names it",
+)
+
+
+class Results:
+    """One line of JSON for each run; the last one of a row and seed counts."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._found: dict[tuple[str, int], dict[str, Any]] = {}
+        if file.exists():
+            for line in file.read_text().splitlines():
+                each = json.loads(line)
+                self._found[each["row"], each["seed"]] = each
+
+    def add(self, row: str, seed: int, verdict: Verdict) -> None:
+        each = {"row": row, "seed": seed, **asdict(verdict)}
+        self._found[row, seed] = each
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a") as file:
+            file.write(json.dumps(each) + "\n")
+
+    def is_good(self, row: str, seed: int) -> bool:
+        found = self._found.get((row, seed))
+        return found is not None and found["outcome"] != "failed"
+
+    def of(self, row: str) -> list[dict[str, Any]]:
+        return sorted((each for (name, _), each in self._found.items() if name == row), key=lambda each: each["seed"])
+
+    def failed(self, rows: Sequence[Row]) -> bool:
+        return any(each["outcome"] == "failed" for row in rows for each in self.of(row.name))
+
+
+def table(known: Results, rows: Sequence[Row]) -> str:
+    """Markdown; rows never run are left out."""
+    lines = [_line(row, found) for row in rows if (found := known.of(row.name))]
+    return "\n".join(["| " + " | ".join(_COLUMNS) + " |", "|" + " --- |" * len(_COLUMNS), *lines])
+
+
+def _line(row: Row, found: list[dict[str, Any]]) -> str:
+    good = [each for each in found if each["outcome"] != "failed"]
+    healed = [each for each in good if each["outcome"] == "healed"]
+    sums = [str(sum(each["counts"].get(name, 0) for each in found)) for name in ("lost", "doubled", "reordered")]
+    for place, name in enumerate(("lost", "doubled", "reordered")):
+        sums[place] += " (by the fault)" if name in row.ignore and sums[place] != "0" else ""
+    median = f"{statistics.median(each['seconds'] for each in healed):.0f} s" if healed else ""
+    named = f"{len(good)} named: “{row.expected}”" if row.expected else ""
+    unaided = f"{len(healed)} of {len(found)}" if not row.expected else "-"
+    if row.expected and len(good) < len(found):
+        named += f", {len(found) - len(good)} not"
+    cells = (row.name, str(len(found)), _seeds(found), unaided, *sums, median, named.replace("|", "\\|"))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _seeds(found: list[dict[str, Any]]) -> str:
+    seeds = [each["seed"] for each in found]
+    first, last = seeds[0], seeds[-1]
+    return f"{first}-{last}" if last - first == len(seeds) - 1 and first != last else " ".join(map(str, seeds))
+
+
+def write_docs(known: Results, rows: Sequence[Row]) -> None:
+    """Put the table between the markers of docs/reliability.md."""
+    before, rest = DOCS.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    DOCS.write_text(f"{before}{BEGIN}\n{table(known, rows)}\n{END}{after}")

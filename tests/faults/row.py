@@ -1,0 +1,26 @@
+"""What a row of the fault table is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.faults.trial import Trial
+
+
+@dataclass(frozen=True)
+class Row:
+    """``inject`` starts runs and does the fault. Then running again heals it, or fails with an error that ``expected`` (a pattern) names.
+
+    ``own_load`` rows damage the source's data and get a topic of their own. ``ignore`` names what the fault itself brings about.
+    ``sampled`` is off where the fault changes what the sampler reads.
+    """
+
+    name: str
+    inject: Callable[[Trial], None]
+    kind: Literal["core", "other"] = "other"
+    expected: str = ""
+    own_load: bool = False
+    ignore: tuple[str, ...] = ()
+    sampled: bool = True

@@ -1,0 +1,140 @@
+"""Conducts the trials of a session, remembers what was done, and sums it up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from fnmatch import fnmatch
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from stack.folders import state_folder
+from stack.processes import ProcessRecord, sweep
+from tests.faults import load, results
+from tests.faults.bench import Bench, open_bench
+from tests.faults.load import Load
+from tests.faults.row import Row
+from tests.faults.rows import ROWS
+from tests.faults.trial import Trial, Verdict, conduct
+
+CORE_RUNS, OTHER_RUNS = 20, 3
+FIRST_SEED = 1000
+LOAD_SEED = 7
+
+
+class Session:
+    """Trials on one bench. Rows that do not touch the source's data share two loads, one for even and one for odd seeds."""
+
+    def __init__(self, bench: Bench, folder: Path) -> None:
+        self.bench, self.folder = bench, folder
+        self._shared: dict[str, Load] = {}
+
+    def load_of(self, row: Row, name: str, seed: int) -> Load:
+        if row.own_load:
+            return load.make(self.bench.source.direct, f"own.{name}", seed)
+        kind, make = (("plain", load.make), ("compacted", load.make_compacted))[seed % 2]
+        if kind not in self._shared:
+            self._shared[kind] = make(self.bench.source.direct, kind, LOAD_SEED)
+        return self._shared[kind]
+
+    def run(self, row: Row, seed: int, mutation: str = "") -> Verdict:
+        """One trial, with an engine that is broken on purpose where ``mutation`` names how. What it wrote stays only if it failed."""
+        name = f"{row.name}-{seed}{'-' if mutation else ''}{mutation}"
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        self.bench.heal()
+        trial = Trial(self.bench, self.load_of(row, name, seed), name, f"{row.name}:{seed}", folder)
+        trial.job |= {"mutation": mutation} if mutation else {}
+        verdict = conduct(trial, row.inject, expected=row.expected, ignore=row.ignore, sampled=row.sampled)
+        (folder / "verdict.json").write_text(json.dumps(asdict(verdict), indent=1))
+        if verdict.outcome == "failed":
+            self._keep_logs(folder)
+        else:
+            if not os.environ.get("FAULT_KEEP"):
+                shutil.rmtree(folder)
+            self._forget(trial, row)
+        return verdict
+
+    def _keep_logs(self, folder: Path) -> None:
+        for side in self.bench.sides:
+            for broker in side.brokers:
+                with broker.log.open("rb") as log:
+                    log.seek(max(0, broker.log.stat().st_size - (1 << 20)))
+                    (folder / f"{side.cluster.name}-{broker.log.name}").write_bytes(log.read())
+
+    def _forget(self, trial: Trial, row: Row) -> None:
+        for side, topic in ((self.bench.target, trial.target_topic), *([(self.bench.source, trial.load.topic)] if row.own_load else [])):
+            with suppress(KafkaException):
+                side.admin.delete_topics([topic])[topic].result(30)
+
+
+@contextmanager
+def open_session(folder: Path) -> Iterator[Session]:
+    """Clusters in a folder of this process; what a killed session left behind is ended first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob("bench-*"):
+        owner = ProcessRecord.read(leftover / "owner.json")
+        if owner is None or not owner.alive:
+            sweep(leftover)
+            shutil.rmtree(leftover, ignore_errors=True)
+    here = folder / f"bench-{os.getpid()}"
+    here.mkdir()
+    mine = ProcessRecord.of(os.getpid())
+    assert mine is not None
+    mine.write(here / "owner.json")
+    try:
+        with open_bench(here) as bench:
+            yield Session(bench, folder / "runs")
+    finally:
+        shutil.rmtree(here, ignore_errors=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what is not done yet, print the table; 1 where a run failed."""
+    folder = state_folder() / "faults"
+    known = results.Results(folder / "results.jsonl")
+    only, seed = os.environ.get("FAULT_ONLY"), os.environ.get("FAULT_SEED")
+    rows = [row for row in ROWS.values() if not only or any(fnmatch(row.name, each) for each in only.split(","))]
+    if not rows:
+        sys.exit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
+    if "--table" not in arguments and "--write-docs" not in arguments:
+        wanted = [
+            (row, number)
+            for row in rows
+            for number in range(int(seed or FIRST_SEED), int(seed or FIRST_SEED) + _runs(row))
+            if (only and seed) or not known.is_good(row.name, number)
+        ]
+        if wanted:
+            with open_session(folder) as session:
+                for row, number in wanted:
+                    _one(session, row, number, known)
+    print(results.table(known, rows))
+    if "--write-docs" in arguments:
+        results.write_docs(known, rows)
+    return 1 if known.failed(rows) else 0
+
+
+def _runs(row: Row) -> int:
+    return int(os.environ.get("FAULT_RUNS") or (CORE_RUNS if row.kind == "core" else OTHER_RUNS))
+
+
+def _one(session: Session, row: Row, seed: int, known: results.Results) -> None:
+    started = time.monotonic()
+    verdict = session.run(row, seed)
+    known.add(row.name, seed, verdict)
+    print(
+        f"FAULT_ONLY={row.name} FAULT_SEED={seed} FAULT_RUNS=1: {verdict.outcome}, {verdict.attempts} runs, {verdict.samples} samples, "
+        f"{verdict.seconds} s (in all {time.monotonic() - started:.0f} s)",
+        flush=True,
+    )
+    for problem in verdict.problems:
+        print(f"    {problem[:1000]}", flush=True)
+    if verdict.problems:
+        print(f"    logs and states: {session.folder / f'{row.name}-{seed}'}", flush=True)

@@ -1,0 +1,162 @@
+"""Faults of the source: its broker, the way to it, its data."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from tests.faults import load
+from tests.faults.load import PARTITIONS
+from tests.faults.row import Row
+from tests.faults.trial import Trial, TrialFailed
+from tests.integration.scenario import Rec, send
+
+PART = 150
+
+
+def broker_killed(trial: Trial) -> None:
+    """In the middle of reading, and back after a while."""
+    run = trial.start()
+    trial.middle(run)
+    broker = trial.bench.source.brokers[0]
+    trial.note(f"killing {broker}")
+    broker.kill()
+    time.sleep(trial.dice.random() * 5)
+    broker.start()
+    trial.note(f"{broker} is back")
+    trial.finish(run)
+
+
+def slow(trial: Trial) -> None:
+    """100 ms there and back, 3 Mbit/s."""
+    proxy = trial.bench.source.proxies[0]
+    proxy.delay(0.05)
+    proxy.throttle(3e6 / 8)
+    trial.finish(trial.start())
+
+
+def connections_cut(trial: Trial) -> None:
+    """Every second."""
+    run = trial.start()
+    deadline = time.monotonic() + 60
+    while run.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(1)
+        trial.bench.source.proxies[0].cut()
+    trial.finish(run)
+
+
+def retention_before(trial: Trial) -> None:
+    """The next offset is gone before the next run."""
+    trial.part(PART)
+    partition = trial.dice.randrange(PARTITIONS)
+    position = trial.watermarks()[partition]
+    trial.limits[partition] = position
+    trial.bench.source.delete_before(trial.load.topic, partition, position + trial.dice.randrange(1, 100))
+
+
+def retention_during(trial: Trial) -> None:
+    """The middle of ranges that are planned and not yet read is deleted while others are copied."""
+    run = trial.start()
+    trial.middle(run, most=12)
+    for partition, end in trial.load.ends.items():
+        trial.bench.source.delete_before(trial.load.topic, partition, end - trial.dice.randrange(1, 20))
+    trial.note("deleted all but the ends")
+    if trial.finish(run) == "done":
+        raise TrialFailed("all was read before it was deleted: the row needs a longer load")
+
+
+def _recreate(trial: Trial) -> None:
+    source, topic = trial.bench.source.direct, trial.load.topic
+    source.delete(topic)
+    source.create(topic, PARTITIONS)
+    load.fill(source, topic, trial.dice.randrange(10**6), first=10_000)
+    trial.note("re-created the topic")
+
+
+def recreated_before(trial: Trial) -> None:
+    trial.part(PART)
+    trial.limits = trial.watermarks()
+    _recreate(trial)
+
+
+def recreated_during(trial: Trial) -> None:
+    run = trial.start()
+    trial.middle(run)
+    _recreate(trial)
+    if trial.finish(run) == "done":
+        raise TrialFailed("all was copied before the topic was re-created")
+
+
+def truncated(trial: Trial) -> None:
+    """The source's disk is restored from a backup, as far back as an unclean election would throw it."""
+    source, topic = trial.bench.source, trial.load.topic
+    broker = source.brokers[0]
+    backup = trial.folder / "backup"
+    broker.stop()
+    shutil.copytree(broker.data, backup)
+    broker.start()
+    load.fill(source.direct, topic, trial.dice.randrange(10**6), blocks=2, first=20_000)
+    trial.load = load.look(source.direct, topic)
+    trial.whole()
+    broker.stop()
+    shutil.rmtree(broker.data)
+    shutil.move(backup, broker.data)
+    broker.start()
+    trial.note("the source went back")
+
+
+def partitions_added(trial: Trial) -> None:
+    """Refused by name until the target has as many; then the new ones are copied from their beginning."""
+    trial.part(PART)
+    source, topic = trial.bench.source.direct, trial.load.topic
+    source.grow(topic, PARTITIONS + 2)
+    source.produce(topic, load.numbered(trial.dice, PARTITIONS + 1, 0, 100), PARTITIONS + 1)
+    trial.load = load.look(source, topic)
+    run = trial.start()
+    if trial.finish(run) != "failed" or not any("kafka-topics.sh --alter" in error for error in run.errors):
+        raise TrialFailed(f"too few target partitions were not named: {run.errors}")
+    trial.forgive(run)
+    trial.bench.target.direct.grow(trial.target_topic, PARTITIONS + 2)
+
+
+def open_transaction(trial: Trial) -> None:
+    """At the end of a partition: copied up to it, no further, and the rest once it is decided."""
+    source, topic, partition = trial.bench.source.direct, trial.load.topic, trial.dice.randrange(PARTITIONS)
+    stable = trial.load.ends[partition]
+    somebody = source.transactional()
+    somebody.begin_transaction()
+    send(somebody, topic, [Rec(b"open-%d" % n, b"open", (), load.FIRST_TIME) for n in range(10)], partition)
+    send(source.producer(), topic, load.numbered(trial.dice, partition, 30_000, 20), partition)
+    trial.whole()
+    if trial.watermarks()[partition] != stable:
+        raise TrialFailed(f"the watermark is {trial.watermarks()[partition]}, the transaction begins at {stable}")
+    (somebody.abort_transaction if trial.dice.randrange(2) else somebody.commit_transaction)(30)
+    trial.load = load.look(source, topic)
+
+
+def corrupted(trial: Trial) -> None:
+    """A byte of a record changes on the source's disk. (Not any byte: some of a batch's header are outside its checksum.)"""
+    trial.part(PART)
+    partition = trial.dice.randrange(PARTITIONS)
+    file = Path(trial.bench.source.brokers[0].data) / f"{trial.load.topic}-{partition}" / "00000000000000000000.log"
+    at = file.read_bytes().index(b"key-%d-" % partition, int(file.stat().st_size * (0.6 + 0.3 * trial.dice.random())))
+    with file.open("r+b") as log:
+        log.seek(at)
+        log.write(b"K")
+    trial.note(f"partition {partition}: changed the byte at {at}")
+
+
+ROWS = (
+    Row("source-broker-killed", broker_killed, "core"),
+    Row("source-retention-before", retention_before, "core", expected="can no longer be read", own_load=True),
+    Row("source-retention-during", retention_during, "core", expected="can no longer be read", own_load=True),
+    Row("source-recreated-before", recreated_before, "core", expected="the source topic was re-created", own_load=True),
+    Row("source-recreated-during", recreated_during, "core", expected="the source topic was re-created", own_load=True),
+    Row("source-slow", slow),
+    Row("source-connections-cut", connections_cut),
+    Row("source-truncated", truncated, expected="it was truncated after its records were copied", own_load=True),
+    Row("source-partitions-added", partitions_added, own_load=True),
+    Row("source-open-transaction", open_transaction, own_load=True),
+    Row("source-corrupted-batch", corrupted, expected="is corrupted", own_load=True),
+)

@@ -1,0 +1,24 @@
+"""A short selection of the fault table, one run a row; ``make faults`` runs all of it many times."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.faults.rows import ROWS
+from tests.faults.session import Session
+
+SEED = int(os.environ.get("FAULT_SEED", "2"))
+SELECTION = (
+    "target-broker-killed", "target-coordinator-killed", "target-endtxn-answer-lost", "zombie", "two-runs-at-once",
+    "failpoint-p1", "failpoint-p2", "failpoint-p3", "failpoint-p5", "source-retention-before",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SELECTION)
+def test_fault(session: Session, name: str) -> None:
+    verdict = session.run(ROWS[name], SEED)
+    assert not verdict.problems, f"FAULT_ONLY={name} FAULT_SEED={SEED} FAULT_RUNS=1 make faults: {verdict.problems}"
+    assert verdict.outcome == ("refused" if ROWS[name].expected else "healed")
+    assert verdict.samples > 0

@@ -1,0 +1,373 @@
+"""One run of one fault row: its names, its processes, healing by running again, and the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import KafkaException
+
+from kafka_replication.failpoints import VARIABLE
+from kafka_replication.keys import PartitionKey
+from kafka_replication.offsets import TopicPartition
+from tests.checker import Comparison, compare, high_watermark, read
+from tests.faults.bench import Bench
+from tests.faults.load import Load
+from tests.faults.process import RESULT
+from tests.faults.sampler import LEDGER, Sampler, watermarks
+
+ROOT = Path(__file__).parents[2]
+ATTEMPTS = 20
+ATTEMPT_SECONDS = 120.0
+HEAL_SECONDS = 240.0
+MARK = "FAULT_TRIAL"
+CHUNK = 40  # records: a range of some 400 takes about ten chunks
+
+
+class TrialFailed(Exception):
+    """The harness could not do the fault, or the product did not do what the row expects."""
+
+
+@dataclass
+class Attempt:
+    """One started run. Its output goes to a file; chunks are counted as they are committed."""
+
+    number: int
+    process: subprocess.Popen[str]
+    log: Path
+    chunks: int = 0
+    result: dict[str, Any] | None = None
+    ended: bool = False  # its output did
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, name=f"attempt {self.number}", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.log.open("w") as log:
+            for line in self.process.stdout:
+                log.write(line)
+                log.flush()
+                with self._changed:
+                    self.chunks += "% of span" in line
+                    if line.startswith(RESULT):
+                        self.result = json.loads(line.removeprefix(RESULT))
+                    self._changed.notify_all()
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def await_chunks(self, count: int, seconds: float = 60.0) -> bool:
+        """Whether the run committed so many chunks before it ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.chunks >= count or self.ended, seconds)
+        return self.chunks >= count
+
+    def await_line(self, text: str, seconds: float = 60.0) -> bool:
+        """Whether the run logged this before it ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: text in self.text or self.ended, seconds)
+        return text in self.text
+
+    def kill(self, signum: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the process alone. SIGSTOP and SIGCONT return when they have taken effect."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signum)
+        if signum is signal.SIGKILL:
+            self.end()
+
+    def end(self, seconds: float = ATTEMPT_SECONDS) -> str:
+        """Wait for the end: done, nothing_to_do, failed, killed, or hung (it is killed then)."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+            self._reader.join(10)
+            return "hung"
+        self._reader.join(10)
+        if self.result is not None:
+            return str(self.result["outcome"])
+        return "killed" if self.process.returncode == -signal.SIGKILL else "crashed"
+
+    @property
+    def errors(self) -> list[str]:
+        return [] if self.result is None else list(self.result["errors"])
+
+
+@dataclass
+class Verdict:
+    """What came of a trial."""
+
+    outcome: str = ""  # healed, refused (by the expected name), or failed
+    attempts: int = 0
+    seconds: float = 0.0  # from the fault's beginning to the end of the run that said all is done
+    counts: dict[str, int] = field(default_factory=dict)
+    samples: int = 0
+    error: str = ""  # the product's, where one is expected
+    problems: list[str] = field(default_factory=list)
+
+
+class Trial:
+    """A fresh replication of a load. ``dice`` decides every random moment, so that the seed replays it."""
+
+    def __init__(self, bench: Bench, load: Load, name: str, seed: str, folder: Path) -> None:
+        self.bench, self.load, self.seed, self.folder = bench, load, seed, folder
+        self.dice = random.Random(seed)
+        self.name = name
+        self.target_topic = f"{name}.{load.topic}"
+        self.copy: dict[str, Any] = {
+            "chunk_records": CHUNK,
+            "transaction_timeout": 10,
+            "chunk_seconds": 3,
+            "stall_timeout": 20,
+            "sessions": 3,
+        }
+        self.settings: dict[str, Any] = {}
+        self.job: dict[str, Any] = {}
+        self.clients: dict[str, Any] = {}
+        self.limits: dict[int, int] = {}  # partition -> offset of the damage, which no watermark may pass
+        self.attempts: list[Attempt] = []
+        self.began = time.monotonic()
+        self.notes: list[str] = []
+        self.hit: float | None = None  # when the fault came, and when a run said after it that all was done
+        self.healed: float | None = None
+        self._forgiven: set[int] = set()
+        self.store.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store" / "store.db"
+
+    def note(self, what: str) -> None:
+        """Say in the trial's folder what was done to whom, and when."""
+        self.notes.append(f"{time.monotonic() - self.began:8.3f} {what}")
+        (self.folder / "notes").write_text("\n".join(self.notes) + "\n")
+
+    def key(self, partition: int) -> PartitionKey:
+        return PartitionKey(self.name, TopicPartition(self.load.topic, partition), self.target_topic)
+
+    def document(self, **more: Any) -> dict[str, Any]:
+        return {
+            "name": self.name, "source": {"connection": "source"}, "target": {"connection": "target"},
+            "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"}, "lease": {"duration": 3, "wait": 30},
+            "copy": self.copy, **self.settings, **more,
+        }  # fmt: skip
+
+    def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
+        """Start a run; ``more`` goes into its replication file."""
+        number = len(self.attempts) + 1
+        clients = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
+        settings = {"config": self.document(**more), "store_url": f"sqlite:///{store or self.store}", "clients": clients, **self.job}
+        file = self.folder / f"job{number}.json"
+        file.write_text(json.dumps(settings))
+        environment = {
+            **os.environ,
+            MARK: self.name,
+            "PYTHONPATH": f"{ROOT}/plugins:{ROOT}",
+            **({VARIABLE: failpoint} if failpoint else {}),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.process", str(file)], cwd=ROOT, env=environment, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.attempts.append(Attempt(number, process, self.folder / f"run{number}.log"))
+        self.note(f"run {number} started{' with failpoint ' + failpoint if failpoint else ''}")
+        return self.attempts[-1]
+
+    def _sides(self) -> dict[str, Any]:
+        return {"source": self.bench.source, "target": self.bench.target}
+
+    def middle(self, attempt: Attempt, most: int = 30) -> None:
+        """Wait for a random moment in the middle of the copy: some chunks, and a part of one more."""
+        chunks = self.dice.randrange(1, most)
+        if not attempt.await_chunks(chunks):
+            raise TrialFailed(f"run {attempt.number} ended before it had committed {chunks} chunks: {attempt.end()} {attempt.errors}")
+        time.sleep(self.dice.random() * 0.1)  # the dice choose the moment: nothing is waited for here
+        self.hit = time.monotonic()
+
+    def finish(self, attempt: Attempt) -> str:
+        """Wait for a run's end and note what came of it."""
+        outcome = attempt.end()
+        self.note(f"run {attempt.number}: {outcome} {attempt.errors}")
+        if outcome in ("hung", "crashed"):
+            raise TrialFailed(f"run {attempt.number} {outcome}; the end of its log: {attempt.text[-600:]}")
+        if outcome in ("done", "nothing_to_do") and self.healed is None:
+            self.healed = time.monotonic()
+        return outcome
+
+    def part(self, span: int) -> None:
+        """A run that copies only so many offsets of each partition, without a fault."""
+        self._good(self.start(max_records_per_run=span))
+
+    def whole(self, copied: int | None = None) -> None:
+        """A run that has to succeed, and to copy so many records where that is given."""
+        run = self._good(self.start())
+        found = sum(each["copied"] for each in (run.result or {}).get("ranges", ()))
+        if copied is not None and found != copied:
+            raise TrialFailed(f"run {run.number} copied {found} records, not {copied}")
+
+    def _good(self, run: Attempt) -> Attempt:
+        if self.finish(run) not in ("done", "nothing_to_do"):
+            raise TrialFailed(f"run {run.number}, without a fault: {run.errors}")
+        self.hit, self.healed = time.monotonic(), None
+        return run
+
+    def forgive(self, run: Attempt) -> None:
+        """This run had every reason to say that running again cannot help: a hand did."""
+        self._forgiven.add(run.number)
+
+    @contextlib.contextmanager
+    def sampled(self) -> Iterator[Sampler]:
+        target = self.bench.target.direct.bootstrap
+        sampler = Sampler(target, self.store, self.name, self.target_topic, self.load)
+        ledger = self.bench.target.admin.list_topics(timeout=30).topics.get(LEDGER)
+        if ledger is not None:
+            sampler.skip({partition: high_watermark(target, LEDGER, partition) for partition in ledger.partitions})
+        with sampler:
+            yield sampler
+
+    def heal(self, seconds: float = HEAL_SECONDS) -> None:
+        """Run again, and nothing else, until a run says that all is done. Raises TrialFailed."""
+        deadline = time.monotonic() + seconds
+        while len(self.attempts) < ATTEMPTS:
+            attempt = self.start()
+            if self.finish(attempt) in ("done", "nothing_to_do"):
+                return
+            if final := self.final_errors():
+                raise TrialFailed(f"a run said that running again cannot help: {final[0]}")
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.5)  # a scheduler would wait longer
+        raise TrialFailed(f"not healed by {len(self.attempts)} runs: {self.attempts[-1].errors}")
+
+    def final_errors(self) -> list[str]:
+        """Errors which said that running again cannot help."""
+        return [
+            error
+            for attempt in self.attempts
+            if attempt.result and attempt.number not in self._forgiven
+            for error in attempt.result["final"]
+        ]
+
+    def watermarks(self) -> dict[int, int]:
+        return watermarks(self.store, self.name)
+
+    def judge(self, *, complete: bool) -> dict[int, Comparison]:
+        """Compare every partition; where the copy cannot be complete, whatever is below the watermark must be there."""
+        found, stored = {}, self.watermarks()
+        target, topic = self.bench.target.direct, self.target_topic
+        there = target.partitions(topic)
+        for partition, records in self.load.records.items():
+            copied = [record for _, record in read(target.bootstrap, topic, partition)] if partition < there else []
+            wanted = [record for offset, record in records if complete or offset < stored.get(partition, 0)]
+            all_ = [record for _, record in records]
+            lost = compare(wanted, copied).lost
+            rest = compare(all_, copied)
+            found[partition] = Comparison(lost, rest.doubled, rest.reordered, rest.altered, rest.foreign)
+        return found
+
+    def _descendants(self) -> list[psutil.Process]:
+        """Every process of this trial, however far from its run: all have inherited its mark."""
+        found = []
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if each.environ().get(MARK) == self.name and each.status() != psutil.STATUS_ZOMBIE:
+                    found.append(each)
+        return found
+
+    def leftovers(self, seconds: float = 20.0) -> list[str]:
+        """Processes that outlived their run by so long; they are ended."""
+        deadline = time.monotonic() + seconds
+        while (left := self._descendants()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        names = [" ".join(each.cmdline())[:200] for each in left if each.is_running()]
+        for each in left:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        return names
+
+
+def conduct(
+    trial: Trial, inject: Callable[[Trial], None], *, expected: str = "", ignore: tuple[str, ...] = (), sampled: bool = True
+) -> Verdict:
+    """Inject the fault, run again until healed (or until the expected error was named), judge."""
+    verdict = Verdict()
+    with ExitStack() as stack:
+        sampler = stack.enter_context(trial.sampled()) if sampled else None
+        started = time.monotonic()
+        try:
+            inject(trial)
+            if expected:
+                verdict.error = _refusal(trial, expected)
+            else:
+                trial.heal()
+            verdict.outcome = "refused" if expected else "healed"
+        except (TrialFailed, AssertionError, OSError, KafkaException, psutil.Error, sqlite3.Error) as e:
+            verdict.problems.append(f"{type(e).__name__}: {e}")
+        verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
+        time.sleep(0.3 if sampler else 0)  # one more sample of the end
+    _settle(trial, verdict, sampler, complete=verdict.outcome == "healed", ignore=ignore)
+    if verdict.outcome == "healed" and (final := trial.final_errors()):
+        verdict.problems.append(f"a run said that running again cannot help, and it did: {final[0]}")
+    if verdict.problems:
+        verdict.outcome = "failed"
+    return verdict
+
+
+def _settle(trial: Trial, verdict: Verdict, sampler: Sampler | None, *, complete: bool, ignore: tuple[str, ...]) -> None:
+    verdict.attempts = len(trial.attempts)
+    if left := trial.leftovers():
+        verdict.problems.append(f"processes left behind: {left}")
+    trial.bench.heal()
+    counts = dict.fromkeys(Comparison.__slots__, 0)
+    try:
+        judged = trial.judge(complete=complete)
+    except AssertionError as e:
+        verdict.problems.append(f"cannot be judged: {e}")
+        return
+    for partition, comparison in judged.items():
+        for name in counts:
+            counts[name] += len(getattr(comparison, name))
+        if any(getattr(comparison, name) for name in counts if name not in ignore):
+            verdict.problems.append(f"partition {partition}: {comparison}")
+    verdict.counts = counts
+    if sampler is not None:
+        verdict.samples = sampler.samples
+        verdict.problems += sampler.violations
+        if not sampler.samples:
+            verdict.problems.append("nothing could be sampled")
+
+
+def _refusal(trial: Trial, expected: str) -> str:
+    """Run once more: it fails by the expected name, and no watermark passes the damage."""
+    attempt = trial.start()
+    outcome = trial.finish(attempt)
+    named = next((error for error in attempt.errors if re.search(expected, error)), None)
+    if outcome != "failed" or named is None:
+        raise TrialFailed(f"expected a failed run that says {expected!r}, got {outcome} with {attempt.errors}")
+    for partition, watermark in trial.watermarks().items():
+        if watermark > trial.limits.get(partition, watermark):
+            raise TrialFailed(f"partition {partition}: watermark {watermark} passed the damage at {trial.limits[partition]}")
+    return named
