@@ -194,7 +194,8 @@ def _line(world: World, entry: PartitionPlan, asked: OffsetRange, position: Posi
         return replace(line, plan=replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=_from(asked, log_start)))
     if not entry.refused and left:
         state = State.OPENING if entry.state is State.OPENING else State.BEHIND
-        line = replace(line, plan=replace(entry, state=state, copy=asked))
+        # What is pending inside of the range is accounted for with it: no offset belongs to two lines of a report.
+        line = replace(line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked]))))
     elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
         line = replace(line, plan=replace(entry, state=State.PENDING))
     return _estimated(line, world.samples.get(entry.key.source))

@@ -97,6 +97,11 @@ def test_what_an_earlier_run_left_unverified_is_verified() -> None:
     assert "nothing to copy" in plan_table(made, NOW)
 
 
+def test_what_is_pending_inside_of_a_range_to_copy_is_no_line_of_its_own() -> None:
+    line = Case(position(400, 600, (100, 150)), verified=covered((400, 550))).line(50, 500)
+    assert (line.plan.copy, str(line.plan.verify)) == (OffsetRange(50, 500), "[550, 600)")
+
+
 def test_an_estimate_is_scaled_from_the_sample() -> None:
     line = Case().line(50, 250, Sample(records=80, span=100, bytes=8_000, oldest=NOW_MS))
     assert (line.records, line.bytes) == (160, 16_000)
