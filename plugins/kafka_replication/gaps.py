@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kafka_replication.keys import PartitionKey
@@ -28,8 +28,8 @@ def unverifiable(pending: Coverage, receipts: Iterable[Receipt], target_start: i
 
 
 def crossing(position: Position, gap: OffsetRange) -> Position:
-    """The position behind the gap. The last record's leader epoch says nothing about an offset that does not follow it."""
-    return replace(position.after(gap, None, 0), leader_epoch=None)
+    """The position behind the gap."""
+    return position.after(gap, None, 0)
 
 
 def command(key: PartitionKey, gap: OffsetRange) -> str:

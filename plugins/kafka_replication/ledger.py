@@ -41,11 +41,11 @@ class Position:
     start: int
     next_offset: int
     coverage: Coverage = field(default_factory=Coverage)
-    leader_epoch: int | None = None  # of the last source record below next_offset; None where it is not known
+    leader_epoch: int | None = None  # of the source offset right before the next one, where a record was read there
     target_end: int = 0  # one past the highest target offset of ours; where a foreign writer would begin
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
-        """This position once ``copied`` is on the target as well."""
+        """This position once ``copied`` is on the target as well; ``leader_epoch`` is that of its last offset, where known."""
         coverage = self.coverage.add(copied)
         next_offset = coverage.contiguous_end(self.next_offset)
         return Position(
@@ -59,7 +59,7 @@ class Position:
             return self.leader_epoch
         if next_offset > copied.until:  # a range copied earlier follows, whose epoch is not kept
             return None
-        return self.leader_epoch if leader_epoch is None else leader_epoch
+        return leader_epoch
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """What of ``wanted`` is not yet on the target."""

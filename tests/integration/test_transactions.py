@@ -18,6 +18,7 @@ from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.record_engine import RecordEngine
 from kafka_replication.ledger import POSITIONS, position_key
 from kafka_replication.offsets import TopicPartition as At
+from stack.kafka_cluster import KafkaCluster
 from tests.checker import high_watermark
 from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send
 from tests.integration.test_unreachable import cli, ended
@@ -33,6 +34,20 @@ def open_transaction(cluster: Cluster, topic: str, partition: int) -> Iterator[N
         yield
     finally:
         producer.abort_transaction(30)
+
+
+def test_invisible_offsets_of_a_later_leader_are_no_truncation(scene: Scenario, source_cluster: KafkaCluster) -> None:
+    """The epoch of the last record is older than the markers behind it: resuming there with it would look like a lost log."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    scene.run()
+    source_cluster.broker(0).kill()
+    source_cluster.broker(0).start()
+    scene.source.transaction(scene.topic, numbered(5, 900), abort=True)
+    assert only(scene.run()).copied == 0
+    scene.source.produce(scene.topic, numbered(10, 50))
+    assert only(scene.run()).copied == 10
+    scene.assert_copied()
 
 
 def test_a_run_ends_at_the_last_stable_offset(scene: Scenario, caplog: pytest.LogCaptureFixture) -> None:

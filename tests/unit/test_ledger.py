@@ -264,9 +264,9 @@ def test_a_range_copied_ahead_is_covered_and_moves_the_position_only_once_the_ho
     assert (closed.next_offset, str(closed.coverage)) == (20, "[0, 20)")
 
 
-def test_an_empty_chunk_forgets_neither_the_epoch_nor_the_target_end() -> None:
+def test_an_empty_chunk_keeps_the_target_end_but_no_epoch_for_offsets_it_did_not_read() -> None:
     moved = POSITION.after(OffsetRange(12, 15), None, 0)
-    assert (moved.leader_epoch, moved.target_end, moved.next_offset) == (4, 99, 15)
+    assert (moved.leader_epoch, moved.target_end, moved.next_offset) == (None, 99, 15)
 
 
 def test_what_is_left_is_what_was_not_copied() -> None:

@@ -157,7 +157,9 @@ class Filling:
         if self.failed:
             self.raise_failed()
         seen, range_ = self.seen, OffsetRange(self.left.from_, self.position)
-        epoch = self.last.leader_epoch() if self.last is not None else None
+        # An epoch says nothing about offsets behind its record: a marker there may be of a later leader's.
+        last = self.last if self.last is not None and offset_of(self.last) == range_.until - 1 else None
+        epoch = last.leader_epoch() if last is not None else None
         segments = (self._segment(),) if seen.count else ()
         return Chunk(range_, seen.count, seen.bytes, seen.hexdigest(), DIGEST_KIND, segments, epoch)
 

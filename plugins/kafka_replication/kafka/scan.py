@@ -37,12 +37,13 @@ def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int 
 def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
     """Raise what a consumer's error event means for a range that stands at ``position``."""
     code = error.code()
-    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+    truncated = code == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()  # how librdkafka tells, with our reset policy
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and not truncated:
         raise GapFound(
             f"{at}: offset {position} can no longer be read ({error.str()})",
             "retention or a deletion removed it: run again, and the plan names the lost offsets and how to give them up",
         )
-    if code == KafkaError._LOG_TRUNCATION:
+    if truncated or code == KafkaError._LOG_TRUNCATION:
         raise Refused(
             f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
             "find out which records were lost (unclean leader election?) before going on",
