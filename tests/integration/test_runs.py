@@ -13,7 +13,7 @@ from kafka_replication.jobs import Job
 from kafka_replication.report import RunReport
 from kafka_replication.steps import Request
 from kafka_replication.store import open_store
-from tests.checker import read
+from tests.checker import high_watermark, read
 from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
 
 
@@ -52,7 +52,8 @@ def test_topics_filter(scene: Scenario) -> None:
     topics = {"include": [f"^{scene.name}[.]"], "rename": "dr.{topic}"}
     report = scene.run(request=Request(topics=(other,)), topics=topics)
     assert [(each.key.source.topic, each.key.target_topic, each.copied) for each in report.ranges] == [(other, f"dr.{other}", 10)]
-    assert scene.target.partitions(f"dr.{scene.topic}") == 0
+    assert scene.target.partitions(f"dr.{scene.topic}") == 1, "a replication begins as a whole"
+    assert high_watermark(scene.target.bootstrap, f"dr.{scene.topic}", 0) == 0
     report = scene.run(topics=topics)
     assert [(each.key.source.topic, each.copied) for each in report.ranges] == [(scene.topic, 10)]
     assert scene.check(target_topic=f"dr.{scene.topic}").clean
