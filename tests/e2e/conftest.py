@@ -1,4 +1,4 @@
-"""One Airflow for each test module."""
+"""One Airflow for all tests here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stack.kafka_cluster import KafkaCluster
 from tests.e2e.airflow_home import ONCALL, REPOSITORY, Airflow, connection
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Airflow:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags" / "replications").mkdir(parents=True)
