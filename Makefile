@@ -47,8 +47,9 @@ status: install ## say what of it runs, and where
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
 
+# Most of a test is waiting, so two files run at a time, the long ones first.
 test: lint ## lint, then all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n
 	@$(BIN)/python -m tests.faults
