@@ -248,7 +248,7 @@ def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
         tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run.run_id, p.position) for p in left if p.copy]
         log.info("copying %d ranges, round %d", len(tasks), round_ + 1)
         last = launch(_job(run, "copy", copies=tasks))
-        settle(run)
+        run.patiently("fencing what a dead worker left open", lambda: settle(run))
         done.update({each.key: each for each in last.copies})
         again = {each.key for each in last.copies if each.fenced}
         left = [p for p in left if p.key in again or (last.error and p.key not in {r.key for r in last.copies})]
