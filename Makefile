@@ -33,6 +33,8 @@ else
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 endif
+	@# Not every installer compiles, and a start of Airflow or Spark is three times as long without.
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib || true
 	@touch $@
 
 up: install ## start two Kafka clusters and Airflow on this machine
