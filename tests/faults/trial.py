@@ -61,8 +61,8 @@ class Attempt:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        with self.log.open("w") as log:
-            for line in self.process.stdout:
+        with self.process.stdout as output, self.log.open("w") as log:
+            for line in output:
                 log.write(line)
                 log.flush()
                 with self._changed:
@@ -142,7 +142,7 @@ class Trial:
             "transaction_timeout": 10,
             "chunk_seconds": 3,
             "stall_timeout": 20,
-            "sessions": 3,
+            "attempts": 4,
         }
         self.settings: dict[str, Any] = {}
         self.job: dict[str, Any] = {}
