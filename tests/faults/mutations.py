@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -26,6 +27,7 @@ def position_before_fencing() -> None:
 
     def stale_fence(self: RecordSession) -> None:
         read[id(self)] = position(self)
+        time.sleep(1.0)  # the moment in which the other one commits, made long enough to be hit
         fence(self)
 
     def stale_position(self: RecordSession) -> Position | None:
