@@ -36,7 +36,7 @@ def position_before_fencing() -> None:
     def blind(self: RecordSession, position: Position) -> None:
         pass
 
-    RecordSession.check_target = blind  # type: ignore[method-assign]
+    RecordSession.check_target = blind  # type: ignore[assignment, method-assign]
     RecordSession.fence = stale_fence  # type: ignore[method-assign]
     RecordSession.position = stale_position  # type: ignore[assignment, method-assign]
 

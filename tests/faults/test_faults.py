@@ -11,8 +11,7 @@ from tests.faults.session import Session
 
 SEED = int(os.environ.get("FAULT_SEED", "2"))
 SELECTION = (
-    "target-broker-killed", "target-coordinator-killed", "target-endtxn-answer-lost", "zombie", "two-runs-at-once",
-    "failpoint-p1", "failpoint-p2", "failpoint-p3", "failpoint-p5", "source-retention-before",
+    "target-broker-killed", "target-coordinator-killed", "target-endtxn-answer-lost", "zombie", "two-runs-at-once", "failpoint-p3",
 )  # fmt: skip
 
 
