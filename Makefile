@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status demo test faults lint format bench lock clean
+.PHONY: help install up down status demo test test-all faults lint format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,7 +50,10 @@ demo: install ## replicate a topic between two real clusters and show what happe
 	@$(BIN)/python -m stack demo
 
 # Most of a test is waiting, so two files run at a time, the long ones first.
-test: lint ## lint, then all tests
+test: lint ## lint, then the tests, about 25 minutes
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
+
+test-all: lint ## lint, then all tests, also the slow ones
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n

@@ -19,8 +19,19 @@ from stack.processes import ProcessRecord, sweep
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
+# The longest files first, so that two processes end at about the same time.
+LONGEST = ("spark", "e2e", "faults", "integration")
+
 PREFIX = "kafka-replication-tests-"
 OWNER = "pytest.pid"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

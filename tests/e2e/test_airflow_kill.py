@@ -68,6 +68,7 @@ def command(process: psutil.Process) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clearing(
     airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
 ) -> None:

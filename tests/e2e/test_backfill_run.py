@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -69,6 +70,7 @@ def test_a_backfill_is_planned_copied_and_repeated(airflow: Airflow, source_clus
     assert airflow.watermarks("af-backfill") == {0: 300}
 
 
+@pytest.mark.slow
 def test_each_data_interval_is_copied_once(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
     topic = "af-e2e-intervals"
     produce(source_cluster, topic, [SIX - HOUR, SIX, SIX + HOUR / 2, SIX + HOUR, SIX + 1.5 * HOUR, SIX + 2 * HOUR])

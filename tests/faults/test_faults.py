@@ -10,9 +10,9 @@ from tests.faults.rows import ROWS
 from tests.faults.session import Session
 
 SEED = int(os.environ.get("FAULT_SEED", "2"))
-SELECTION = (
-    "target-broker-killed", "target-coordinator-killed", "target-endtxn-answer-lost", "zombie", "two-runs-at-once", "failpoint-p3",
-)  # fmt: skip
+SHORT = ("target-broker-killed", "target-endtxn-answer-lost", "zombie")
+LONGER = ("target-coordinator-killed", "two-runs-at-once", "failpoint-p1", "failpoint-p2", "failpoint-p3", "source-retention-before")
+SELECTION = [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)]
 
 
 @pytest.mark.parametrize("name", SELECTION)

@@ -18,6 +18,7 @@ CAUGHT = {  # by which row, and what it says
 SEEDS = range(2, 12, 2)  # two processes race: not every time does the broken one lose
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", mutations.ALL)
 def test_broken_engine_is_caught(session: Session, mutation: str) -> None:
     name, says = CAUGHT[mutation]
