@@ -67,7 +67,7 @@ class SparkRun:
 
     def driver(self) -> psutil.Process:
         """The Python program that the JVM of spark-submit started."""
-        return next(each for each in self.jvm().children() if "copy_ranges.py" in " ".join(each.cmdline()))
+        return next(each for each in self.jvm().children() if "copy_ranges.py" in command(each))
 
     def workers(self) -> list[psutil.Process]:
         """The Python daemon's children: they copy."""
@@ -85,7 +85,7 @@ class SparkRun:
         finally:
             self._stop.set()
             self._watcher.join()
-            left = [" ".join(each.cmdline())[:200] for each in self.descendants() if is_alive(each)]
+            left = [command(each)[:200] for each in self.descendants() if is_alive(each)]
             for each in self.descendants():
                 each.kill()
         assert not left
@@ -98,10 +98,15 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def is_daemon(process: psutil.Process) -> bool:
+def command(process: psutil.Process) -> str:
+    """Empty for one that has ended, even if nobody has asked for it yet."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return "pyspark.daemon" in " ".join(process.cmdline())
-    return False
+        return " ".join(process.cmdline())
+    return ""
+
+
+def is_daemon(process: psutil.Process) -> bool:
+    return "pyspark.daemon" in command(process)
 
 
 @pytest.fixture
@@ -193,7 +198,7 @@ def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -
     ready.idle_run()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, number: signal.Signals) -> None:
     """Whether the run is asked to end or is gone at once: Spark ends, and its workers abort what they have open."""
     ready.settings |= {"copy": SLOW | {"transaction_timeout": 600}}
@@ -222,7 +227,7 @@ sys.meta_path.insert(0, Without())
 """
 
 
-@pytest.mark.parametrize("module", ["xxhash", "confluent_kafka", "pyarrow"])
+@pytest.mark.parametrize("module", ["xxhash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("confluent_kafka", "pyarrow"))])
 def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     folder = ready.folder / "executor"
     folder.mkdir()
