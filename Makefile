@@ -50,11 +50,12 @@ demo: install ## replicate a topic between two real clusters and show what happe
 	@$(BIN)/python -m stack demo
 
 # Most of a test is waiting, so two files run at a time, the long ones first.
-test: lint ## lint, then the tests, about 25 minutes
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: lint ## lint, then the tests
+	@$(PYTEST) -m 'not slow'
 
 test-all: lint ## lint, then all tests, also the slow ones
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST)
 
 faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n
 	@$(BIN)/python -m tests.faults

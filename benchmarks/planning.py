@@ -63,7 +63,7 @@ def measure(partitions: int) -> dict[str, float]:
     planned = time.perf_counter()
     asked = {p.key.source: OffsetRange(1_000, END) for p in live.partitions}
     sample = dict.fromkeys(asked, Sample(300, 300, 300_000, 1_700_000_000_000))
-    made = plan_backfill(World(settings, snapshot, view, {}, live, sample), asked, opens=False)
+    made = plan_backfill(World(settings, snapshot, view, {}, live), asked, opens=False).estimated(sample)
     plan_table(made)
     json.dumps(as_json(made))
     backfill = time.perf_counter()

@@ -25,8 +25,8 @@ from benchmarks.bootstraps import Bootstraps
 from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.jobs import Job, JobResult
+from kafka_replication.run import Request, Run
 from kafka_replication.spark.worker import copy_one, verify_one
-from kafka_replication.steps import Request, Run
 from kafka_replication.store import open_store
 from stack.artifacts import kafka_jars
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all

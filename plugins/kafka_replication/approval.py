@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from kafka_replication import gaps, steps
 from kafka_replication.copy import now
 from kafka_replication.errors import BadInput, GapFound, Refused
-from kafka_replication.kafka.opening import Opening
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Gap, Ids, Position
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, State, plan, refuse_occupied
+from kafka_replication.run import Request, Run
 from kafka_replication.snapshot import LedgerView
-from kafka_replication.steps import Request, Run
 
 log = logging.getLogger(__name__)
 
@@ -80,17 +80,22 @@ def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
     return found
 
 
-def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+@contextmanager
+def _fenced(run: Run, found: PartitionPlan) -> Iterator[tuple[LedgerSession, Position]]:
     """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
-    key = found.key
     run.check()
-    with closing(LedgerSession(key, run.source, run.target, run.replication.copying, run.deadline)) as session:
+    with closing(run.session(found.key)) as session:
         session.fence()
         position = session.position()
         if position is None or position.generation != found.generation:
-            raise Refused(f"{key.source}: its position changed meanwhile", "look at the plan, then approve again")
+            raise Refused(f"{found.key.source}: its position changed meanwhile", "look at the plan, then approve again")
         session.check_ids(position.ids)
-        _exactly(key, asked.range, gaps.lost(position, session.source_start()))
+        yield session, position
+
+
+def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+    with _fenced(run, found) as (session, position):
+        _exactly(found.key, asked.range, gaps.lost(position, session.source_start()))
         gap = _gap(run, asked, position.generation, "retention", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)
     return gap
@@ -99,15 +104,10 @@ def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
 def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
     """Of chunks that were copied, and removed from the target before they were read back. The position stays where it is."""
     key = found.key
-    run.check()
-    with closing(LedgerSession(key, run.source, run.target, run.replication.copying, run.deadline)) as session:
-        session.fence()
-        view, position = run.view(), session.position()
-        if position is None or position.generation != found.generation:
-            raise Refused(f"{key.source}: its position changed meanwhile", "look at the plan, then approve again")
-        session.check_ids(position.ids)
+    with _fenced(run, found) as (session, position):
         receipts = [each for each in run.ledger.receipts([key])[key] if each.generation == position.generation]
-        gone = gaps.unverifiable(position.coverage.subtract(view.settled(key, position.generation)), receipts, session.target_start())
+        pending = position.coverage.subtract(run.view().settled(key, position.generation))
+        gone = gaps.unverifiable(pending, receipts, session.target_start())
         if gone is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies can be verified",
@@ -127,7 +127,7 @@ def _open(run: Run, view: LedgerView, found: PartitionPlan, asked: Approval) -> 
     _exactly(key, asked.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
     ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
     run.check()
-    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)) as opening:
+    with closing(run.opening()) as opening:
         if key in opening.fence():
             raise Refused(f"{key.source} was opened meanwhile", "look at the plan, then approve again")
         if run.replication.on_existing_target == "refuse":

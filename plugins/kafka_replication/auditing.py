@@ -15,11 +15,12 @@ from kafka_replication.fingerprint import DIGEST_KIND, Fingerprint
 from kafka_replication.gaps import listed
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Receipt
 from kafka_replication.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.run import Run
 from kafka_replication.snapshot import LedgerView, Topic
-from kafka_replication.steps import Run
 from kafka_replication.verify import tile
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
 def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
     target = topics.describe(run.target_admin, {key.target_topic for key in keys})
     there = [key.target for key in keys if key.target_topic in target and key.target.partition in target[key.target_topic].partitions]
-    ends = offsets.stable_ends(run.target_admin, there, run.deadline.within(run.replication.copying.transaction_timeout + 60.0))
+    ends = offsets.stable_ends(run.target_admin, there, longest_wait(run.replication.copying, run.deadline))
     cluster, source = topics.cluster_id(run.source_admin), topics.describe(run.source_admin, {key.source.topic for key in keys})
     return Sides(target, ends, cluster, source, run.view(), run.ledger.receipts(keys))
 

@@ -7,7 +7,7 @@ reporting know nothing of backfills. ``copy`` is the range asked for: the copier
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kafka_replication.backfill_request import BackfillRequest, Point, check_order
@@ -77,6 +77,10 @@ class BackfillPlan:
     def refused(self) -> tuple[BackfillLine, ...]:
         return tuple(each for each in self.lines if each.plan.refused)
 
+    def estimated(self, samples: Mapping[TopicPartition, Sample]) -> BackfillPlan:
+        """With a guess of what is left of each partition that has a sample."""
+        return replace(self, lines=tuple(_estimated(each, samples.get(each.key.source)) for each in self.lines))
+
     def raise_refused(self) -> None:
         """Raises Refused naming every partition that cannot be done: whoever asks for a range is told before a part of it is copied."""
         if self.refused:
@@ -138,7 +142,6 @@ class World:
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
     live: Plan
-    samples: Mapping[TopicPartition, Sample] = field(default_factory=dict)
 
 
 def plan_backfill(world: World, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
@@ -198,7 +201,7 @@ def _line(world: World, entry: PartitionPlan, asked: OffsetRange, position: Posi
         line = replace(line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked]))))
     elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
         line = replace(line, plan=replace(entry, state=State.PENDING))
-    return _estimated(line, world.samples.get(entry.key.source))
+    return line
 
 
 def _from(asked: OffsetRange, log_start: int) -> str:

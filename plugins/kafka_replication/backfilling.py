@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kafka_replication import preflight, steps
-from kafka_replication.backfill import BackfillPlan, Sample, World, next_slice, one_topic, partitions_of, plan_backfill, resolve
+from kafka_replication.backfill import BackfillPlan, World, next_slice, one_topic, partitions_of, plan_backfill, resolve
 from kafka_replication.backfill_report import plan_table
 from kafka_replication.backfill_request import BackfillRequest
 from kafka_replication.config import Replication
@@ -29,9 +29,9 @@ from kafka_replication.ledger import Position
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, Plan, State, own, plan
 from kafka_replication.report import RunReport
+from kafka_replication.run import Request, Run
 from kafka_replication.runner import held, new_run_id
 from kafka_replication.snapshot import LedgerView, Snapshot
-from kafka_replication.steps import Request, Run
 from kafka_replication.verify import VerifyResult
 from kafka_replication.watermarks import EPOCH, RangeOutcome, WatermarkStore
 
@@ -62,7 +62,7 @@ def look(run: Run, request: BackfillRequest) -> BackfillPlan:
     snapshot = this.snapshot(view, only)
     steps.raise_findings(preflight.check(this.replication, snapshot, known=True))
     live = Plan(run.replication.name, ()) if request.target_topic else plan(run.replication, snapshot, view, run.watermarks(view))
-    return _planned(this, request, snapshot, view, live)
+    return _estimated(this, _planned(this, request, snapshot, view, live))
 
 
 def prepare(run: Run, request: BackfillRequest) -> Plan:
@@ -70,10 +70,9 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
 
     The caller holds the replication's lease. Raises BadInput, PreflightFailed, Refused naming every partition that cannot be done.
     """
-    known = run.store.run(run.run_id)
+    known = steps.planned_before(run)
     if known is not None:
-        log.info("run %s was planned before; going on with its plan", run.run_id)
-        return Plan.decode(known.plan)
+        return known
     steps.settle(run)
     seen = look(run, request)
     seen.raise_refused()
@@ -89,7 +88,7 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
         view = _open(this, view, _planned(this, request, snapshot, view, live))
     made = _planned(this, request, snapshot, view, live)
     made.raise_refused()
-    return _store(run, KIND, made)
+    return _store(run, KIND, _estimated(this, made))
 
 
 def _store(run: Run, kind: str, made: BackfillPlan) -> Plan:
@@ -113,8 +112,7 @@ def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: Ledge
     times = {moment: offsets.at_time(run.source_admin, wanted, _millis(moment)) for moment in moments}
     asked = resolve(request, snapshot.source, times)
     world = World(run.replication, snapshot, view, run.watermarks(view), live)
-    made = plan_backfill(world, asked, opens=request.target_topic is not None)
-    return plan_backfill(replace(world, samples=_samples(run, made)), asked, opens=request.target_topic is not None)
+    return plan_backfill(world, asked, opens=request.target_topic is not None)
 
 
 def _millis(moment: datetime) -> int:
@@ -122,9 +120,10 @@ def _millis(moment: datetime) -> int:
     return -((EPOCH - moment) // timedelta(milliseconds=1))
 
 
-def _samples(run: Run, made: BackfillPlan) -> Mapping[TopicPartition, Sample]:
+def _estimated(run: Run, made: BackfillPlan) -> BackfillPlan:
+    """With the first records of each range read; only for somebody to look at."""
     wanted = {each.key.source: each.left.ranges[0] for each in sorted(made.lines, key=lambda line: -line.left.span) if each.plan.copy}
-    return samples(run.source, consumer_group(run.replication.name), wanted) if wanted else {}
+    return made.estimated(samples(run.source, consumer_group(run.replication.name), wanted)) if wanted else made
 
 
 def _open(run: Run, view: LedgerView, made: BackfillPlan) -> LedgerView:
@@ -142,13 +141,12 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
 
     The caller holds the replication's lease. Raises PreflightFailed, Refused naming every partition that cannot be done.
     """
-    known = run.store.run(run.run_id)
+    known = steps.planned_before(run)
     if known is not None:
-        log.info("run %s was planned before; going on with its plan", run.run_id)
-        return Plan.decode(known.plan)
+        return known
     steps.settle(run)
     view = run.view()
-    steps.raise_findings(preflight.check(run.replication, run.snapshot(view), known=bool(view.positions)))
+    steps.raise_findings(steps.findings(run, view, run.snapshot(view)))
     ledger_topics.ensure(run.target_admin)
     snapshot = steps.create_targets(run, view, Request())
     asked = _interval(run, snapshot, own(run.replication, view), start, end)

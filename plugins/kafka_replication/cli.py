@@ -21,9 +21,9 @@ from kafka_replication.errors import BadInput
 from kafka_replication.jobs import Launcher
 from kafka_replication.plan import plan as make_plan
 from kafka_replication.report import plan_table
+from kafka_replication.run import Request, Run
 from kafka_replication.status import status as make_status
 from kafka_replication.status import status_table
-from kafka_replication.steps import Request, Run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli_gaps.add_to(app)

@@ -18,7 +18,7 @@ from kafka_replication.config_file import load_replication
 from kafka_replication.connections import STORE_URL, EnvironmentConnections
 from kafka_replication.deadline import Deadline
 from kafka_replication.errors import BadInput, ReplicationError
-from kafka_replication.steps import Run
+from kafka_replication.run import Run
 from kafka_replication.store import open_store
 from kafka_replication.watermarks import WatermarkStore
 

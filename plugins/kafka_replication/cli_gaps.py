@@ -18,7 +18,7 @@ from kafka_replication.gaps import ApprovedGap
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.reset import reset_topic
-from kafka_replication.steps import Run
+from kafka_replication.run import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
 

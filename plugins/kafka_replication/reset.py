@@ -9,14 +9,13 @@ from dataclasses import replace
 
 from kafka_replication import preflight, steps
 from kafka_replication.errors import Refused
-from kafka_replication.kafka import ledger_topics, offsets, snapshotter, topics
+from kafka_replication.kafka import ledger_topics, snapshotter, topics
 from kafka_replication.kafka.opening import Opening
-from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position
 from kafka_replication.offsets import TopicPartition
+from kafka_replication.run import Run
 from kafka_replication.snapshot import Snapshot
-from kafka_replication.steps import Run
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +35,10 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
         PartitionKey(run.replication.name, TopicPartition(topic, number), target) for number in sorted(snapshot.source[topic].partitions)
     ]
     run.check()
-    with closing(Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)) as opening:
+    with closing(run.opening()) as opening:
         chosen = to_reset(keys, opening.fence(), ids)
         for key in chosen:  # a dead copier's open transaction would hide what is on the target
-            with closing(_session(run, key)) as session:
+            with closing(run.session(key)) as session:
                 session.fence()
         _refuse_occupied(run, opening, chosen)
         generations = _generations(run, chosen)
@@ -75,10 +74,6 @@ def to_reset(keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Po
     return [key for key in keys if not stale or key in stale or key not in positions]
 
 
-def _session(run: Run, key: PartitionKey) -> LedgerSession:
-    return LedgerSession(key, run.source, run.target, run.replication.copying, run.deadline)
-
-
 def _refuse_occupied(run: Run, opening: Opening, keys: Collection[PartitionKey]) -> None:
     if run.replication.on_existing_target == "append":
         return
@@ -104,13 +99,10 @@ def _generations(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey,
 def _reset(run: Run, opening: Opening, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
     """Under the partition's own transactional id: no copier of an earlier generation can commit any more."""
     run.check()
-    with closing(_session(run, key)) as session:
+    with closing(run.session(key)) as session:
         session.fence()
         _refuse_occupied(run, opening, [key])
-        end = offsets.stable_ends(run.target_admin, [key.target], run.deadline.within(run.replication.copying.transaction_timeout + 60.0))[
-            key.target
-        ]
-        position = Position(generation, ids, start, start, target_end=end)
+        position = Position(generation, ids, start, start, target_end=session.target_end())
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)

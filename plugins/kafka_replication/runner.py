@@ -17,7 +17,7 @@ from kafka_replication.deadline import Deadline
 from kafka_replication.intervals import check_interval
 from kafka_replication.jobs import Launcher
 from kafka_replication.report import RunReport
-from kafka_replication.steps import Request, Run
+from kafka_replication.run import Request, Run
 from kafka_replication.watermarks import HeldLease, WatermarkStore, wait_for_lease
 
 log = logging.getLogger(__name__)

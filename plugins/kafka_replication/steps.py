@@ -7,105 +7,39 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import cached_property
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from kafka_replication import failpoints, gaps, preflight
-from kafka_replication.config import Replication
-from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult, CopyTask, now
-from kafka_replication.deadline import Deadline, patiently
 from kafka_replication.errors import ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
-from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter, topics
-from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka import ledger_topics, topics
 from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.keys import PartitionKey, opening_id
 from kafka_replication.ledger import Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange
 from kafka_replication.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
 from kafka_replication.report import RangeReport, RunReport, copied_in
+from kafka_replication.run import Request, Run
 from kafka_replication.snapshot import LedgerView, Snapshot
 from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, tile
-from kafka_replication.watermarks import RangeOutcome, WatermarkStore
+from kafka_replication.watermarks import RangeOutcome
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-Check = Callable[[], None]  # raises Busy once the lease is lost
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a trigger may ask for: some of the topics only, an end in time, and only to look."""
-
-    topics: tuple[str, ...] = ()
-    until: datetime | None = None
-    dry_run: bool = False
-
-
-@dataclass
-class Run:
-    """One run of one replication, with the outside world it works on."""
-
-    replication: Replication
-    connections: Connections
-    store: WatermarkStore
-    run_id: str
-    check: Check = field(default=lambda: None)
-    deadline: Deadline = field(default_factory=Deadline)
-
-    @cached_property
-    def source(self) -> dict[str, Any]:
-        name = self.replication.source.connection
-        return clients.check_connection(name, self.connections.kafka(name))
-
-    @cached_property
-    def target(self) -> dict[str, Any]:
-        name = self.replication.target.connection
-        return clients.check_connection(name, self.connections.kafka(name))
-
-    @cached_property
-    def source_admin(self) -> AdminClient:
-        return clients.admin(self.source, self.replication.timeouts.request * 0.6)
-
-    @cached_property
-    def target_admin(self) -> AdminClient:
-        return clients.admin(self.target, self.replication.timeouts.request * 0.6)
-
-    @cached_property
-    def ledger(self) -> ledger_topics.LedgerReader:
-        return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name, self.deadline)
-
-    def patiently(self, doing: str, call: Callable[[], T]) -> T:
-        """Repeat a step's call to a cluster that answered before, within the run's time: brokers are restarted, leaders move."""
-        return patiently(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
-
-    def watermarks(self, view: LedgerView | None = None) -> dict[PartitionKey, int]:
-        """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before it moved it."""
-        positions = (self.view() if view is None else view).positions
-        found = self.store.watermarks(self.replication.name).items()
-        return {key: each.offset for key, each in found if key not in positions or each.generation >= positions[key].generation}
-
-    def view(self) -> LedgerView:
-        """What the ledger says; empty where it does not exist yet."""
-        return self.ledger.view() if ledger_topics.ensure(self.target_admin, create=False) else LedgerView()
-
-    def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
-        mine = own(self.replication, view).positions
-        known, others = {key.source for key in mine}, {key.target_topic for key in view.positions if key not in mine}
-        return snapshotter.take(self.replication, self.source_admin, self.target_admin, request.topics, request.until, known, others)
 
 
 def look(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
     """Plan without touching anything: nothing is created, opened or stored."""
     view = run.view()
     snapshot = run.snapshot(view, request)
-    findings = preflight.check(run.replication, snapshot, known=bool(view.positions))
-    return plan(run.replication, snapshot, view, run.watermarks(view)), findings
+    return plan(run.replication, snapshot, view, run.watermarks(view)), findings(run, view, snapshot)
+
+
+def findings(run: Run, view: LedgerView, snapshot: Snapshot) -> list[preflight.Finding]:
+    return preflight.check(run.replication, snapshot, known=bool(view.positions))
 
 
 def prepare(run: Run, request: Request) -> Plan:
@@ -113,14 +47,21 @@ def prepare(run: Run, request: Request) -> Plan:
 
     The caller holds the replication's lease. Raises PreflightFailed, Unreachable, Refused, ForeignWriter.
     """
-    known = run.store.run(run.run_id)
+    known = planned_before(run)
     if known is not None:
-        log.info("run %s was planned before; going on with its plan", run.run_id)
-        return Plan.decode(known.plan)
+        return known
     settle(run)
     _, _, made = begin(run, request)
     wanted = [each for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
     return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
+
+
+def planned_before(run: Run) -> Plan | None:
+    """The stored plan of this run, if there is one: a task that is tried again works on the same ranges."""
+    known = run.stored_plan()
+    if known is not None:
+        log.info("run %s was planned before; going on with its plan", run.run_id)
+    return known
 
 
 def settle(run: Run) -> None:
@@ -141,8 +82,8 @@ def settle(run: Run) -> None:
 
 def begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
     """Create what is missing and open every new partition; what both sides look like then, and what live copying would do."""
-    _, findings = look(run, request)
-    raise_findings(findings)
+    view = run.view()
+    raise_findings(findings(run, view, run.snapshot(view, request)))
     return run.patiently("opening", lambda: _begin(run, request))
 
 
@@ -157,11 +98,11 @@ def _begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
     return snapshot, view, replace(made, partitions=tuple(refused.get(each.key, each) for each in made.partitions))
 
 
-def raise_findings(findings: list[preflight.Finding]) -> None:
+def raise_findings(found: list[preflight.Finding]) -> None:
     """Log all of them. Raises PreflightFailed where one stops the run."""
-    for finding in findings:
+    for finding in found:
         log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
-    preflight.raise_errors(findings)
+    preflight.raise_errors(found)
 
 
 def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
@@ -214,8 +155,7 @@ def open_new(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dic
         return {}, {}
     run.check()
     on_existing = run.replication.on_existing_target
-    opening = Opening(run.replication.name, run.target, run.target_admin, run.replication.copying, run.deadline)
-    try:
+    with closing(run.opening()) as opening:
         known = opening.fence()
         left = {key: each for key, each in new.items() if key not in known}
         occupied = opening.occupied(left) if on_existing == "refuse" else {}
@@ -223,8 +163,6 @@ def open_new(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dic
         starts = {key: Position(p.generation, p.ids, p.start, p.start) for key, p in left.items() if key not in refused}
         run.check()
         opened = opening.commit(starts, on_existing)
-    finally:
-        opening.close()
     for key, position in opened.items():
         log.info("opened %s at offset %d", key, position.start)
     return {**known, **opened}, refused
@@ -280,14 +218,10 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], l
         elif not left:
             result = replace(result, error=None, remedy="")
         results.append(result)
-        run.store.record_outcome(_outcome(run, each.key, each.copy, result.error, result.remedy, result.seconds, result.bytes))
+        run.store.record_outcome(RangeOutcome(
+            run.run_id, each.key, each.copy, error=result.error, remedy=result.remedy or None, seconds=result.seconds, bytes=result.bytes
+        ))  # fmt: skip
     return replace(last, copies=results)
-
-
-def _outcome(
-    run: Run, key: PartitionKey, range_: OffsetRange, error: str | None, remedy: str, seconds: float = 0.0, size: int = 0
-) -> RangeOutcome:
-    return RangeOutcome(run.run_id, key, range_, error=error, remedy=remedy or None, seconds=seconds, bytes=size)
 
 
 def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
@@ -371,13 +305,14 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
     ranges: list[RangeReport] = []
     for each in rows:
         position = view.positions.get(each.key)
-        advanced = verified_of(view, each.key).contiguous_end(position.start) if position else 0
+        settled = verified_of(view, each.key) if position else Coverage()
+        advanced = settled.contiguous_end(position.start) if position else 0
+        mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]
         for range_ in _ranges(each):
-            mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]
             here = copied_in(range_, (r for r in mine if r.run_id == run.run_id))
             before = copied_in(range_, (r for r in mine if r.run_id != run.run_id))
             lost = view.lost(each.key, each.generation).within(range_).span
-            seen = verified_of(view, each.key).contains(range_) if each.key in view.positions else False
+            seen = position is not None and settled.contains(range_)
             line = RangeReport(
                 each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
                 range_.span - here.span - before.span - lost, True if seen else None, watermarks.get(each.key), here.bytes, lost=lost,

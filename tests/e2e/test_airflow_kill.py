@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from kafka_replication.kafka import offsets
 from kafka_replication.offsets import TopicPartition
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.kafka_cluster import KafkaCluster
@@ -94,7 +93,7 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
         api.set_task_state(NAME, run_id, "copy", "failed")
         wait_until(lambda: not below.spark(), 90)
         assert copied() < PARTITIONS * RECORDS, "all was copied before it was stopped: make it slower"
-        wait_until(lambda: is_stable(target))
+        wait_until(lambda: target.is_settled([TopicPartition(NAME, partition) for partition in range(PARTITIONS)]))
         assert api.wait_for_run(NAME, run_id) == "failed"
         states = {each["task_id"]: each["state"] for each in api.task_instances(NAME, run_id)}
         assert states == {"plan": "success", "copy": "failed", "verify": "success", "advance": "success", "report": "failed"}
@@ -105,8 +104,3 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
     assert [each["watermark"] for each in report["ranges"]] == [RECORDS] * PARTITIONS
     for partition in range(PARTITIONS):
         assert check(source.bootstrap, target.bootstrap, NAME, NAME, partition).clean
-
-
-def is_stable(target: Cluster) -> bool:
-    wanted = [TopicPartition(NAME, partition) for partition in range(PARTITIONS)]
-    return offsets.last_stable(target.admin, wanted) == offsets.high_watermarks(target.admin, wanted)

@@ -13,7 +13,7 @@ from kafka_replication.kafka.record_engine import RecordSession
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import POSITIONS, RECEIPTS, Position, Receipt
-from kafka_replication.steps import Run
+from kafka_replication.run import Run
 from kafka_replication.verify import VerifyResult
 
 

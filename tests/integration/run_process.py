@@ -7,7 +7,7 @@ import sys
 
 from kafka_replication import runner
 from kafka_replication.config import Replication
-from kafka_replication.steps import Request
+from kafka_replication.run import Request
 from kafka_replication.store import open_store
 from tests.integration.scenario import Addresses, InProcess
 

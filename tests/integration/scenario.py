@@ -27,10 +27,11 @@ from kafka_replication.config import Replication
 from kafka_replication.connections import SparkConnection
 from kafka_replication.copy import CopyTask
 from kafka_replication.jobs import Job, JobResult, Launcher
-from kafka_replication.ledger import Position
+from kafka_replication.kafka import offsets
+from kafka_replication.ledger import POSITIONS, RECEIPTS, Position
 from kafka_replication.report import RangeReport, RunReport
+from kafka_replication.run import Request, Run
 from kafka_replication.spark.worker import copy_one, verify_one
-from kafka_replication.steps import Request, Run
 from kafka_replication.store import open_store
 from kafka_replication.watermarks import WatermarkStore
 from tests.checker import Comparison, check
@@ -155,6 +156,10 @@ class Cluster:
         send(producer, topic, records, partition)
         (producer.abort_transaction if abort else producer.commit_transaction)(30)
 
+    def is_settled(self, partitions: Sequence[product.TopicPartition]) -> bool:
+        """Whether no transaction is open there."""
+        return offsets.last_stable(self.admin, partitions) == offsets.high_watermarks(self.admin, partitions)
+
     def _wait(self, condition: Callable[[], bool]) -> None:
         wait_until(condition)
 
@@ -239,6 +244,12 @@ class Scenario:
 
     def position(self, partition: int = 0) -> Position:
         return self.bare_run().view().positions[self.key(partition)]
+
+    def is_settled(self, *partitions: int) -> bool:
+        """Whether no transaction is open on the target's partitions and in the ledger."""
+        at = [product.TopicPartition(self.topic, partition) for partition in partitions or (0,)]
+        at += [product.TopicPartition(name, number) for name in (POSITIONS, RECEIPTS) for number in range(keys.LEDGER_PARTITIONS)]
+        return self.target.is_settled(at)
 
     def check(self, partition: int = 0, target_topic: str | None = None, from_: int = 0, until: int = 2**63) -> Comparison:
         return check(

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from kafka_replication.errors import OutOfTime
-from kafka_replication.kafka import offsets
-from kafka_replication.ledger import POSITIONS, RECEIPTS
-from kafka_replication.offsets import TopicPartition
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.integration.scenario import Scenario, numbered, wait_until
 
@@ -42,16 +39,10 @@ def when_logged(**acts: Callable[[], None]) -> Iterator[list[str]]:
         logger.setLevel(level)
 
 
-def is_stable(scene: Scenario) -> bool:
-    """Whether every transaction on the target and its ledger is settled."""
-    at = [scene.key().target, *(TopicPartition(name, scene.key().ledger_partition) for name in (POSITIONS, RECEIPTS))]
-    return offsets.last_stable(scene.target.admin, at) == offsets.high_watermarks(scene.target.admin, at)
-
-
 def kill(scene: Scenario, broker: Broker) -> None:
     """Kill it, but not between a commit and its markers: a lone broker, which takes a partition without a leader for a deleted one while it
     starts, would never write them (Kafka 4.3.1), and that transaction would hang for ever."""
-    wait_until(lambda: is_stable(scene))
+    wait_until(scene.is_settled)
     broker.kill()
 
 

@@ -14,10 +14,10 @@ import yaml
 from kafka_replication import approval, plan, status, steps
 from kafka_replication.approval import Approval
 from kafka_replication.errors import Fenced, GapFound, Refused
-from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.ledger import Gap
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.report import RunReport
+from kafka_replication.run import Request
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, numbered, only
 
@@ -139,7 +139,7 @@ def test_copied_and_unverified_records_before_the_gap_hold_the_watermark(scene: 
     scene.copy_job()
     launcher = InProcess()
     run = scene.bare_run("died")
-    steps.copy(run, steps.prepare(run, steps.Request()), launcher)  # and no verification
+    steps.copy(run, steps.prepare(run, Request()), launcher)  # and no verification
     scene.source.produce(scene.topic, numbered(30, 50))
     scene.source.delete_before(scene.topic, 0, 62)
     approve(scene, 50, 62)
@@ -153,7 +153,7 @@ def test_a_plan_that_is_older_than_the_gap_accounts_for_it(scene: Scenario) -> N
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(80))
     run = scene.bare_run("cleared")
-    made = steps.prepare(run, steps.Request())
+    made = steps.prepare(run, Request())
     scene.source.delete_before(scene.topic, 0, 62)
     steps.copy(run, made, InProcess())
     assert "can no longer be read" in (only(steps.report(run, made)).error or "")
@@ -169,7 +169,7 @@ def test_a_plan_that_is_older_than_the_gap_accounts_for_it(scene: Scenario) -> N
 def test_a_copier_that_was_at_work_is_fenced_by_an_approval(scene: Scenario) -> None:
     overrun(scene)
     run = scene.bare_run()
-    zombie = LedgerSession(scene.key(), run.source, run.target, run.replication.copying, run.deadline)
+    zombie = run.session(scene.key())
     try:
         zombie.fence()
         position = zombie.position()
@@ -244,7 +244,7 @@ def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
     scene.run()
     position = scene.position()
     run = scene.bare_run()
-    session = LedgerSession(scene.key(), run.source, run.target, run.replication.copying, run.deadline)
+    session = run.session(scene.key())
     session.fence()
     session.move(position.after(OffsetRange(50, 95), None, 0))  # as if 15 more had been copied than the source has now
     session.close()

@@ -8,7 +8,6 @@ import pytest
 
 from kafka_replication import reset
 from kafka_replication.errors import Fenced, PreflightFailed, Refused
-from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import POSITIONS, Position, position_key
 from kafka_replication.reset import reset_topic
@@ -66,7 +65,7 @@ def test_a_zombie_of_the_old_generation_is_fenced(scene: Scenario) -> None:
     copied(scene, 1)
     scene.target.delete(scene.topic)
     run = scene.bare_run()
-    zombie = LedgerSession(scene.key(), run.source, run.target, run.replication.copying, run.deadline)
+    zombie = run.session(scene.key())
     try:
         zombie.fence()
         position = zombie.position()

@@ -7,22 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.kafka import offsets
-from kafka_replication.keys import LEDGER_PARTITIONS
-from kafka_replication.ledger import POSITIONS
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.offsets import OffsetRange
 from tests.checker import high_watermark, read
 from tests.integration.scenario import Scenario, numbered, wait_until
 from tests.integration.test_kill import copy_process, end_of
 
 MINUTES = 600  # the transaction's time-out, far beyond every wait here
 RECORDS = 500
-
-
-def is_stable(scene: Scenario, partition: int = 0) -> bool:
-    """Whether no transaction is open on the target partition and in the ledger."""
-    wanted = [TopicPartition(scene.topic, partition), *(TopicPartition(POSITIONS, number) for number in range(LEDGER_PARTITIONS))]
-    return offsets.last_stable(scene.target.admin, wanted) == offsets.high_watermarks(scene.target.admin, wanted)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -38,7 +29,7 @@ def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number
     wait_until(lambda: high_watermark(scene.target.bootstrap, scene.topic, 0) > 0)
     process.send_signal(number)
     assert end_of(process) == 128 + number
-    wait_until(lambda: is_stable(scene))
+    wait_until(lambda: scene.is_settled())
     assert read(scene.target.bootstrap, scene.topic, 0) == []
     assert len(read(scene.target.bootstrap, scene.topic, 0, committed=False)) > 0
     report = scene.run()

@@ -19,7 +19,6 @@ import pytest
 
 from tests.checker import high_watermark
 from tests.integration.scenario import Scenario, numbered, wait_until
-from tests.integration.test_stopping import is_stable
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS, RECORDS = 4, 3_000
@@ -208,7 +207,7 @@ def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, numbe
     run.end()
     assert run.process.returncode == (143 if number == signal.SIGTERM else -number)
     run.assert_nothing_left()
-    wait_until(lambda: all(is_stable(ready, partition) for partition in range(PARTITIONS)))
+    wait_until(lambda: ready.is_settled(*range(PARTITIONS)))
     ready.settings |= {"copy": {}}
     healed = ready.run()
     assert healed.outcome == "done", healed.table()

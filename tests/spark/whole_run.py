@@ -12,8 +12,8 @@ import sys
 from kafka_replication import runner, stopping
 from kafka_replication.config import Replication
 from kafka_replication.errors import ReplicationError
+from kafka_replication.run import Request
 from kafka_replication.spark.submit import SubmitLauncher
-from kafka_replication.steps import Request
 from kafka_replication.store import open_store
 from tests.integration.scenario import Addresses
 

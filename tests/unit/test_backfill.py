@@ -69,8 +69,9 @@ class Case:
         view = LedgerView({key: self.position}, {key: Verified(1, seen, "digest", "run", "t")}) if self.position else LedgerView()
         snapshot = Snapshot("SRC", "TGT", source, target, {AT: 1000} if config.start_from == "latest" else {})
         live = plan(config, snapshot, view, self.watermarks)
-        world = World(config, snapshot, view, self.watermarks, live, {AT: sample} if sample else {})
-        return plan_backfill(world, {AT: OffsetRange(from_, until)}, opens=self.request.target_topic is not None)
+        world = World(config, snapshot, view, self.watermarks, live)
+        made = plan_backfill(world, {AT: OffsetRange(from_, until)}, opens=self.request.target_topic is not None)
+        return made.estimated({AT: sample} if sample else {})
 
     def line(self, from_: int, until: int, sample: Sample | None = None) -> BackfillLine:
         [line] = self.plan(from_, until, sample).lines

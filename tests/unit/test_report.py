@@ -19,6 +19,7 @@ from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, Plan, State
 from kafka_replication.report import Copied, RangeReport, RunReport, copied_in, table
+from kafka_replication.run import Run as RealRun
 from kafka_replication.snapshot import LedgerView
 from kafka_replication.verify import VerifyResult
 from kafka_replication.watermarks import RangeOutcome
@@ -122,7 +123,7 @@ def report(
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
     failed = [VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")] if verify_error else []
-    made = steps.report(cast(steps.Run, run), Plan("orders-dr", (replace(row, **plan),)), failed)
+    made = steps.report(cast(RealRun, run), Plan("orders-dr", (replace(row, **plan),)), failed)
     assert store.finished == made.outcome
     return made
 

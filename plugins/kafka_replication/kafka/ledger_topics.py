@@ -91,20 +91,20 @@ class LedgerReader:
         for message in self._entries(POSITIONS, [key.ledger_partition]):
             if message.key() == wanted:
                 newest = message
-        return None if newest is None else _read(newest, ledger.decode_position)
+        return None if newest is None or newest.value() is None else _read(newest, ledger.decode_position)
 
     def view(self) -> LedgerView:
         """Every position, verified coverage and approved gap of this replication. Raises LedgerUnreadable, Stalled."""
         positions, verified = {}, {}
         gaps: dict[PartitionKey, list[Gap]] = {}
         for kind, key, message in self._newest(POSITIONS, _ALL):
-            if kind == "position" and (position := _read(message, ledger.decode_position)):
-                positions[key] = position
-            elif kind == "verified" and (entry := _read(message, ledger.decode_verified)):
-                verified[key] = entry
-            elif kind == "gap" and (gap := _read(message, ledger.decode_gap)):
-                gaps.setdefault(key, []).append(gap)
-            elif kind not in ("position", "verified", "gap"):
+            if kind == "position":
+                positions[key] = _read(message, ledger.decode_position)
+            elif kind == "verified":
+                verified[key] = _read(message, ledger.decode_verified)
+            elif kind == "gap":
+                gaps.setdefault(key, []).append(_read(message, ledger.decode_gap))
+            else:
                 raise LedgerUnreadable(f"{_at(message)}: the entry {message.key()!r} is of an unknown kind", "upgrade this installation")
         in_order = {key: tuple(sorted(each, key=lambda gap: (gap.generation, gap.range))) for key, each in gaps.items()}
         return LedgerView(positions, verified, in_order)
@@ -113,8 +113,8 @@ class LedgerReader:
         """All receipts of ``keys``, every generation. Raises LedgerUnreadable, Stalled."""
         found: dict[PartitionKey, list[Receipt]] = {key: [] for key in keys}
         for _, key, message in self._newest(RECEIPTS, {key.ledger_partition for key in keys}):
-            if key in found and (receipt := _read(message, ledger.decode_receipt)):
-                found[key].append(receipt)
+            if key in found:
+                found[key].append(_read(message, ledger.decode_receipt))
         return found
 
     def _newest(self, topic: str, partitions: Collection[int]) -> Iterator[tuple[str, PartitionKey, Message]]:
@@ -142,11 +142,10 @@ def _at(message: Message) -> str:
     return f"{message.topic()}-{message.partition()} on the target, offset {message.offset()}"
 
 
-def _read(message: Message, decode: Callable[[bytes], T]) -> T | None:
-    """The entry; None where it was deleted. Raises LedgerUnreadable naming where it lies."""
-    value = message.value()
+def _read(message: Message, decode: Callable[[bytes], T]) -> T:
+    """The entry. Raises LedgerUnreadable naming where it lies."""
     try:
-        return None if value is None else decode(value)
+        return decode(message.value() or b"")
     except LedgerUnreadable as e:
         raise LedgerUnreadable(f"{_at(message)}, key {(message.key() or b'').decode(errors='replace')}: {e.what}", e.remedy) from e
 

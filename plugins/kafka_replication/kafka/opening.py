@@ -13,7 +13,7 @@ from kafka_replication.deadline import NEVER, Deadline
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
-from kafka_replication.kafka.transactions import TransactionalWriter
+from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
 from kafka_replication.keys import PartitionKey, consumer_group, opening_id
 from kafka_replication.ledger import Gap, Position
 from kafka_replication.offsets import OffsetRange, TopicPartition
@@ -25,13 +25,13 @@ class Opening:
     def __init__(
         self, replication: str, target: clients.ClientConfig, admin: AdminClient, settings: Copy, deadline: Deadline = NEVER
     ) -> None:
-        self._replication, self._target, self._admin, self._deadline = replication, target, admin, deadline
-        self._longest = settings.transaction_timeout + 60.0
+        self._replication, self._target, self._admin = replication, target, admin
+        self._settings, self._deadline = settings, deadline
         self._writer = TransactionalWriter(opening_id(replication), f"opening {replication}", target, settings, deadline)
 
     @property
     def _wait(self) -> float:
-        return self._deadline.within(self._longest)
+        return longest_wait(self._settings, self._deadline)
 
     def close(self) -> None:
         self._writer.close()

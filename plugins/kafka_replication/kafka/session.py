@@ -14,7 +14,7 @@ from kafka_replication.errors import ForeignWriter, Refused
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
-from kafka_replication.kafka.transactions import TransactionalWriter
+from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
 from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Gap, Ids, Position, Receipt
 from kafka_replication.offsets import OffsetRange
@@ -56,13 +56,13 @@ class LedgerSession(TransactionalWriter):
 
     def check_target(self, position: Position) -> None:
         at, ours = self.key.target, position.target_end
-        end = offsets.stable_ends(self.target_admin, [at], self.deadline.within(self.settings.transaction_timeout + 60.0))[at]
+        end = self.target_end()
         if end < ours:
             raise ForeignWriter(
                 f"{at} on the target ends at {end}, but records of ours were there up to {ours}: the target lost data",
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
-        start = offsets.log_starts(self.target_admin, [at])[at]
+        start = self.target_start()
         stranger = first_record(self.target, self.group, at, OffsetRange(min(max(start, ours), end), end))
         if stranger is not None:
             raise ForeignWriter(
@@ -80,6 +80,10 @@ class LedgerSession(TransactionalWriter):
     def source_start(self) -> int:
         """The source's log start offset now."""
         return offsets.log_starts(self.source_admin, [self.key.source])[self.key.source]
+
+    def target_end(self) -> int:
+        """The target's end, once no open transaction hides what lies before it. Raises Stalled."""
+        return offsets.stable_ends(self.target_admin, [self.key.target], longest_wait(self.settings, self.deadline))[self.key.target]
 
     def target_start(self) -> int:
         """The target's log start offset now."""

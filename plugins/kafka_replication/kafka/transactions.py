@@ -21,6 +21,11 @@ COMMIT_TIMEOUT = 120.0
 SLICE = 2.0  # seconds that one call may keep Python from hearing a signal
 
 
+def longest_wait(settings: Copy, deadline: Deadline) -> float:
+    """Seconds that a transaction of ours may hide what is on the target: its time-out and the brokers' sweep, within the run's time."""
+    return deadline.within(settings.transaction_timeout + 60.0)
+
+
 class TransactionalWriter:
     """A producer with the stable ``transactional_id``; after any error only `close` may be called. ``what`` is named in errors."""
 

@@ -14,6 +14,7 @@ from kafka_replication.keys import PartitionKey
 from kafka_replication.orchestration import task_run
 from kafka_replication.plan import Plan
 from kafka_replication.report import RunReport, plan_table
+from kafka_replication.run import Request
 from kafka_replication.verify import VerifyResult
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class PlanOperator(StepOperator):
             "refused": len(made.refused), "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
         }  # fmt: skip
 
-    def _show(self, context: Context, request: steps.Request) -> None:
+    def _show(self, context: Context, request: Request) -> None:
         with task_run.opened(self.replication, context) as run:
             made, findings = steps.look(run, request)
         for finding in findings:

@@ -21,7 +21,7 @@ from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, workable
 from kafka_replication.plan import Plan
-from kafka_replication.steps import Run
+from kafka_replication.run import Run
 from kafka_replication.stopping import end_group
 from kafka_replication.verify import VerifyResult
 

@@ -17,7 +17,7 @@ from kafka_replication.errors import BadInput, Fenced, ReplicationError
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
 from kafka_replication.plan import Plan
-from kafka_replication.steps import Request, Run
+from kafka_replication.run import Request, Run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -66,10 +66,10 @@ def working(replication: Replication, context: Context, *, release: Release = "n
 
 def planned(run: Run) -> Plan:
     """The plan that the plan task stored. Raises BadInput where there is none."""
-    known = run.store.run(run.run_id)
+    known = run.stored_plan()
     if known is None:
         raise BadInput(f"run {run.run_id} has no plan", "clear its plan task, which plans it; or trigger a new run")
-    return Plan.decode(known.plan)
+    return known
 
 
 def stopped() -> AirflowException:
