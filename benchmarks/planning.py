@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 
-from kafka_replication.backfill import Sample, World, next_slice, plan_backfill
-from kafka_replication.backfill_report import as_json, plan_table
+from kafka_replication.backfill.plan import Sample, World, next_slice, plan_backfill
+from kafka_replication.backfill.report import as_json, plan_table
 from kafka_replication.config import Replication
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position, Verified

@@ -22,10 +22,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from benchmarks import mirrormaker
 from benchmarks.bootstraps import Bootstraps
-from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.jobs import Job, JobResult
-from kafka_replication.run import Request, Run
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
 from stack.artifacts import kafka_jars

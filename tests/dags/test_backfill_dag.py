@@ -11,11 +11,11 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from kafka_replication import backfilling
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.runs import backfilling
 from tests.unit.test_backfill_request import HOSTILE
 
 

@@ -10,13 +10,13 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from kafka_replication.auditing import AuditRequest
 from kafka_replication.config import Replication
 from kafka_replication.errors import BadInput
 from kafka_replication.offsets import OffsetRange
 from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
 from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import request_of
+from kafka_replication.runs.auditing import AuditRequest
 
 
 def replication(**settings: Any) -> Replication:

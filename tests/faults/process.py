@@ -17,12 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kafka_replication import copy, runner
+from kafka_replication import copy
 from kafka_replication.config import Replication
 from kafka_replication.connections import SparkConnection
 from kafka_replication.errors import Fenced, ReplicationError
 from kafka_replication.jobs import Job, JobResult, Launcher
-from kafka_replication.run import Request
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Request
 from kafka_replication.spark.submit import SubmitLauncher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-from kafka_replication import runner
 from kafka_replication.config import Replication
-from kafka_replication.run import Request
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.integration.scenario import Addresses, InProcess
 

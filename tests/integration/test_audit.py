@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafka_replication import auditing
 from kafka_replication.audit import AuditReport, Kind, PartitionAudit
-from kafka_replication.auditing import AuditRequest
 from kafka_replication.errors import BadInput
 from kafka_replication.offsets import OffsetRange
+from kafka_replication.runs import auditing
+from kafka_replication.runs.auditing import AuditRequest
 from tests.checker import Record, read
 from tests.integration.scenario import Rec, Scenario, numbered
 from tests.integration.test_gaps import approve, command

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from kafka_replication import backfill_report, backfilling
-from kafka_replication.backfill import BackfillPlan
-from kafka_replication.backfill_request import BackfillRequest, parse
+from kafka_replication.backfill import report as backfill_report
+from kafka_replication.backfill.plan import BackfillPlan
+from kafka_replication.backfill.request import BackfillRequest, parse
 from kafka_replication.errors import BadInput, Busy, Refused
 from kafka_replication.jobs import Job, Launcher
 from kafka_replication.report import RunReport
+from kafka_replication.runs import backfilling
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, no_launch, numbered, only
 from tests.integration.test_kill import end_of, spawn

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kafka_replication import approval, plan, status, steps
-from kafka_replication.approval import Approval
+from kafka_replication import plan, status
 from kafka_replication.errors import Fenced, GapFound, Refused
 from kafka_replication.ledger import Gap
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.report import RunReport
-from kafka_replication.run import Request
+from kafka_replication.runs import approval, steps
+from kafka_replication.runs.approval import Approval
+from kafka_replication.runs.run import Request
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, numbered, only
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication import backfilling, steps
 from kafka_replication.errors import BadInput, Refused
 from kafka_replication.jobs import Launcher
 from kafka_replication.report import RunReport
-from kafka_replication.run import Run
-from kafka_replication.runner import held
+from kafka_replication.runs import backfilling, steps
+from kafka_replication.runs.run import Run
+from kafka_replication.runs.runner import held
 from tests.checker import read
 from tests.integration.scenario import InProcess, Rec, Scenario
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from kafka_replication import reset
 from kafka_replication.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import POSITIONS, Position, position_key
-from kafka_replication.reset import reset_topic
+from kafka_replication.runs import reset
+from kafka_replication.runs.reset import reset_topic
 from tests.checker import read
 from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
 from tests.integration.test_gaps import command

@@ -11,7 +11,7 @@ import pytest
 from kafka_replication.errors import Busy, PreflightFailed
 from kafka_replication.jobs import Job
 from kafka_replication.report import RunReport
-from kafka_replication.run import Request
+from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.checker import high_watermark, read
 from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kafka_replication import runner
 from kafka_replication.errors import Unreachable
-from kafka_replication.run import Request
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Request
 from tests.integration.scenario import Addresses, Scenario, no_launch
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.backfill import BackfillLine, BackfillPlan, Sample, World, next_slice, one_topic, plan_backfill
-from kafka_replication.backfill_report import as_json, plan_table
-from kafka_replication.backfill_request import BackfillRequest
+from kafka_replication.backfill.plan import BackfillLine, BackfillPlan, Sample, World, next_slice, one_topic, plan_backfill
+from kafka_replication.backfill.report import as_json, plan_table
+from kafka_replication.backfill.request import BackfillRequest
 from kafka_replication.config import Replication
 from kafka_replication.errors import Refused
 from kafka_replication.keys import PartitionKey

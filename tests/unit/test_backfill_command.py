@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kafka_replication import cli
+from kafka_replication.cli import commands as cli
 from kafka_replication.jobs import Launcher
 
 FILE = """\

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.backfill import partitions_of, resolve
-from kafka_replication.backfill_request import BackfillRequest, parse
+from kafka_replication.backfill.plan import partitions_of, resolve
+from kafka_replication.backfill.request import BackfillRequest, parse
 from kafka_replication.config import Replication
 from kafka_replication.errors import BadInput
 from kafka_replication.offsets import OffsetRange, TopicPartition

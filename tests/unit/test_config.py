@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kafka_replication import config_reference
 from kafka_replication.config import Replication
-from kafka_replication.config_names import is_pattern, target_problem, topic_problem
-from kafka_replication.config_shape import fields_of, section_of
-from kafka_replication.config_time import PRESETS, check_schedule
+from kafka_replication.config import reference as config_reference
+from kafka_replication.config.names import is_pattern, target_problem, topic_problem
+from kafka_replication.config.shape import fields_of, section_of
+from kafka_replication.config.time import PRESETS, check_schedule
 from kafka_replication.errors import BadInput, ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def test_a_schedule_we_take_is_one_that_airflow_can_run(fields: list[str]) -> No
 
 def test_the_reference_is_current() -> None:
     assert (ROOT / "docs/configuration.md").read_text() == config_reference.render(), (
-        "run: python -m kafka_replication.config_reference > docs/configuration.md"
+        "run: python -m kafka_replication.config.reference > docs/configuration.md"
     )
 
 

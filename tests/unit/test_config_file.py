@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.config_file import load_all, load_replication, parse_replication
-from kafka_replication.config_yaml import MAX_BYTES
+from kafka_replication.config.file import load_all, load_replication, parse_replication
+from kafka_replication.config.yaml import MAX_BYTES
 from kafka_replication.errors import BadInput, ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.gaps import listed
 from kafka_replication.keys import PartitionKey
@@ -19,7 +18,8 @@ from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, Plan, State
 from kafka_replication.report import Copied, RangeReport, RunReport, copied_in, table
-from kafka_replication.run import Run as RealRun
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import Run as RealRun
 from kafka_replication.snapshot import LedgerView
 from kafka_replication.verify import VerifyResult
 from kafka_replication.watermarks import RangeOutcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import Ids, Position
 from kafka_replication.offsets import TopicPartition
-from kafka_replication.reset import to_reset
+from kafka_replication.runs.reset import to_reset
 
 NOW = Ids("SRC", "new", "t")
 BEFORE = Position(1, Ids("SRC", "old", "t"), 0, 40)

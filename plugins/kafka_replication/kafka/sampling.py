@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from kafka_replication.backfill import Sample
+from kafka_replication.backfill.plan import Sample
 from kafka_replication.errors import ReplicationError
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.scan import offset_of, records

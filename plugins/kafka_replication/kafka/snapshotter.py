@@ -8,7 +8,7 @@ from datetime import datetime
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.config_names import is_pattern
+from kafka_replication.config.names import is_pattern
 from kafka_replication.errors import PreflightFailed
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.offsets import TopicPartition

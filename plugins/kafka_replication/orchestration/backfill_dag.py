@@ -70,7 +70,7 @@ def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPla
 
 
 def _params() -> dict[str, Param]:
-    """The form. What it lets through is read again, more strictly, by `kafka_replication.backfill_request`."""
+    """The form. What it lets through is read again, more strictly, by `kafka_replication.backfill.request`."""
     return {
         "topics": Param(
             type="array", items={"type": "string", "pattern": TOPIC}, minItems=1, uniqueItems=True, title="Topics",

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from kafka_replication import backfill_report, backfilling, steps
-from kafka_replication.backfill_request import BackfillRequest, parse
+from kafka_replication.backfill import report as backfill_report
+from kafka_replication.backfill.request import BackfillRequest, parse
 from kafka_replication.intervals import check_interval
 from kafka_replication.jobs import VERIFY_RESULT
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, StepOperator, workable
 from kafka_replication.orchestration.spark_submit import ReplicationSparkSubmitOperator
 from kafka_replication.plan import Plan
+from kafka_replication.runs import backfilling, steps
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

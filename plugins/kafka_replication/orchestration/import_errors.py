@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafka_replication.config import Replication
-from kafka_replication.config_file import load_all
+from kafka_replication.config.file import load_all
 from kafka_replication.errors import ConfigError
 from kafka_replication.orchestration import alerts
 

@@ -12,7 +12,6 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
-from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.copy import CopyResult
 from kafka_replication.errors import BadInput, OutOfTime, Unreachable
@@ -21,7 +20,8 @@ from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, workable
 from kafka_replication.plan import Plan
-from kafka_replication.run import Run
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import Run
 from kafka_replication.stopping import end_group
 from kafka_replication.verify import VerifyResult
 

@@ -11,17 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import backfill_report, backfill_request, backfilling, cli_gaps, preflight, rebuild, runner, steps
 from kafka_replication import ledger as formats
-from kafka_replication.cli_act import File, Json
-from kafka_replication.cli_act import act as _act
+from kafka_replication import preflight
+from kafka_replication.backfill import report as backfill_report
+from kafka_replication.backfill import request as backfill_request
+from kafka_replication.cli import gaps as cli_gaps
+from kafka_replication.cli.act import File, Json
+from kafka_replication.cli.act import act as _act
 from kafka_replication.config import Replication
 from kafka_replication.connections import EnvironmentConnections
 from kafka_replication.errors import BadInput
 from kafka_replication.jobs import Launcher
 from kafka_replication.plan import plan as make_plan
 from kafka_replication.report import plan_table
-from kafka_replication.run import Request, Run
+from kafka_replication.runs import backfilling, rebuild, runner, steps
+from kafka_replication.runs.run import Request, Run
 from kafka_replication.status import status as make_status
 from kafka_replication.status import status_table
 
@@ -207,7 +211,3 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines) or "the ledger knows nothing of it", 0
 
     _act(file, as_json, restore if rebuild_store else action)
-
-
-if __name__ == "__main__":
-    app()

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from kafka_replication.config import Replication
-from kafka_replication.config_shape import describe, field_at, fields_of
-from kafka_replication.config_yaml import Place
+from kafka_replication.config.model import Replication
+from kafka_replication.config.shape import describe, field_at, fields_of
+from kafka_replication.config.yaml import Place
 
 _USERINFO = re.compile(r"//[^/\s]*@")
 _SHOWN = 80

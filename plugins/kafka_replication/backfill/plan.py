@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kafka_replication.backfill_request import BackfillRequest, Point, check_order
+from kafka_replication.backfill.request import BackfillRequest, Point, check_order
 from kafka_replication.config import Replication
 from kafka_replication.errors import BadInput, Refused
 from kafka_replication.keys import PartitionKey

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from kafka_replication.config import Replication
-from kafka_replication.config_messages import found
-from kafka_replication.config_names import target_problem, topic_problem
-from kafka_replication.config_time import parse_start
+from kafka_replication.config.messages import found
+from kafka_replication.config.names import target_problem, topic_problem
+from kafka_replication.config.time import parse_start
 from kafka_replication.errors import BadInput
 from kafka_replication.offsets import MAX_OFFSET
 

@@ -19,7 +19,7 @@ from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Receipt
 from kafka_replication.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
-from kafka_replication.run import Run
+from kafka_replication.runs.run import Run
 from kafka_replication.snapshot import LedgerView, Topic
 from kafka_replication.verify import tile
 

@@ -23,7 +23,7 @@ from kafka_replication.ledger import Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange
 from kafka_replication.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
 from kafka_replication.report import RangeReport, RunReport, copied_in
-from kafka_replication.run import Request, Run
+from kafka_replication.runs.run import Request, Run
 from kafka_replication.snapshot import LedgerView, Snapshot
 from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, tile
 from kafka_replication.watermarks import RangeOutcome

@@ -1,7 +1,7 @@
 """One replication as typed, frozen values: the only place that knows a default.
 
 Times are seconds and sizes bytes. Values that do not fit raise ``pydantic.ValidationError``; whoever reads files uses
-`kafka_replication.config_file`, which turns that into a `ConfigError` with file, line and key.
+`kafka_replication.config.file`, which turns that into a `ConfigError` with file, line and key.
 docs/configuration.md is generated from the descriptions here.
 """
 
@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from kafka_replication import config_names as names
-from kafka_replication.config_time import check_schedule, parse_start
+from kafka_replication.config import names
+from kafka_replication.config.time import check_schedule, parse_start
 from kafka_replication.errors import ConfigError
 
 DAY = 86_400

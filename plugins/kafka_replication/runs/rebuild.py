@@ -9,9 +9,9 @@ from typing import Any
 from kafka_replication.errors import Refused
 from kafka_replication.keys import PartitionKey
 from kafka_replication.report import table
-from kafka_replication.run import Run
+from kafka_replication.runs.run import Run
+from kafka_replication.runs.steps import verified_of
 from kafka_replication.snapshot import LedgerView
-from kafka_replication.steps import verified_of
 from kafka_replication.watermarks import Watermark
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from kafka_replication import steps
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.deadline import Deadline
 from kafka_replication.intervals import check_interval
 from kafka_replication.jobs import Launcher
 from kafka_replication.report import RunReport
-from kafka_replication.run import Request, Run
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import Request, Run
 from kafka_replication.watermarks import HeldLease, WatermarkStore, wait_for_lease
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import runner, stopping
-from kafka_replication.config_file import load_replication
+from kafka_replication import stopping
+from kafka_replication.config.file import load_replication
 from kafka_replication.connections import STORE_URL, EnvironmentConnections
 from kafka_replication.deadline import Deadline
 from kafka_replication.errors import BadInput, ReplicationError
-from kafka_replication.run import Run
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Run
 from kafka_replication.store import open_store
 from kafka_replication.watermarks import WatermarkStore
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from kafka_replication.backfill import BackfillLine, BackfillPlan
-from kafka_replication.backfill_request import show
+from kafka_replication.backfill.plan import BackfillLine, BackfillPlan
+from kafka_replication.backfill.request import show
 from kafka_replication.offsets import Coverage
 from kafka_replication.report import table
 from kafka_replication.watermarks import EPOCH, from_millis

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kafka_replication.config import Replication
-from kafka_replication.config_messages import explain, found, place_of
-from kafka_replication.config_yaml import MAX_BYTES, Place, Problem, Tree, read_tree
+from kafka_replication.config.messages import explain, found, place_of
+from kafka_replication.config.model import Replication
+from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
 from kafka_replication.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from kafka_replication import preflight, steps
-from kafka_replication.backfill import BackfillPlan, World, next_slice, one_topic, partitions_of, plan_backfill, resolve
-from kafka_replication.backfill_report import plan_table
-from kafka_replication.backfill_request import BackfillRequest
+from kafka_replication import preflight
+from kafka_replication.backfill.plan import BackfillPlan, World, next_slice, one_topic, partitions_of, plan_backfill, resolve
+from kafka_replication.backfill.report import plan_table
+from kafka_replication.backfill.request import BackfillRequest
 from kafka_replication.config import Replication
 from kafka_replication.connections import Connections
 from kafka_replication.copy import CopyResult
@@ -29,8 +29,9 @@ from kafka_replication.ledger import Position
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.plan import PartitionPlan, Plan, State, own, plan
 from kafka_replication.report import RunReport
-from kafka_replication.run import Request, Run
-from kafka_replication.runner import held, new_run_id
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.runner import held, new_run_id
 from kafka_replication.snapshot import LedgerView, Snapshot
 from kafka_replication.verify import VerifyResult
 from kafka_replication.watermarks import EPOCH, RangeOutcome, WatermarkStore

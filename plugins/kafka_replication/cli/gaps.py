@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import approval, auditing, runner
-from kafka_replication.approval import Approval
-from kafka_replication.auditing import AuditRequest
-from kafka_replication.cli_act import File, Json, act
+from kafka_replication.cli.act import File, Json, act
 from kafka_replication.errors import BadInput
 from kafka_replication.gaps import ApprovedGap
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import MAX_OFFSET, OffsetRange, TopicPartition
-from kafka_replication.reset import reset_topic
-from kafka_replication.run import Run
+from kafka_replication.runs import approval, auditing, runner
+from kafka_replication.runs.approval import Approval
+from kafka_replication.runs.auditing import AuditRequest
+from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.run import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
 

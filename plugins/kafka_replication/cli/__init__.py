@@ -1,0 +1,5 @@
+"""The command line: ``kafka-replication`` and ``python -m kafka_replication.cli``."""
+
+from kafka_replication.cli.commands import app
+
+__all__ = ["app"]

@@ -1,0 +1,5 @@
+"""``python -m kafka_replication.cli``."""
+
+from kafka_replication.cli import app
+
+app()
