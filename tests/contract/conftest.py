@@ -1,12 +1,14 @@
-"""The watermark stores that the conformance suite (``test_watermark_store*.py``) runs on.
+"""The watermark stores that the conformance suite (``test_watermark_store*.py``) runs on: an SQLite file, and PostgreSQL.
 
-Always an SQLite file; also the database that KAFKA_REPLICATION_TEST_STORE_URL names, such as
-``postgresql+psycopg://user:password@host/database``. There each test works in a schema of its own and drops it.
+The latter is the database that KAFKA_REPLICATION_TEST_STORE_URL names, such as ``postgresql+psycopg://user:password@host/database``,
+or else a server of the tests' own, from a Python package. Each test works in a schema of its own and drops it.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,26 +19,50 @@ from sqlalchemy.engine import make_url
 
 from kafka_replication.store import open_store
 from kafka_replication.watermarks import WatermarkStore
+from stack.processes import ProcessRecord
 
-SERVER = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")
-
-
-def schema_of_its_own() -> Iterator[str]:
-    name = f"conformance_{uuid.uuid4().hex[:12]}"
-    server = create_engine(SERVER, poolclass=NullPool)
-    with server.begin() as db:
-        db.execute(text(f"CREATE SCHEMA {name}"))
-    yield make_url(SERVER).update_query_dict({"options": f"-csearch_path={name}"}).render_as_string(hide_password=False)
-    with server.begin() as db:
-        db.execute(text(f"DROP SCHEMA {name} CASCADE"))
+GIVEN = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"] if SERVER else ["sqlite"])
+@pytest.fixture(scope="session")
+def postgresql(stack_folder: Path) -> Iterator[str]:
+    """The URL of a server. It listens on a socket file only; what a killed session leaves is ended by the next one."""
+    if GIVEN:
+        yield GIVEN
+        return
+    if importlib.util.find_spec("pgserver") is None:
+        pytest.skip("there is no package with a PostgreSQL server for this Python")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(stack_folder))  # where it puts its lock
+        import pgserver
+
+    folder = stack_folder / "postgresql"
+    try:
+        server = pgserver.get_server(folder)
+    except (subprocess.SubprocessError, OSError) as e:  # as root it needs a user of its own, and a tool that makes one
+        pytest.skip(f"no PostgreSQL server can be started here: {e}")
+    try:
+        record = ProcessRecord.of(server.get_pid())
+        assert record is not None
+        record.write(stack_folder / "postgresql-server.pid")
+        yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/new folder/store.db"
-    else:
-        yield from schema_of_its_own()
+        return
+    url = request.getfixturevalue("postgresql")
+    name = f"conformance_{uuid.uuid4().hex[:12]}"
+    server = create_engine(url, poolclass=NullPool)
+    with server.begin() as db:
+        db.execute(text(f"CREATE SCHEMA {name}"))
+    yield make_url(url).update_query_dict({"options": f"-csearch_path={name}"}).render_as_string(hide_password=False)
+    with server.begin() as db:
+        db.execute(text(f"DROP SCHEMA {name} CASCADE"))
 
 
 @pytest.fixture
