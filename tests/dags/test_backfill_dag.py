@@ -52,7 +52,8 @@ def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("topics", ["orders"]), ("partitions", [0, 7]), ("from", "0"), ("from", 12), ("until", "9223372036854775807"),
+        ("topics", ["orders"]), ("partitions", [0, 7]), ("partitions", "0, 7"), ("partitions", None),
+        ("from", "0"), ("from", 12), ("until", "9223372036854775807"),
         ("until", "2030-01-31T06:00:00.5+02:00"), ("target_topic", None), ("target_topic", "again"), ("dry_run", True),
     ],
 )  # fmt: skip
@@ -64,7 +65,8 @@ def test_the_form_takes(dag: DAG, name: str, value: Any) -> None:
     ("name", "value"),
     [
         ("topics", []), ("topics", "orders"), ("topics", ["a b"]), ("topics", ["{{ ds }}"]), ("topics", ["a", "a"]), ("partitions", [-1]),
-        ("partitions", ["0"]), ("partitions", [2**31]), ("from", "-1"), ("from", -1), ("from", ""), ("from", "ten"), ("from", "{{ ds }}"),
+        ("partitions", ["0"]), ("partitions", [2**31]), ("partitions", "0,"), ("partitions", "-1"), ("partitions", "all"), ("partitions", 0),
+        ("from", "-1"), ("from", -1), ("from", ""), ("from", "ten"), ("from", "{{ ds }}"),
         ("from", "$(reboot)"), ("from", "2030-01-31"), ("from", 1.5), ("from", True), ("until", "1" * 20), ("until", "latest"),
         ("until", None), ("target_topic", "a;b"), ("target_topic", ""), ("dry_run", "yes"),
     ],

@@ -38,6 +38,16 @@ def test_integers_are_offsets_and_rfc_3339_is_a_time() -> None:
     assert read(from_="5", until="2024-01-31T06:00:00Z").from_ == 5
 
 
+@pytest.mark.parametrize("partitions", ["0, 2", " 2,0 ", ["0", 2], (2, 0, 2)])
+def test_partitions_as_a_line_or_as_a_list(partitions: object) -> None:
+    assert read(partitions=partitions).partitions == (0, 2)
+
+
+@pytest.mark.parametrize("partitions", [None, "", " ", [], ()])
+def test_no_partitions_are_all(partitions: object) -> None:
+    assert read(partitions=partitions).partitions == ()
+
+
 def test_topics_partitions_and_target() -> None:
     request = read(topics=["audit.a", "orders", "audit.a"], partitions=["2", 0, 2])
     assert (request.topics, request.partitions, request.target_topic) == (("audit.a", "orders"), (0, 2), None)
@@ -96,6 +106,9 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"partitions": ["-1"]}, "partition: must be a whole number from 0 to 2147483647; found '-1'"),
     ({"partitions": [2**31]}, "partition: must be a whole number"),
     ({"partitions": ["zero"]}, "partition: must be a whole number"),
+    ({"partitions": "0,,2"}, "partition: must be a whole number from 0 to 2147483647; found ''"),
+    ({"partitions": "1; reboot"}, "partition: must be a whole number"),
+    ({"partitions": "9999999999"}, "partition: must be a whole number"),
     ({"partitions": [False]}, "found false"),
     ({"partitions": 3}, "partition: must be a list"),
     (

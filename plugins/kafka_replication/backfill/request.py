@@ -59,7 +59,7 @@ def parse(
     check_order("", start, end)
     if isinstance(start, datetime) and start > datetime.now(UTC):
         _refuse("from", show(start), "lies in the future: there is nothing to copy yet")
-    numbers = tuple(sorted({_partition(each) for each in _list("partition", partitions)}))
+    numbers = tuple(sorted({_partition(each) for each in _numbers(partitions)}))
     return BackfillRequest(names, start, end, numbers, _target(replication, names, target_topic), dry_run)
 
 
@@ -99,6 +99,13 @@ def check_order(where: str, from_: Point, until: Point) -> None:
 
 def show(point: Point) -> str:
     return str(point) if isinstance(point, int) else point.isoformat().replace("+00:00", "Z")
+
+
+def _numbers(value: object) -> Sequence[object]:
+    """A form's one line is numbers with commas between them."""
+    if isinstance(value, str):
+        return [each.strip() for each in value.split(",")] if value.strip() else ()
+    return () if value is None else _list("partition", value)
 
 
 def _list(field: str, value: object) -> Sequence[object]:

@@ -70,22 +70,26 @@ def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPla
 
 
 def _params() -> dict[str, Param]:
-    """The form. What it lets through is read again, more strictly, by `kafka_replication.backfill.request`."""
+    """The form. What it lets through is read again, more strictly, by `kafka_replication.backfill.request`.
+
+    A field that takes values of several types is one line to type into if it has ``examples``, and an editor of JSON if not.
+    """
     return {
         "topics": Param(
             type="array", items={"type": "string", "pattern": TOPIC}, minItems=1, uniqueItems=True, title="Topics",
             description="Source topics of the replication, one a line.",
         ),
         "partitions": Param(
-            [], type="array", items={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, uniqueItems=True, title="Partitions",
-            description="Only these partitions; empty means all.",
+            None, type=["null", "string", "array"], pattern=r"^ *\d{1,10}( *, *\d{1,10})* *$", title="Partitions", examples=["0", "0, 3"],
+            items={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, uniqueItems=True,
+            description="Only these partitions, separated by commas; empty means all.",
         ),
         "from": Param(
-            type=["string", "integer"], pattern=POINT, minimum=0, title="From",
+            type=["string", "integer"], pattern=POINT, minimum=0, title="From", examples=["0", "2030-01-31T06:00:00Z"],
             description="The first offset, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
         ),
         "until": Param(
-            type=["string", "integer"], pattern=POINT, minimum=0, title="Until",
+            type=["string", "integer"], pattern=POINT, minimum=0, title="Until", examples=["100000", "2030-01-31T07:00:00Z"],
             description="The first offset, or time, that is left out.",
         ),
         "target_topic": Param(
