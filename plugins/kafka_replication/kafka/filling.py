@@ -41,7 +41,8 @@ class Filling:
     left: OffsetRange
     position: int = 0
     seen: Fingerprint = field(default_factory=Fingerprint)
-    last: Message | None = None
+    last: Message | None = None  # taken, not sent yet
+    fields: tuple[bytes | None, bytes | None, int, Any] = (None, None, 0, None)  # its value, key, timestamp and headers
     first_sent: bool = False
     first_offset: int = UNKNOWN
     last_offset: int = UNKNOWN
@@ -67,7 +68,7 @@ class Filling:
             if not self._take(pending):
                 break
         if self.last is not None:
-            self._send(self.last, last=True)
+            self._send(last=True)
 
     def _check_stall(self, heard: float) -> None:
         stall = self.session.settings.stall_timeout
@@ -101,7 +102,7 @@ class Filling:
         if offset < self.position:
             raise Refused(f"{self.session.key.source}: the source went back from {self.position} to {offset}", "check the source's log")
         if self.last is not None:
-            self._send(self.last, last=False)
+            self._send()
         kind, timestamp = message.timestamp()
         if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
             raise self._unfaithful(message, f"its timestamp is {timestamp}, which this client replaces by the present")
@@ -109,32 +110,32 @@ class Filling:
             headers = headers_of(message)
         except SystemError as e:
             raise self._unfaithful(message, "it has a header whose name is not UTF-8") from e
-        self.seen.add(timestamp, message.key(), message.value(), headers)
-        self.last, self.position = message, offset + 1
+        key, value = message.key(), message.value()
+        self.seen.add(timestamp, key, value, headers)
+        self.last, self.fields, self.position = message, (value, key, timestamp, headers), offset + 1
 
     def _unfaithful(self, message: Message, why: str) -> RefusedAt:
         at = self.session.key.source
         what = f"{at}: the record at offset {message.offset()} (partition {at.partition}) cannot be copied unchanged: {why}"
         return RefusedAt(what, "remove the record at the source, or exclude the topic: nothing after it is passed over", message.offset())
 
-    def _send(self, message: Message, *, last: bool) -> None:
-        """Hand one record over; only a chunk's first and last carry a callback (all of them while probing)."""
-        more: dict[str, Any] = {}
-        if last or not self.first_sent or self.session.probing:
-            more["on_delivery"] = partial(self._delivered, message)
+    def _send(self, *, last: bool = False) -> None:
+        """Hand over the record that was taken last; only a chunk's first and last carry a callback (all of them while probing)."""
+        session, (value, key, timestamp, headers) = self.session, self.fields
+        more: dict[str, Any] = {"headers": headers} if headers else {}
+        if last or not self.first_sent or session.probing:
+            more["on_delivery"] = partial(self._delivered, self.last)
             self.first_sent = True
-        headers = message.headers()
-        if headers:
-            more["headers"] = headers
-        key, producer = self.session.key, self.session.producer
+        at, produce = session.key, session.producer.produce
         while True:
             try:
-                producer.produce(
-                    key.target_topic, message.value(), message.key(), key.source.partition, timestamp=message.timestamp()[1], **more
-                )
+                if more:
+                    produce(at.target_topic, value, key, at.source.partition, timestamp=timestamp, **more)
+                else:
+                    produce(at.target_topic, value, key, at.source.partition, timestamp=timestamp)
                 return
             except BufferError:
-                producer.poll(0.05)
+                session.producer.poll(0.05)
                 if self.failed:
                     return
 
