@@ -34,15 +34,16 @@ def postgresql(stack_folder: Path) -> Iterator[str]:
         pytest.skip("there is no package with a PostgreSQL server for this Python")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(stack_folder))  # where it puts its lock
-        import pgserver
+        from pgserver.postgres_server import get_server
 
     folder = stack_folder / "postgresql"
     try:
-        server = pgserver.get_server(folder)
+        server = get_server(folder)
     except (subprocess.SubprocessError, OSError) as e:  # as root it needs a user of its own, and a tool that makes one
         pytest.skip(f"no PostgreSQL server can be started here: {e}")
     try:
-        record = ProcessRecord.of(server.get_pid())
+        pid = server.get_pid()
+        record = None if pid is None else ProcessRecord.of(pid)
         assert record is not None
         record.write(stack_folder / "postgresql-server.pid")
         yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)

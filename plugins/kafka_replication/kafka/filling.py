@@ -68,7 +68,7 @@ class Filling:
             if not self._take(pending):
                 break
         if self.last is not None:
-            self._send(last=True)
+            self._send(self.last, last=True)
 
     def _check_stall(self, heard: float) -> None:
         stall = self.session.settings.stall_timeout
@@ -102,7 +102,7 @@ class Filling:
         if offset < self.position:
             raise Refused(f"{self.session.key.source}: the source went back from {self.position} to {offset}", "check the source's log")
         if self.last is not None:
-            self._send()
+            self._send(self.last)
         kind, timestamp = message.timestamp()
         if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
             raise self._unfaithful(message, f"its timestamp is {timestamp}, which this client replaces by the present")
@@ -119,12 +119,12 @@ class Filling:
         what = f"{at}: the record at offset {message.offset()} (partition {at.partition}) cannot be copied unchanged: {why}"
         return RefusedAt(what, "remove the record at the source, or exclude the topic: nothing after it is passed over", message.offset())
 
-    def _send(self, *, last: bool = False) -> None:
-        """Hand over the record that was taken last; only a chunk's first and last carry a callback (all of them while probing)."""
+    def _send(self, message: Message, *, last: bool = False) -> None:
+        """Hand over what was taken last; only a chunk's first and last carry a callback (all of them while probing)."""
         session, (value, key, timestamp, headers) = self.session, self.fields
         more: dict[str, Any] = {"headers": headers} if headers else {}
         if last or not self.first_sent or session.probing:
-            more["on_delivery"] = partial(self._delivered, self.last)
+            more["on_delivery"] = partial(self._delivered, message)
             self.first_sent = True
         at, produce = session.key, session.producer.produce
         while True:
