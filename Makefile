@@ -49,8 +49,8 @@ status: install ## say what of it runs, and where
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
 
-# Most of a test is waiting, so two files run at a time, the long ones first.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# More than half of a test is waiting, so three files run at a time on two processors, the long ones first.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 test: lint ## lint, then the tests
 	@$(PYTEST) -m 'not slow'
 

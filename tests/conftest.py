@@ -19,7 +19,7 @@ from stack.processes import ProcessRecord, sweep
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
-# The longest files first, so that two processes end at about the same time.
+# The longest files first, so that all processes end at about the same time.
 LONGEST = ("spark", "e2e", "faults", "integration")
 
 PREFIX = "kafka-replication-tests-"
