@@ -12,14 +12,14 @@ from typing import Any
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGHUP is what Spark's Python daemon sends its workers when Spark ends
 
 
-def on_signals() -> None:
+def on_signals(*, even_ignored: bool = False) -> None:
     """Let the first of `SIGNALS` raise SystemExit in the main thread, which calls this; further ones change nothing.
 
     By default they end the process at once, and readers of the target wait for its transaction's time-out. A signal that is
-    ignored stays so: that is what nohup asks for.
+    ignored stays so, for that is what nohup asks for; a worker's come from Spark, not from a terminal (``even_ignored``).
     """
     for each in SIGNALS:
-        if signal.getsignal(each) != signal.SIG_IGN:
+        if even_ignored or signal.getsignal(each) != signal.SIG_IGN:
             signal.signal(each, _leave)
 
 

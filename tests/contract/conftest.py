@@ -46,6 +46,7 @@ def postgresql(stack_folder: Path) -> Iterator[str]:
         record = None if pid is None else ProcessRecord.of(pid)
         assert record is not None
         record.write(stack_folder / "postgresql-server.pid")
+        server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # no test cuts the power
         yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
     finally:
         server.cleanup()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,35 +11,24 @@ import psutil
 import pytest
 
 from kafka_replication.offsets import TopicPartition
-from stack.airflow_standalone import AirflowSettings, AirflowStandalone
+from stack.airflow_standalone import AirflowStandalone
 from stack.kafka_cluster import KafkaCluster
 from tests.checker import check, high_watermark
+from tests.e2e.standalone import command, standalone
 from tests.integration.scenario import Cluster, numbered, wait_until
 
-REPOSITORY = Path(__file__).parents[2]
 NAME = "af-kill"
 PARTITIONS, RECORDS = 2, 12_000
 # Many small chunks take long enough to be stopped in the middle; the time-out is far beyond every wait here.
 FILE = {
-    "name": NAME, "source": {"connection": "kafka_source"}, "target": {"connection": "kafka_target"}, "topics": {"include": [NAME]},
-    "copy": {"chunk_records": 50, "transaction_timeout": 600}, "retries": {"attempts": 0},
+    "name": NAME, "topics": {"include": [NAME]}, "copy": {"chunk_records": 50, "transaction_timeout": 600}, "retries": {"attempts": 0},
 }  # fmt: skip
 
 
 @pytest.fixture
 def airflow(tmp_path: Path, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Iterator[AirflowStandalone]:
-    dags = tmp_path / "dags"
-    (dags / "replications").mkdir(parents=True)
-    for file in (REPOSITORY / "dags").glob("*.py"):
-        (dags / file.name).write_text(file.read_text())
-    (dags / "replications" / "kill.yaml").write_text(json.dumps(FILE))
-    settings = AirflowSettings(source_cluster.bootstrap, target_cluster.bootstrap, f"sqlite:///{tmp_path}/store.db", dags)
-    started = AirflowStandalone(tmp_path, settings)
-    try:
-        started.start()
+    with standalone(tmp_path, source_cluster, target_cluster, [FILE]) as started:
         yield started
-    finally:
-        started.stop()
 
 
 class Below:
@@ -57,14 +45,6 @@ class Below:
                     if "pyspark" in command(child) or "copy_ranges" in command(child):
                         self.seen.setdefault(child.pid, child)
         return [each for each in self.seen.values() if command(each)]
-
-
-def command(process: psutil.Process) -> str:
-    """Empty for one that has ended."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            return " ".join(process.cmdline())
-    return ""
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from tests.faults.row import Row
 from tests.faults.trial import Attempt, Trial, TrialFailed
 
 SPARK = {"spark.task.maxFailures": "4"}
+CLUSTER = "local-cluster[2,3,1024]"  # two executors, JVMs of their own
 
 
 def run_killed(trial: Trial) -> None:
@@ -105,11 +106,11 @@ def clock_moved(trial: Trial) -> None:
     trial.finish(frozen)
 
 
-def spark(kill: Callable[[Trial, Attempt], None], trial: Trial) -> None:
+def spark(kill: Callable[[Trial, Attempt], None], trial: Trial, master: str = "") -> None:
     """The same with real Spark: each range in a Python worker."""
-    trial.job["spark"] = SPARK
+    trial.job["spark"], trial.master = SPARK, master
     run = trial.start()
-    trial.middle(run)
+    (trial.middle_by_target if master else trial.middle)(run)
     kill(trial, run)
     trial.finish(run)
     trial.job.pop("spark")
@@ -130,14 +131,18 @@ def worker(trial: Trial, run: Attempt) -> None:
 
 
 def executor(trial: Trial, run: Attempt) -> None:
-    """In local mode the executor lives in the driver's JVM."""
-    trial.note("killing the JVM")
-    _children(run, lambda p: p.name() == "java")[0].kill()
+    found = _children(run, lambda p: p.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+    trial.note(f"killing an executor of {len(found)}")
+    trial.dice.choice(sorted(found, key=lambda p: p.pid)).kill()
 
 
 def driver(trial: Trial, run: Attempt) -> None:
-    trial.note("killing the driver's Python")
-    _children(run, lambda p: p.name().startswith("python") and "copy_ranges.py" in " ".join(p.cmdline()))[0].kill()
+    """Its Python or its JVM; in local mode the executor lives in the latter."""
+    java = trial.dice.randrange(2) == 1
+    trial.note(f"killing the driver's {'JVM' if java else 'Python'}")
+    _children(run, lambda p: p.name() == "java" if java else p.name().startswith("python") and "copy_ranges.py" in " ".join(p.cmdline()))[
+        0
+    ].kill()
 
 
 def submitter(trial: Trial, run: Attempt) -> None:
@@ -146,6 +151,18 @@ def submitter(trial: Trial, run: Attempt) -> None:
     run.kill()
     if left := trial.leftovers(30):
         raise TrialFailed(f"Spark goes on without the run that submitted it: {left}")
+
+
+def speculation(trial: Trial) -> None:
+    """Spark runs what seems slow a second time elsewhere: two copiers of one range."""
+    often = {"quantile": "0.1", "multiplier": "1.0", "interval": "50ms", "minTaskRuntime": "100ms"}
+    conf = {"spark.speculation": "true", **{f"spark.speculation.{name}": value for name, value in often.items()}}
+    trial.job["spark"], trial.master = SPARK | conf, CLUSTER
+    run = trial.start()
+    trial.finish(run)
+    if "as speculatable" not in run.text:
+        raise TrialFailed("Spark ran nothing twice")
+    trial.job.pop("spark")
 
 
 ROWS = (
@@ -160,8 +177,9 @@ ROWS = (
         for point, most in (("P0", 6), ("P1", 30), ("P2", 30), ("P3", 30), ("P4", 1), ("P5", 1))
     ),
     Row("spark-worker-killed", partial(spark, worker), "core"),
-    Row("spark-executor-killed", partial(spark, executor), "core"),
+    Row("spark-executor-killed", partial(spark, executor, master=CLUSTER), "core"),
     Row("spark-driver-killed", partial(spark, driver), "core"),
     Row("spark-submitter-killed", partial(spark, submitter), "core"),
+    Row("spark-speculation", speculation),
     Row("clock-moved-a-day", clock_moved),
 )

@@ -43,7 +43,7 @@ class Clients:
         return dict(self.settings[connection_id])
 
     def spark(self, connection_id: str) -> SparkConnection:
-        return SparkConnection(str(self.settings.get("spark", "local[2,4]")), {})
+        return SparkConnection(str(self.settings.get("spark", "local[2,4]")), {})  # four attempts a task
 
 
 @dataclass

@@ -34,7 +34,7 @@ class Results:
     """One line of JSON for each run; the last one of a row and seed counts."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.file = file
         self._found: dict[tuple[str, int], dict[str, Any]] = {}
         if file.exists():
             for line in file.read_text().splitlines():
@@ -44,8 +44,8 @@ class Results:
     def add(self, row: str, seed: int, verdict: Verdict) -> None:
         each = {"row": row, "seed": seed, **asdict(verdict)}
         self._found[row, seed] = each
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("a") as file:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a") as file:
             file.write(json.dumps(each) + "\n")
 
     def is_good(self, row: str, seed: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from fnmatch import fnmatch
+from multiprocessing import get_context
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -27,6 +28,7 @@ from tests.faults.trial import Trial, Verdict, conduct
 CORE_RUNS, OTHER_RUNS = 20, 3
 FIRST_SEED = 1000
 LOAD_SEED = 7
+RESULTS = "results.jsonl"
 
 
 class Session:
@@ -99,22 +101,23 @@ def open_session(folder: Path) -> Iterator[Session]:
 def main(arguments: Sequence[str]) -> int:
     """Run what is not done yet, print the table; 1 where a run failed."""
     folder = state_folder() / "faults"
-    known = results.Results(folder / "results.jsonl")
+    known = results.Results(folder / RESULTS)
     only, seed = os.environ.get("FAULT_ONLY"), os.environ.get("FAULT_SEED")
     rows = [row for row in ROWS.values() if not only or any(fnmatch(row.name, each) for each in only.split(","))]
     if not rows:
         sys.exit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
     if "--table" not in arguments and "--write-docs" not in arguments:
         wanted = [
-            (row, number)
+            (row.name, number)
             for row in rows
             for number in range(int(seed or FIRST_SEED), int(seed or FIRST_SEED) + _runs(row))
             if (only and seed) or not known.is_good(row.name, number)
         ]
-        if wanted:
-            with open_session(folder) as session:
-                for row, number in wanted:
-                    _one(session, row, number, known)
+        jobs = min(int(os.environ.get("FAULT_JOBS") or 1), len(wanted))
+        if jobs:
+            with get_context("spawn").Pool(jobs) as pool:
+                pool.map(_work, [(folder, wanted[each::jobs]) for each in range(jobs)], chunksize=1)
+        known = results.Results(known.file)
     print(results.table(known, rows))
     if "--write-docs" in arguments:
         results.write_docs(known, rows)
@@ -123,6 +126,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def _runs(row: Row) -> int:
     return int(os.environ.get("FAULT_RUNS") or (CORE_RUNS if row.kind == "core" else OTHER_RUNS))
+
+
+def _work(share: tuple[Path, Sequence[tuple[str, int]]]) -> None:
+    """One process with clusters of its own."""
+    folder, wanted = share
+    known = results.Results(folder / RESULTS)
+    with open_session(folder) as session:
+        for name, seed in wanted:
+            _one(session, ROWS[name], seed, known)
 
 
 def _one(session: Session, row: Row, seed: int, known: results.Results) -> None:

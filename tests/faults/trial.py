@@ -147,6 +147,7 @@ class Trial:
         self.settings: dict[str, Any] = {}
         self.job: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
+        self.master = ""  # Spark's, where a job runs in real Spark
         self.limits: dict[int, int] = {}  # partition -> offset of the damage, which no watermark may pass
         self.attempts: list[Attempt] = []
         self.began = time.monotonic()
@@ -178,7 +179,9 @@ class Trial:
     def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
         """Start a run; ``more`` goes into its replication file."""
         number = len(self.attempts) + 1
-        clients = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
+        clients: dict[str, Any] = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
+        if self.master:
+            clients["spark"] = self.master
         settings = {"config": self.document(**more), "store_url": f"sqlite:///{store or self.store}", "clients": clients, **self.job}
         file = self.folder / f"job{number}.json"
         file.write_text(json.dumps(settings))
@@ -205,6 +208,20 @@ class Trial:
         if not attempt.await_chunks(chunks):
             raise TrialFailed(f"run {attempt.number} ended before it had committed {chunks} chunks: {attempt.end()} {attempt.errors}")
         time.sleep(self.dice.random() * 0.1)  # the dice choose the moment: nothing is waited for here
+        self.hit = time.monotonic()
+
+    def middle_by_target(self, attempt: Attempt) -> None:
+        """The same where the chunks are logged elsewhere: wait until so many records lie on the target."""
+        target, wanted = self.bench.target.direct, self.dice.randrange(1, self.load.count // 2)
+        deadline = time.monotonic() + 60
+
+        def copied() -> int:
+            partitions = range(target.partitions(self.target_topic))
+            return sum(high_watermark(target.bootstrap, self.target_topic, partition) for partition in partitions)
+
+        while copied() < wanted:
+            if attempt.ended or time.monotonic() > deadline:
+                raise TrialFailed(f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}")
         self.hit = time.monotonic()
 
     def finish(self, attempt: Attempt) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,16 @@ MINUTES = 600  # the transaction's time-out, far beyond every wait here
 RECORDS = 500
 
 
+@pytest.fixture
+def nohup() -> Iterator[None]:
+    """As if the tests were started with nohup; processes inherit it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("nohup")
 def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number: signal.Signals) -> None:
     """SIGTERM is the operating system's and Airflow's way to ask, SIGHUP that of Spark's Python daemon."""
     scene.source.create(scene.topic)

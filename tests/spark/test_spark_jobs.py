@@ -177,7 +177,10 @@ def kill_only_the_run(run: SparkRun) -> None:
     run.process.send_signal(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kill", [kill_worker, kill_every_worker, kill_jvm, kill_driver, kill_run, kill_only_the_run])
+SLOW_KILL = pytest.param(kill_jvm, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("kill", [kill_worker, kill_every_worker, kill_driver, kill_run, kill_only_the_run, SLOW_KILL])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SLOW}
     run = SparkRun(ready)

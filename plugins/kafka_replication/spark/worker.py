@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 def execute(job: Job, number: int) -> str:
     """Copy or verify the job's range ``number``; the result as JSON. A worker that is asked to end aborts its transaction first."""
-    stopping.on_signals()
+    stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     if job.kind == "copy":
         return COPY_RESULT.dump_json(copy_one(job, job.copies[number])).decode()

@@ -1,0 +1,110 @@
+"""Under a real scheduler: Airflow's own backfill of data intervals, and the scheduler itself killed in the middle of a copy."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import psutil
+import pytest
+
+from stack.airflow_api import AirflowApi
+from stack.airflow_standalone import AirflowSettings, AirflowStandalone
+from stack.kafka_cluster import KafkaCluster
+from stack.processes import launch
+from tests.checker import check, high_watermark
+from tests.e2e.standalone import command, standalone
+from tests.e2e.test_backfill_run import keys, produce
+from tests.integration.scenario import Cluster, numbered, wait_until
+
+KILLED, HOURLY = "af-scheduler-killed", "af-hourly"
+PARTITIONS, RECORDS = 2, 12_000
+HOUR = timedelta(hours=1)
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+FIRST = NOW - 3 * HOUR
+# A dead task is noticed when its heartbeat is missed so long.
+QUICK = {
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_DETECTION_INTERVAL": "3",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+}
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> Iterator[AirflowStandalone]:
+    killed = {"name": KILLED, "topics": {"include": [KILLED]}, "copy": {"chunk_records": 50}, "retries": {"attempts": 3, "delay": 1}}
+    hourly = {
+        "name": HOURLY, "topics": {"include": [HOURLY]}, "progress": "interval", "schedule": "@hourly", "start_from": FIRST.isoformat(),
+        "retries": {"attempts": 0},
+    }  # fmt: skip
+    with standalone(tmp_path_factory.mktemp("scheduler"), source_cluster, target_cluster, [killed, hourly], QUICK) as started:
+        yield started
+
+
+@pytest.mark.slow
+def test_airflows_own_backfill_runs_intervals_that_are_copied_once(
+    airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
+    produce(source_cluster, HOURLY, [FIRST + HOUR / 4 * number for number in range(12)])
+    with airflow.api() as api:
+        api.wait_for_dag(HOURLY)
+        api.unpause(HOURLY)
+        wait_until(lambda: states(api, "scheduled") == ["success"] * 3, 300)
+        assert keys(target_cluster, HOURLY) == list(range(12))
+
+        assert isinstance(airflow.settings, AirflowSettings)
+        dates = ["--from-date", FIRST.isoformat(), "--to-date", (FIRST + HOUR).isoformat(), "--reprocess-behavior", "completed"]
+        asked = subprocess.run(
+            [str(airflow.home / "bin" / "airflow"), "backfill", "create", "--dag-id", HOURLY, *dates],
+            env=airflow.environment(airflow.settings), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert asked.returncode == 0, asked.stderr[-2000:]
+        wait_until(lambda: len(found := states(api, "backfill")) == 2 and set(found) == {"success"}, 300)
+    assert keys(target_cluster, HOURLY) == list(range(12)), "what is on the target is not copied again"
+
+
+def states(api: AirflowApi, kind: str) -> list[str]:
+    return [each["state"] for each in api.get(f"dags/{HOURLY}/dagRuns", limit=100)["dag_runs"] if each["run_type"] == kind]
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
+    airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
+    source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+    source.create(KILLED, PARTITIONS)
+    for partition in range(PARTITIONS):
+        source.produce(KILLED, numbered(RECORDS), partition)
+    assert airflow.process is not None and isinstance(airflow.settings, AirflowSettings)
+    with airflow.api() as api:
+        api.wait_for_dag(KILLED)
+        api.unpause(KILLED)
+        run_id = api.trigger(KILLED)
+        wait_until(lambda: copied(target) > 400, 180)
+        [scheduler] = [each for each in psutil.Process(airflow.process.pid).children() if " scheduler" in command(each)]
+        scheduler.kill()
+        assert copied(target) < PARTITIONS * RECORDS, "all was copied before the scheduler was killed: make it slower"
+        again = launch(
+            [str(airflow.home / "bin" / "airflow"), "scheduler"], airflow.home / "scheduler.log", airflow.home / "scheduler.pid",
+            env=airflow.environment(airflow.settings), cwd=airflow.home,
+        )  # fmt: skip
+        try:
+            assert api.wait_for_run(KILLED, run_id) == "success"
+        finally:
+            again.send(signal.SIGTERM)
+            again.wait(30)
+            again.send_group(signal.SIGKILL)
+        report = api.xcom(KILLED, run_id, "report")
+    assert [each["watermark"] for each in report["ranges"]] == [RECORDS] * PARTITIONS
+    for partition in range(PARTITIONS):
+        assert check(source.bootstrap, target.bootstrap, KILLED, KILLED, partition).clean
+
+
+def copied(target: Cluster) -> int:
+    if target.partitions(KILLED) < PARTITIONS:
+        return 0
+    return sum(high_watermark(target.bootstrap, KILLED, partition) for partition in range(PARTITIONS))
