@@ -12,15 +12,15 @@ from kafka_replication.kafka.offsets import high_watermarks
 from kafka_replication.offsets import TopicPartition
 from stack.artifacts import kafka_jars
 
-PROPERTIES = """clusters = src, dst
-src.bootstrap.servers = {source}
+PROPERTIES = """clusters = {alias}, dst
+{alias}.bootstrap.servers = {source}
 dst.bootstrap.servers = {target}
-src->dst.enabled = true
-dst->src.enabled = false
-src->dst.topics = {topic}
-src->dst.emit.heartbeats.enabled = false
-src->dst.emit.checkpoints.enabled = false
-src->dst.sync.topic.acls.enabled = false
+{alias}->dst.enabled = true
+dst->{alias}.enabled = false
+{alias}->dst.topics = {topic}
+{alias}->dst.emit.heartbeats.enabled = false
+{alias}->dst.emit.checkpoints.enabled = false
+{alias}->dst.sync.topic.acls.enabled = false
 emit.heartbeats.enabled = false
 tasks.max = 2
 replication.factor = 1
@@ -28,8 +28,8 @@ offset-syncs.topic.replication.factor = 1
 config.storage.replication.factor = 1
 offset.storage.replication.factor = 1
 status.storage.replication.factor = 1
-src.consumer.max.poll.records = 20000
-src.consumer.auto.offset.reset = earliest
+{alias}.consumer.max.poll.records = 20000
+{alias}.consumer.auto.offset.reset = earliest
 dst.producer.compression.type = lz4
 dst.producer.batch.size = 1000000
 dst.producer.linger.ms = 20
@@ -37,16 +37,16 @@ dst.producer.buffer.memory = 67108864
 """
 
 
-def copy(folder: Path, source: str, target: str, topic: str, records: int) -> float:
-    """Copy a whole topic; the seconds from its first record on the target to its last (its start of some 7 s is left out)."""
+def copy(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> float:
+    """Copy a whole topic to ``alias.topic``; the seconds from its first record on the target to its last, without its start of some 7 s."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "mm2.properties"
-    settings.write_text(PROPERTIES.format(source=source, target=target, topic=topic))
+    settings.write_text(PROPERTIES.format(alias=alias, source=source, target=target, topic=topic))
     command = ["java", "-Xmx1g", "-cp", f"{kafka_jars()}/*", "org.apache.kafka.connect.mirror.MirrorMaker", str(settings)]
     with (folder / "mm2.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
     try:
-        return _await(process, AdminClient({"bootstrap.servers": target}), f"src.{topic}", records)
+        return _await(process, AdminClient({"bootstrap.servers": target}), f"{alias}.{topic}", records)
     finally:
         process.kill()
         process.wait()

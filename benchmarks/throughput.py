@@ -1,7 +1,8 @@
 """``make bench``: copy, and copy + verify, beside MirrorMaker 2, on the same two brokers in the same run.
 
 One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark Python
-worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well.
+worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well. Both take turns; the
+first three turns warm the brokers' JVMs up, as those of production are, and the medians of the next three are compared.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import os
 import random
 import resource
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
@@ -29,10 +32,10 @@ from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
 from stack.artifacts import kafka_jars
-from stack.kafka_cluster import KafkaCluster, start_all, stop_all
+from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
 
 TOPIC, PARTITIONS, SIZE = "bench", 4, 1024
-PAIRS = 3
+WARM_UP, PAIRS = 3, 3
 
 
 def fill(bootstrap: str, records: int) -> None:
@@ -107,6 +110,7 @@ def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
 
 def main() -> None:
     records = int(os.environ.get("RECORDS", "1000000"))
+    os.environ[BENCH] = "1"  # brokers as production has them
     kafka_jars()
     folder = Path(tempfile.mkdtemp(prefix="kafka-replication-bench-"))
     clusters = KafkaCluster("source", folder), KafkaCluster("target", folder)
@@ -115,10 +119,15 @@ def main() -> None:
         start_all(clusters)
         source, target = (cluster.bootstrap for cluster in clusters)
         fill(source, records)
-        peer = megabytes / mirrormaker.copy(folder / "mm2", source, target, TOPIC, records)
-        rows = [ours(folder, source, target, number) for number in range(PAIRS)]
-        copied = sorted(megabytes / row.seconds["copy"] for row in rows)[PAIRS // 2]
-        both = sorted(megabytes / (row.seconds["copy"] + row.seconds["verify"]) for row in rows)[PAIRS // 2]
+        peers, rows = [], []
+        for number in range(WARM_UP + PAIRS):
+            alias = f"peer{number}"
+            peers.append(megabytes / mirrormaker.copy(folder / alias, source, target, TOPIC, records, alias))
+            rows.append(ours(folder, source, target, number))
+            print(f"{number + 1}: MirrorMaker {peers[-1]:.0f} MB/s, copy {megabytes / rows[-1].seconds['copy']:.0f} MB/s", file=sys.stderr)
+        peer = median(peers[WARM_UP:])
+        copied = median(megabytes / row.seconds["copy"] for row in rows[WARM_UP:])
+        both = median(megabytes / (row.seconds["copy"] + row.seconds["verify"]) for row in rows[WARM_UP:])
         print(json.dumps({
             "records": records, "mirrormaker_mb_s": round(peer, 1), "copy_mb_s": round(copied, 1), "copy_verify_mb_s": round(both, 1),
             "copy_ratio": round(copied / peer, 2), "copy_verify_ratio": round(both / peer, 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -121,18 +122,15 @@ class Filling:
 
     def _send(self, message: Message, *, last: bool = False) -> None:
         """Hand over what was taken last; only a chunk's first and last carry a callback (all of them while probing)."""
-        session, (value, key, timestamp, headers) = self.session, self.fields
-        more: dict[str, Any] = {"headers": headers} if headers else {}
+        session, at, (value, key, timestamp, headers) = self.session, self.session.key, self.fields
+        heard: Callable[..., None] | None = None
         if last or not self.first_sent or session.probing:
-            more["on_delivery"] = partial(self._delivered, message)
+            heard = partial(self._delivered, message)
             self.first_sent = True
-        at, produce = session.key, session.producer.produce
         while True:
             try:
-                if more:
-                    produce(at.target_topic, value, key, at.source.partition, timestamp=timestamp, **more)
-                else:
-                    produce(at.target_topic, value, key, at.source.partition, timestamp=timestamp)
+                # By position: with keywords the call takes half as long again.
+                session.producer.produce(at.target_topic, value, key, at.source.partition, heard, None, timestamp, headers or None)
                 return
             except BufferError:
                 session.producer.poll(0.05)

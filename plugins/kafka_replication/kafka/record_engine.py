@@ -13,7 +13,7 @@ from kafka_replication.copy import Chunk, CopyTask, RefusedAt
 from kafka_replication.deadline import NEVER, Deadline
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.filling import REFUSALS, Filling
-from kafka_replication.kafka.scan import assign
+from kafka_replication.kafka.scan import assign, without_gc
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.ledger import Position
 from kafka_replication.offsets import OffsetRange
@@ -79,7 +79,8 @@ class RecordSession(LedgerSession):
         self.begin()
         filling = Filling(self, left)
         try:
-            filling.fill()
+            with without_gc():
+                filling.fill()
         except (KafkaException, SystemError) as e:
             if isinstance(e, KafkaException) and e.args[0].code() in REFUSALS:  # by the client itself, as it was handed over
                 raise self.refusal(filling.last, e.args[0].code()) from e

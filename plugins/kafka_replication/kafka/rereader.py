@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.errors import Stalled, VerificationFailed
 from kafka_replication.fingerprint import Fingerprint
 from kafka_replication.kafka import clients, offsets
-from kafka_replication.kafka.scan import headers_of, records
+from kafka_replication.kafka.scan import headers_of, records, without_gc
 from kafka_replication.keys import PartitionKey, consumer_group
 from kafka_replication.ledger import Segment
 from kafka_replication.offsets import OffsetRange, TopicPartition
@@ -35,10 +35,11 @@ class SegmentReader:
             )
         seen, count = Fingerprint(), 0
         try:
-            for message in records(self._consumer, at, OffsetRange(segment.first, segment.last + 1), self._stall):
-                if digest:
-                    seen.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
-                count += 1
+            with without_gc():
+                for message in records(self._consumer, at, OffsetRange(segment.first, segment.last + 1), self._stall):
+                    if digest:
+                        seen.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
+                    count += 1
         except Stalled as e:
             stable = offsets.last_stable(self._admin, [at])[at]
             raise Stalled(f"{e.what}; the last stable offset of {at} is {stable}, waiting for {segment.last + 1}", e.remedy) from e
