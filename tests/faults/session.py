@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from fnmatch import fnmatch
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -134,6 +134,9 @@ def _work(share: tuple[Path, Sequence[tuple[str, int]]]) -> None:
     known = results.Results(folder / RESULTS)
     with open_session(folder) as session:
         for name, seed in wanted:
+            parent = parent_process()
+            if parent is not None and not parent.is_alive():
+                return
             _one(session, ROWS[name], seed, known)
 
 

@@ -213,7 +213,7 @@ class Trial:
     def middle_by_target(self, attempt: Attempt) -> None:
         """The same where the chunks are logged elsewhere: wait until so many records lie on the target."""
         target, wanted = self.bench.target.direct, self.dice.randrange(1, self.load.count // 2)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + ATTEMPT_SECONDS
 
         def copied() -> int:
             partitions = range(target.partitions(self.target_topic))
@@ -341,7 +341,7 @@ def conduct(
             else:
                 trial.heal()
             verdict.outcome = "refused" if expected else "healed"
-        except (TrialFailed, AssertionError, OSError, KafkaException, psutil.Error, sqlite3.Error) as e:
+        except (TrialFailed, AssertionError, LookupError, ValueError, OSError, KafkaException, psutil.Error, sqlite3.Error) as e:
             verdict.problems.append(f"{type(e).__name__}: {e}")
         verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
         time.sleep(0.3 if sampler else 0)  # one more sample of the end
