@@ -92,6 +92,9 @@ class CopySession(Protocol):
     def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
         """Begin a transaction and put the next chunk of ``left`` into it; the chunk's range starts at ``left.from_``."""
 
+    def check_between(self, first: int) -> None:
+        """Raise ForeignWriter where somebody's record lies between what was known and ``first``, where the open transaction begins."""
+
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Add both entries to the transaction and commit it. Returning means: committed."""
 
@@ -180,6 +183,8 @@ class Copier:
 
     def _chunk(self, task: CopyTask, session: CopySession, left: OffsetRange, position: Position) -> Position:
         chunk = session.copy_chunk(left, position)
+        if chunk.segments:
+            session.check_between(min(segment.first for segment in chunk.segments))
         target_end = max((segment.last + 1 for segment in chunk.segments), default=0)
         moved = position.after(chunk.range, chunk.leader_epoch, target_end)
         receipt = Receipt(

@@ -144,7 +144,8 @@ def corrupted(trial: Trial) -> None:
     offset, record = trial.dice.choice(
         [(at, each) for at, each in trial.load.records[partition] if at >= position and len(each.value or b"") > 30]
     )
-    file = Path(trial.bench.source.brokers[0].data) / f"{trial.load.topic}-{partition}" / "00000000000000000000.log"
+    segments = sorted((Path(trial.bench.source.brokers[0].data) / f"{trial.load.topic}-{partition}").glob("*.log"))
+    file = [each for each in segments if int(each.stem) <= offset][-1]
     at = file.read_bytes().index((record.value or b"")[-8:])  # random bytes, which compression leaves as they are
     with file.open("r+b") as log:
         log.seek(at)

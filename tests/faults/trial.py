@@ -188,6 +188,7 @@ class Trial:
         environment = {
             **os.environ,
             MARK: self.name,
+            "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": f"{ROOT}/plugins:{ROOT}",
             **({VARIABLE: failpoint} if failpoint else {}),
         }
@@ -222,6 +223,7 @@ class Trial:
         while copied() < wanted:
             if attempt.ended or time.monotonic() > deadline:
                 raise TrialFailed(f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}")
+            time.sleep(0.2)
         self.hit = time.monotonic()
 
     def finish(self, attempt: Attempt) -> str:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_replication.copy import Copier, CopyResult, CopyTask
 from kafka_replication.errors import Fenced
 from kafka_replication.kafka import ledger_topics
 from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka.record_engine import RecordEngine
 from kafka_replication.ledger import Ids, Position
 from tests.checker import read
 from tests.integration.scenario import Rec, Scenario, numbered, only
@@ -191,6 +193,29 @@ def test_aborted_attempts_on_the_target_are_no_records(scene: Scenario) -> None:
     scene.source.produce(scene.topic, numbered(40))
     assert scene.run().outcome == "done"
     scene.assert_copied()
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_foreign_writer_between_the_chunks_of_a_run(scene: Scenario, abort: bool) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    scene.settings |= {"copy": {"chunk_records": 50}}
+    job = scene.copy_job()
+
+    def intrude(_: CopyTask, result: CopyResult) -> None:
+        if result.chunks == 2:
+            scene.target.transaction(scene.topic, [Rec(b"foreign", b"record")], abort=abort)
+
+    result = Copier(RecordEngine(job.source, job.target, job.settings), job.settings, intrude).copy(job.copies[0])
+    if abort:  # nobody sees it
+        assert (result.error, result.copied) == (None, 200)
+        return
+    assert result.copied == 100
+    assert f"{scene.topic}-0 on the target holds a record at offset 102 that the ledger does not know" in (result.error or "")
+    report = scene.run()
+    [failed] = [each for each in report.ranges if each.error]
+    assert "offset 102 that the ledger does not know" in (failed.error or "")
+    assert scene.watermark() == 100
 
 
 def test_foreign_writer_between_runs(scene: Scenario) -> None:

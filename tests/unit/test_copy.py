@@ -110,6 +110,7 @@ class World:
 class Session:
     def __init__(self, world: World, *, probing: bool) -> None:
         self.world, self.probing, self.epoch, self.slots = world, probing, -1, list[Slot]()
+        self.known = 0
 
     def _check_epoch(self) -> None:
         assert self.epoch >= 0, "used before it fenced the others"
@@ -131,8 +132,12 @@ class Session:
 
     def check_target(self, position: Position) -> None:
         self.world.call("check_target")
-        log = self.world.target.log
-        if any(slot.state == "committed" and slot.record is not None for slot in log[position.target_end :]):
+        self.known = position.target_end
+        self.check_between(len(self.world.target.log))
+
+    def check_between(self, first: int) -> None:
+        slots, self.known = self.world.target.log[self.known : first], first
+        if any(slot.state == "committed" and slot.record is not None for slot in slots):
             raise ForeignWriter("orders-0 on the target holds a record that the ledger does not know", "stop the other writer")
 
     def check_ids(self, ids: Ids) -> None:
@@ -170,6 +175,7 @@ class Session:
             target.in_doubt = (target.open, position, receipt)
             raise Unreachable("orders-0: commit_transaction was not answered", "run again")
         target.apply(target.open, position, receipt)
+        self.known = len(target.log)
         if fault == "after":
             raise Unreachable("orders-0: commit_transaction was not answered", "run again")
         if fault == "killed after":

@@ -30,6 +30,7 @@ class LedgerSession(TransactionalWriter):
         super().__init__(key.transactional_id, str(key.source), target, settings, deadline, **producer)
         self.key, self.source = key, source
         self.group = consumer_group(key.replication)
+        self._known = 0  # the target offset below which everything is ours, or was looked at
 
     @cached_property
     def source_admin(self) -> AdminClient:
@@ -62,11 +63,18 @@ class LedgerSession(TransactionalWriter):
                 f"{at} on the target ends at {end}, but records of ours were there up to {ours}: the target lost data",
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
-        start = self.target_start()
-        stranger = first_record(self.target, self.group, at, OffsetRange(min(max(start, ours), end), end))
+        self._refuse_strangers(min(max(self.target_start(), ours), end), end, ours)
+        self._known = end
+
+    def check_between(self, first: int) -> None:
+        if first > self._known:
+            self._refuse_strangers(min(max(self.target_start(), self._known), first), first, self._known)
+
+    def _refuse_strangers(self, from_: int, until: int, ours: int) -> None:
+        stranger = first_record(self.target, self.group, self.key.target, OffsetRange(from_, until))
         if stranger is not None:
             raise ForeignWriter(
-                f"{at} on the target holds a record at offset {stranger} that the ledger does not know (ours end at {ours})",
+                f"{self.key.target} on the target holds a record at offset {stranger} that the ledger does not know (ours end at {ours})",
                 "stop the other writer, or find which older ledger was restored; targets belong to one replication alone",
             )
 
@@ -76,6 +84,8 @@ class LedgerSession(TransactionalWriter):
         self.write(ledger.POSITIONS, at, ledger.position_key(self.key), ledger.encode(position))
         self.write(ledger.RECEIPTS, at, ledger.receipt_key(self.key, receipt), ledger.encode(receipt))
         self.commit_transaction()
+        if receipt.segments:
+            self._known = position.target_end + 1  # with the transaction's marker
 
     def source_start(self) -> int:
         """The source's log start offset now."""
