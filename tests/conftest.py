@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from stack.airflow_standalone import SPARK_JVM
 from stack.kafka_cluster import KafkaCluster, start_all
 from stack.processes import ProcessRecord, sweep
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
+
+os.environ.update({name: os.environ.get(name, value) for name, value in SPARK_JVM.items()})
 
 # The longest files first, so that all processes end at about the same time.
 LONGEST = ("spark", "e2e", "faults", "integration")
