@@ -7,6 +7,7 @@ or else a server of the tests' own, from a Python package. Each test works in a 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import subprocess
 import uuid
@@ -36,6 +37,7 @@ def postgresql(stack_folder: Path) -> Iterator[str]:
         patch.setenv("XDG_RUNTIME_DIR", str(stack_folder))  # where it puts its lock
         from pgserver.postgres_server import get_server
 
+    logging.getLogger("pgserver").disabled = True  # it speaks at the very end, when nobody takes it any more
     folder = stack_folder / "postgresql"
     try:
         server = get_server(folder)

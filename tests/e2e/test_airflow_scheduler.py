@@ -46,6 +46,7 @@ def airflow(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_airflows_own_backfill_runs_intervals_that_are_copied_once(
     airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
 ) -> None:
@@ -53,7 +54,7 @@ def test_airflows_own_backfill_runs_intervals_that_are_copied_once(
     with airflow.api() as api:
         api.wait_for_dag(HOURLY)
         api.unpause(HOURLY)
-        wait_until(lambda: states(api, "scheduled") == ["success"] * 3, 300)
+        wait_until(lambda: states(api, "scheduled") == ["success"] * 3, 600)
         assert keys(target_cluster, HOURLY) == list(range(12))
 
         assert isinstance(airflow.settings, AirflowSettings)
@@ -63,7 +64,7 @@ def test_airflows_own_backfill_runs_intervals_that_are_copied_once(
             env=airflow.environment(airflow.settings), capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert asked.returncode == 0, asked.stderr[-2000:]
-        wait_until(lambda: len(found := states(api, "backfill")) == 2 and set(found) == {"success"}, 300)
+        wait_until(lambda: len(found := states(api, "backfill")) == 2 and set(found) == {"success"}, 600)
     assert keys(target_cluster, HOURLY) == list(range(12)), "what is on the target is not copied again"
 
 
@@ -72,6 +73,7 @@ def states(api: AirflowApi, kind: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
     airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
 ) -> None:
@@ -84,7 +86,7 @@ def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
         api.wait_for_dag(KILLED)
         api.unpause(KILLED)
         run_id = api.trigger(KILLED)
-        wait_until(lambda: copied(target) > 400, 180)
+        wait_until(lambda: copied(target) > 400, 300)
         [scheduler] = [each for each in psutil.Process(airflow.process.pid).children() if " scheduler" in command(each)]
         scheduler.kill()
         assert copied(target) < PARTITIONS * RECORDS, "all was copied before the scheduler was killed: make it slower"
@@ -93,7 +95,7 @@ def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
             env=airflow.environment(airflow.settings), cwd=airflow.home,
         )  # fmt: skip
         try:
-            assert api.wait_for_run(KILLED, run_id) == "success"
+            assert api.wait_for_run(KILLED, run_id, 600) == "success"
         finally:
             again.send(signal.SIGTERM)
             again.wait(30)
