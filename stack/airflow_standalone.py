@@ -17,6 +17,7 @@ from pathlib import Path
 from stack.airflow_api import AirflowApi
 from stack.errors import StackError
 from stack.folders import REPOSITORY
+from stack.java import SPARK_JVM
 from stack.ports import LOOPBACK, free_ports, is_taken
 from stack.processes import ProcessRecord, launch, tail
 
@@ -24,9 +25,6 @@ USER = "admin"
 START_SECONDS = 300
 STOP_SECONDS = 30
 COMPONENTS = frozenset({"metadatabase", "scheduler", "triggerer", "dag_processor"})
-
-# Spark's JVM does little here but start; with the first compiler alone that takes 15 s of CPU instead of 25.
-SPARK_JVM = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 # A shell that starts a command in the background makes it ignore SIGINT, and Python keeps it so: Airflow could not be stopped cleanly.
 _WITH_SIGINT = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from stack.airflow_standalone import SPARK_JVM
+from stack.java import SPARK_JVM
 from stack.kafka_cluster import KafkaCluster, start_all
 from stack.processes import ProcessRecord, sweep
 
@@ -20,7 +20,7 @@ from stack.processes import ProcessRecord, sweep
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
-os.environ.update({name: os.environ.get(name, value) for name, value in SPARK_JVM.items()})
+os.environ |= {**SPARK_JVM, **os.environ}
 
 # The longest files first, so that all processes end at about the same time.
 LONGEST = ("spark", "e2e", "faults", "integration")

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.kafka_cluster import KafkaCluster
 from tests.e2e.airflow_home import REPOSITORY
@@ -34,11 +32,3 @@ def standalone(
         yield started
     finally:
         started.stop()
-
-
-def command(process: psutil.Process) -> str:
-    """Its command line; empty for one that has ended."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            return " ".join(process.cmdline())
-    return ""

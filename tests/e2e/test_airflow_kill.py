@@ -13,9 +13,10 @@ import pytest
 from kafka_replication.offsets import TopicPartition
 from stack.airflow_standalone import AirflowStandalone
 from stack.kafka_cluster import KafkaCluster
-from tests.checker import check, high_watermark
-from tests.e2e.standalone import command, standalone
+from tests.checker import check
+from tests.e2e.standalone import standalone
 from tests.integration.scenario import Cluster, numbered, wait_until
+from tests.processes import command
 
 NAME = "af-kill"
 PARTITIONS, RECORDS = 2, 12_000
@@ -60,9 +61,7 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
 
     def copied() -> int:
         below.spark()
-        if target.partitions(NAME) < PARTITIONS:
-            return 0
-        return sum(high_watermark(target.bootstrap, NAME, partition) for partition in range(PARTITIONS))
+        return target.size(NAME)
 
     with airflow.api() as api:
         api.wait_for_dag(NAME)

@@ -14,10 +14,11 @@ from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.kafka_cluster import KafkaCluster
 from stack.processes import launch
-from tests.checker import check, high_watermark
-from tests.e2e.standalone import command, standalone
+from tests.checker import check
+from tests.e2e.standalone import standalone
 from tests.e2e.test_backfill_run import keys, produce
 from tests.integration.scenario import Cluster, numbered, wait_until
+from tests.processes import command
 
 KILLED, HOURLY = "af-scheduler-killed", "af-hourly"
 PARTITIONS, RECORDS = 2, 12_000
@@ -86,10 +87,10 @@ def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
         api.wait_for_dag(KILLED)
         api.unpause(KILLED)
         run_id = api.trigger(KILLED)
-        wait_until(lambda: copied(target) > 400, 300)
+        wait_until(lambda: target.size(KILLED) > 400, 300)
         [scheduler] = [each for each in psutil.Process(airflow.process.pid).children() if " scheduler" in command(each)]
         scheduler.kill()
-        assert copied(target) < PARTITIONS * RECORDS, "all was copied before the scheduler was killed: make it slower"
+        assert target.size(KILLED) < PARTITIONS * RECORDS, "all was copied before the scheduler was killed: make it slower"
         again = launch(
             [str(airflow.home / "bin" / "airflow"), "scheduler"], airflow.home / "scheduler.log", airflow.home / "scheduler.pid",
             env=airflow.environment(airflow.settings), cwd=airflow.home,
@@ -104,9 +105,3 @@ def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
     assert [each["watermark"] for each in report["ranges"]] == [RECORDS] * PARTITIONS
     for partition in range(PARTITIONS):
         assert check(source.bootstrap, target.bootstrap, KILLED, KILLED, partition).clean
-
-
-def copied(target: Cluster) -> int:
-    if target.partitions(KILLED) < PARTITIONS:
-        return 0
-    return sum(high_watermark(target.bootstrap, KILLED, partition) for partition in range(PARTITIONS))

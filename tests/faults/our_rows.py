@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import psutil
@@ -12,8 +12,10 @@ import psutil
 from stack.kafka_cluster import start_all
 from tests.faults.row import Row
 from tests.faults.trial import Attempt, Trial, TrialFailed
+from tests.processes import command
 
 SPARK = {"spark.task.maxFailures": "4"}
+LOCAL = "local[2,4]"  # four attempts a task
 CLUSTER = "local-cluster[2,3,1024]"  # two executors, JVMs of their own
 
 
@@ -106,14 +108,21 @@ def clock_moved(trial: Trial) -> None:
     trial.finish(frozen)
 
 
-def spark(kill: Callable[[Trial, Attempt], None], trial: Trial, master: str = "") -> None:
-    """The same with real Spark: each range in a Python worker."""
-    trial.job["spark"], trial.master = SPARK, master
-    run = trial.start()
-    (trial.middle_by_target if master else trial.middle)(run)
+def start_on_spark(trial: Trial, conf: Mapping[str, str] = SPARK, master: str = LOCAL) -> Attempt:
+    """A run whose job is real Spark's, each range in a Python worker; those that heal it need none."""
+    ours, trial.job = trial.job, trial.job | {"spark": dict(conf), "master": master}
+    try:
+        return trial.start()
+    finally:
+        trial.job = ours
+
+
+def spark(kill: Callable[[Trial, Attempt], None], trial: Trial, master: str = LOCAL) -> None:
+    """The same with real Spark."""
+    run = start_on_spark(trial, master=master)
+    (trial.middle if master == LOCAL else trial.middle_by_target)(run)
     kill(trial, run)
     trial.finish(run)
-    trial.job.pop("spark")
 
 
 def _children(run: Attempt, wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
@@ -124,25 +133,31 @@ def _children(run: Attempt, wanted: Callable[[psutil.Process], bool]) -> list[ps
 
 
 def worker(trial: Trial, run: Attempt) -> None:
-    found = _children(run, lambda p: "pyspark.daemon" in " ".join(p.cmdline()) and "pyspark.daemon" in " ".join(p.parent().cmdline()))
+    found = _children(run, lambda p: "pyspark.daemon" in command(p) and "pyspark.daemon" in command(p.parent()))
     victim = trial.dice.choice(sorted(found, key=lambda p: p.pid))
     trial.note(f"killing a Python worker of {len(found)}")
     victim.kill()
 
 
 def executor(trial: Trial, run: Attempt) -> None:
-    found = _children(run, lambda p: p.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+    found = _children(run, lambda p: is_jvm(p) and "CoarseGrainedExecutorBackend" in command(p))
     trial.note(f"killing an executor of {len(found)}")
     trial.dice.choice(sorted(found, key=lambda p: p.pid)).kill()
 
 
 def driver(trial: Trial, run: Attempt) -> None:
     """Its Python or its JVM; in local mode the executor lives in the latter."""
-    java = trial.dice.randrange(2) == 1
-    trial.note(f"killing the driver's {'JVM' if java else 'Python'}")
-    _children(run, lambda p: p.name() == "java" if java else p.name().startswith("python") and "copy_ranges.py" in " ".join(p.cmdline()))[
-        0
-    ].kill()
+    kind, wanted = (("Python", is_python_driver), ("JVM", is_jvm))[trial.dice.randrange(2)]
+    trial.note(f"killing the driver's {kind}")
+    _children(run, wanted)[0].kill()
+
+
+def is_jvm(process: psutil.Process) -> bool:
+    return bool(process.name() == "java")
+
+
+def is_python_driver(process: psutil.Process) -> bool:
+    return process.name().startswith("python") and "copy_ranges.py" in command(process)
 
 
 def submitter(trial: Trial, run: Attempt) -> None:
@@ -157,12 +172,10 @@ def speculation(trial: Trial) -> None:
     """Spark runs what seems slow a second time elsewhere: two copiers of one range."""
     often = {"quantile": "0.1", "multiplier": "1.0", "interval": "50ms", "minTaskRuntime": "100ms"}
     conf = {"spark.speculation": "true", **{f"spark.speculation.{name}": value for name, value in often.items()}}
-    trial.job["spark"], trial.master = SPARK | conf, CLUSTER
-    run = trial.start()
+    run = start_on_spark(trial, SPARK | conf, CLUSTER)
     trial.finish(run)
     if "as speculatable" not in run.text:
         raise TrialFailed("Spark ran nothing twice")
-    trial.job.pop("spark")
 
 
 ROWS = (

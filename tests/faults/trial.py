@@ -30,6 +30,7 @@ from tests.faults.bench import Bench
 from tests.faults.load import Load
 from tests.faults.process import RESULT
 from tests.faults.sampler import LEDGER, Sampler, watermarks
+from tests.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
@@ -147,7 +148,6 @@ class Trial:
         self.settings: dict[str, Any] = {}
         self.job: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
-        self.master = ""  # Spark's, where a job runs in real Spark
         self.limits: dict[int, int] = {}  # partition -> offset of the damage, which no watermark may pass
         self.attempts: list[Attempt] = []
         self.began = time.monotonic()
@@ -179,9 +179,7 @@ class Trial:
     def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
         """Start a run; ``more`` goes into its replication file."""
         number = len(self.attempts) + 1
-        clients: dict[str, Any] = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
-        if self.master:
-            clients["spark"] = self.master
+        clients = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
         settings = {"config": self.document(**more), "store_url": f"sqlite:///{store or self.store}", "clients": clients, **self.job}
         file = self.folder / f"job{number}.json"
         file.write_text(json.dumps(settings))
@@ -213,14 +211,8 @@ class Trial:
 
     def middle_by_target(self, attempt: Attempt) -> None:
         """The same where the chunks are logged elsewhere: wait until so many records lie on the target."""
-        target, wanted = self.bench.target.direct, self.dice.randrange(1, self.load.count // 2)
-        deadline = time.monotonic() + ATTEMPT_SECONDS
-
-        def copied() -> int:
-            partitions = range(target.partitions(self.target_topic))
-            return sum(high_watermark(target.bootstrap, self.target_topic, partition) for partition in partitions)
-
-        while copied() < wanted:
+        wanted, deadline = self.dice.randrange(1, self.load.count // 2), time.monotonic() + ATTEMPT_SECONDS
+        while self.bench.target.direct.size(self.target_topic) < wanted:
             if attempt.ended or time.monotonic() > deadline:
                 raise TrialFailed(f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}")
             time.sleep(0.2)
@@ -321,7 +313,7 @@ class Trial:
         deadline = time.monotonic() + seconds
         while (left := self._descendants()) and time.monotonic() < deadline:
             time.sleep(0.2)
-        names = [" ".join(each.cmdline())[:200] for each in left if each.is_running()]
+        names = [command(each)[:200] for each in left if is_alive(each)]
         for each in left:
             with contextlib.suppress(psutil.Error):
                 each.kill()

@@ -35,7 +35,7 @@ from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
 from kafka_replication.watermarks import WatermarkStore
-from tests.checker import Comparison, check
+from tests.checker import Comparison, check, high_watermark
 
 Header = tuple[str, bytes | None]
 SAFETY = 60.0
@@ -120,6 +120,10 @@ class Cluster:
     def partitions(self, topic: str) -> int:
         found = self.admin.list_topics(timeout=30).topics.get(topic)
         return 0 if found is None else sum(each.leader >= 0 for each in found.partitions.values())
+
+    def size(self, topic: str) -> int:
+        """Offsets in all partitions; 0 for a topic that is not there yet."""
+        return sum(high_watermark(self.bootstrap, topic, partition) for partition in range(self.partitions(topic)))
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)

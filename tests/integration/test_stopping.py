@@ -39,7 +39,7 @@ def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number
     wait_until(lambda: high_watermark(scene.target.bootstrap, scene.topic, 0) > 0)
     process.send_signal(number)
     assert end_of(process) == 128 + number
-    wait_until(lambda: scene.is_settled())
+    wait_until(scene.is_settled)
     assert read(scene.target.bootstrap, scene.topic, 0) == []
     assert len(read(scene.target.bootstrap, scene.topic, 0, committed=False)) > 0
     report = scene.run()

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.checker import high_watermark
 from tests.integration.scenario import Scenario, numbered, wait_until
+from tests.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS, RECORDS = 4, 3_000
@@ -90,20 +90,6 @@ class SparkRun:
         assert not left
 
 
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def command(process: psutil.Process) -> str:
-    """Empty for one that has ended, even if nobody has asked for it yet."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())
-    return ""
-
-
 def is_daemon(process: psutil.Process) -> bool:
     return "pyspark.daemon" in command(process)
 
@@ -127,7 +113,7 @@ def await_middle(scene: Scenario, run: SparkRun, more_than: int = 200) -> None:
 
 
 def on_target(scene: Scenario) -> int:
-    return sum(high_watermark(scene.target.bootstrap, scene.topic, partition) for partition in range(PARTITIONS))
+    return scene.target.size(scene.topic)
 
 
 def assert_complete(scene: Scenario) -> None:

@@ -63,15 +63,17 @@ class LedgerSession(TransactionalWriter):
                 f"{at} on the target ends at {end}, but records of ours were there up to {ours}: the target lost data",
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
-        self._refuse_strangers(min(max(self.target_start(), ours), end), end, ours)
+        self._refuse_strangers(ours, end)
         self._known = end
 
     def check_between(self, first: int) -> None:
         if first > self._known:
-            self._refuse_strangers(min(max(self.target_start(), self._known), first), first, self._known)
+            self._refuse_strangers(self._known, first)
 
-    def _refuse_strangers(self, from_: int, until: int, ours: int) -> None:
-        stranger = first_record(self.target, self.group, self.key.target, OffsetRange(from_, until))
+    def _refuse_strangers(self, ours: int, until: int) -> None:
+        """Raise ForeignWriter for a record between where ours end and ``until``."""
+        wanted = OffsetRange(min(max(self.target_start(), ours), until), until)
+        stranger = first_record(self.target, self.group, self.key.target, wanted)
         if stranger is not None:
             raise ForeignWriter(
                 f"{self.key.target} on the target holds a record at offset {stranger} that the ledger does not know (ours end at {ours})",
