@@ -30,7 +30,7 @@ def run_killed(trial: Trial) -> None:
 def run_killed_anywhere(trial: Trial) -> None:
     """The same at any moment between the start and the report."""
     run = trial.start()
-    run.await_line("copying", 30)
+    run.await_line("copying")
     time.sleep(trial.dice.random() * 12)
     run.kill()
     trial.note(f"killed the run after {run.chunks} chunks: {run.end()}")

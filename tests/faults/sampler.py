@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests.faults.load import Load
 
 LEDGER = "kafka-replication.positions"
-PAUSE = 0.05
+PAUSE = 0.2
 _QUERY = "SELECT source_partition, next_offset FROM kafka_replication_watermarks WHERE replication = ?"
 
 
@@ -62,7 +62,7 @@ class Sampler:
     def _watch(self) -> None:
         reader = Consumer({
             "bootstrap.servers": self._bootstrap, "group.id": f"sampler-{uuid.uuid4()}", "isolation.level": "read_committed",
-            "enable.partition.eof": True, "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20,
+            "enable.partition.eof": True, "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100,
             "log_level": 0,
         })  # fmt: skip
         try:

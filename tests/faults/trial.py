@@ -34,7 +34,7 @@ from tests.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
-ATTEMPT_SECONDS = 120.0
+ATTEMPT_SECONDS = 240.0
 HEAL_SECONDS = 240.0
 MARK = "FAULT_TRIAL"
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
@@ -79,13 +79,13 @@ class Attempt:
     def text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
-    def await_chunks(self, count: int, seconds: float = 60.0) -> bool:
+    def await_chunks(self, count: int, seconds: float = ATTEMPT_SECONDS) -> bool:
         """Whether the run committed so many chunks before it ended."""
         with self._changed:
             self._changed.wait_for(lambda: self.chunks >= count or self.ended, seconds)
         return self.chunks >= count
 
-    def await_line(self, text: str, seconds: float = 60.0) -> bool:
+    def await_line(self, text: str, seconds: float = ATTEMPT_SECONDS) -> bool:
         """Whether the run logged this before it ended."""
         with self._changed:
             self._changed.wait_for(lambda: text in self.text or self.ended, seconds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
     AlterConfigOpType,
@@ -122,8 +122,13 @@ class Cluster:
         return 0 if found is None else sum(each.leader >= 0 for each in found.partitions.values())
 
     def size(self, topic: str) -> int:
-        """Offsets in all partitions; 0 for a topic that is not there yet."""
-        return sum(high_watermark(self.bootstrap, topic, partition) for partition in range(self.partitions(topic)))
+        """Offsets in all partitions; 0 for a topic that is not there yet, or not known to every broker."""
+        try:
+            return sum(high_watermark(self.bootstrap, topic, partition) for partition in range(self.partitions(topic)))
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                return 0
+            raise
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
