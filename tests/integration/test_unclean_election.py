@@ -1,0 +1,62 @@
+"""A source of three brokers that elects a replica which had missed records: what was copied is no longer what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+
+from stack.kafka_cluster import KafkaCluster
+from tests.checker import read
+from tests.integration.scenario import Cluster, Scenario, numbered, only, wait_until
+
+KEPT, LOST = 40, 60
+LEADER, FOLLOWER = 1, 2  # the third broker keeps the controllers' quorum while one of these is dead
+
+
+@pytest.fixture
+def scene(target3: KafkaCluster, source_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
+    """From three brokers to one."""
+    made = Scenario(Cluster(target3.bootstrap), Cluster(source_cluster.bootstrap), tmp_path)
+    yield made
+    made.store.close()
+
+
+def replicas_in_sync(scene: Scenario) -> list[int]:
+    return sorted(scene.source.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[0].isrs)
+
+
+def elect_the_one_that_missed_some(scene: Scenario, brokers: KafkaCluster) -> None:
+    """KEPT + LOST records are copied; then the source has the first KEPT of them."""
+    leader, follower = brokers.broker(LEADER - 1), brokers.broker(FOLLOWER - 1)
+    config = {"retention.ms": "-1", "unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    topic = NewTopic(scene.topic, 1, replica_assignment=[[LEADER, FOLLOWER]], config=config)
+    scene.source.admin.create_topics([topic])[scene.topic].result(30)
+    wait_until(lambda: scene.source.partitions(scene.topic) == 1 and replicas_in_sync(scene) == [LEADER, FOLLOWER])
+    scene.source.produce(scene.topic, numbered(KEPT))
+    follower.kill()
+    wait_until(lambda: replicas_in_sync(scene) == [LEADER])
+    scene.source.produce(scene.topic, numbered(LOST, KEPT))
+    assert only(scene.run()).copied == KEPT + LOST
+    leader.kill()
+    follower.start()
+    wait_until(lambda: replicas_in_sync(scene) == [FOLLOWER])
+    leader.start()
+    wait_until(lambda: replicas_in_sync(scene) == [LEADER, FOLLOWER])
+    assert len(read(scene.source.bootstrap, scene.topic, 0)) == KEPT
+
+
+@pytest.mark.parametrize(
+    ("written_since", "named"),
+    [(0, f"the source ends at {KEPT}, {LOST} offsets below the position {KEPT + LOST}"), (LOST + 20, "truncated below offset 100")],
+    ids=("shorter than what was copied", "as long again, with other records"),
+)
+def test_it_is_named_and_nothing_is_copied(scene: Scenario, target3: KafkaCluster, written_since: int, named: str) -> None:
+    elect_the_one_that_missed_some(scene, target3)
+    scene.source.produce(scene.topic, numbered(written_since, 1_000))
+    report = scene.run()
+    assert report.outcome == "failed" and named in (only(report).error or ""), report.table()
+    assert scene.watermark() == KEPT + LOST
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == KEPT + LOST
