@@ -291,10 +291,10 @@ class Planner:
                 f"{at}: offsets {lost} can no longer be read, the log now starts at {offsets.log_start}; nothing after them is copied",
                 f"restore them at the source, or give them up: {gaps.command(key, lost)}",
             )
-        if offsets.high_watermark < next_:
+        if offsets.last_stable < next_:  # neither it nor the high watermark, which lies behind it, ever goes back
             return (
                 State.TRUNCATED,
-                f"{at}: the source ends at {offsets.high_watermark}, {next_ - offsets.high_watermark} offsets below the position {next_}: "
+                f"{at}: the source ends at {offsets.last_stable}, {next_ - offsets.last_stable} offsets below the position {next_}: "
                 "it was truncated after its records were copied",
                 "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
                 f"was copied differs from what the source has now: re-create {key.target_topic} and start anew: {reset_command(key)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,18 @@ def test_oversized_record(scene: Scenario) -> None:
     assert report.outcome == "done", report.table()
     assert [(str(each.range), each.copied) for each in report.ranges] == [("[730, 831)", 101)]
     scene.assert_copied(0, 1)
+
+
+def test_a_record_that_no_queue_of_the_client_takes(scene: Scenario) -> None:
+    """Zeros that compress a thousandfold: the topic's limits let them pass, the producer's 64 MiB do not."""
+    scene.source.create(scene.topic)
+    big: dict[str, Any] = {"message_max_bytes": 200 << 20, "queue_buffering_max_kbytes": 1 << 20, "compression_type": "gzip"}
+    scene.source.produce(scene.topic, numbered(3))
+    scene.source.produce(scene.topic, [Rec(b"big", bytes(65 << 20))], **big)
+    report = scene.run(copy={"attempts": 2})
+    assert report.outcome == "failed" and "the record at offset 3" in (only(report).error or ""), report.table()
+    assert "queue.buffering.max.kbytes" in only(report).remedy
+    assert len(read(scene.target.bootstrap, scene.topic, 0)) == 3
 
 
 @pytest.mark.parametrize("chunk", [1, 500])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.ledger import RECEIPTS
 from tests.checker import read
 from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
@@ -141,3 +142,20 @@ def test_a_verification_that_failed_is_repeated_once_the_receipt_is_right_again(
     assert [job.kind for job in launcher.jobs] == ["verify"]
     assert scene.watermark(0) == 200
     scene.assert_copied(0, 1)
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=("a plain record", "a transaction of one"))
+def test_a_foreign_record_before_our_marker_is_named(scene: Scenario, monkeypatch: pytest.MonkeyPatch, transactional: bool) -> None:
+    """It comes when a chunk's records are there and its marker is not; the same run's next chunk finds it."""
+    scene.settings |= {"copy": {"chunk_records": 100}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(300))
+    commit, strangers = LedgerSession.commit, iter([[Rec(b"foreign", b"foreign")]])
+
+    def after_a_stranger(self: LedgerSession, *chunk: Any) -> None:
+        for records in strangers:
+            (scene.target.transaction if transactional else scene.target.produce)(scene.topic, records)
+        commit(self, *chunk)
+
+    monkeypatch.setattr(LedgerSession, "commit", after_a_stranger)
+    assert "that the ledger does not know" in (only(scene.run()).error or "")

@@ -40,6 +40,7 @@ CONSUMER_DEFAULTS: dict[str, Any] = {
 PRODUCER: dict[str, Any] = {
     "acks": "all",
     "enable.idempotence": True,
+    "allow.auto.create.topics": False,
     "message.max.bytes": 1_000_000_000,  # compares uncompressed sizes: the broker decides
 }
 PRODUCER_DEFAULTS: dict[str, Any] = {
@@ -97,7 +98,7 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     """
     errors: list[KafkaError] = []
     base = {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
-    client: AdminClient = _make(AdminClient, {**base, "error_cb": errors.append})
+    client: AdminClient = _make(AdminClient, {**base, "allow.auto.create.topics": False, "error_cb": errors.append})
     try:
         client.list_topics(timeout=timeout)
     except KafkaException as e:

@@ -76,7 +76,8 @@ class Filling:
         if time.monotonic() - heard > stall:
             raise Stalled(
                 f"{self.session.key.source}: the source sent nothing for {stall} s at offset {self.position} of {self.left}",
-                "check the source's brokers; running again goes on from the last commit",
+                "check the source's brokers; running again goes on from the last commit. Where gigabytes were aborted, which are read over "
+                "in silence, raise copy.stall_timeout",
             )
 
     def _take(self, pending: list[Message]) -> bool:
@@ -115,10 +116,15 @@ class Filling:
         self.seen.add(timestamp, key, value, headers)
         self.last, self.fields, self.position = message, (value, key, timestamp, headers), offset + 1
 
-    def _unfaithful(self, message: Message, why: str) -> RefusedAt:
+    def _unfaithful(
+        self,
+        message: Message,
+        why: str,
+        remedy: str = "remove the record at the source, or exclude the topic: nothing after it is passed over",
+    ) -> RefusedAt:
         at = self.session.key.source
         what = f"{at}: the record at offset {message.offset()} (partition {at.partition}) cannot be copied unchanged: {why}"
-        return RefusedAt(what, "remove the record at the source, or exclude the topic: nothing after it is passed over", message.offset())
+        return RefusedAt(what, remedy, message.offset())
 
     def _send(self, message: Message, *, last: bool = False) -> None:
         """Hand over what was taken last; only a chunk's first and last carry a callback (all of them while probing)."""
@@ -127,13 +133,22 @@ class Filling:
         if last or not self.first_sent or session.probing:
             heard = partial(self._delivered, message)
             self.first_sent = True
+        alone = False
         while True:
             try:
                 # By position: with keywords the call takes half as long again.
                 session.producer.produce(at.target_topic, value, key, at.source.partition, heard, None, timestamp, headers or None)
                 return
             except BufferError:
-                session.producer.poll(0.05)
+                if alone:
+                    raise self._unfaithful(
+                        message, "it is larger than the producer's whole queue",
+                        "raise queue.buffering.max.kbytes in the extra of the target's connection, then run again",
+                    ) from None  # fmt: skip
+                alone = not len(session.producer)
+                if not alone:
+                    session.deadline.check(f"{at.source}: sending")
+                    session.producer.poll(0.05)
                 if self.failed:
                     return
 
@@ -156,9 +171,9 @@ class Filling:
         if self.failed:
             self.raise_failed()
         seen, range_ = self.seen, OffsetRange(self.left.from_, self.position)
-        # An epoch says nothing about offsets behind its record: a marker there may be of a later leader's.
+        # A record's epoch says nothing about offsets behind it: a marker there may be of a later leader's.
         last = self.last if self.last is not None and offset_of(self.last) == range_.until - 1 else None
-        epoch = last.leader_epoch() if last is not None else None
+        epoch = last.leader_epoch() if last is not None else self.session.steady_epoch()
         segments = (self._segment(),) if seen.count else ()
         return Chunk(range_, seen.count, seen.bytes, seen.hexdigest(), DIGEST_KIND, segments, epoch)
 

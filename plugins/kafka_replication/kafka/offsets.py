@@ -10,7 +10,7 @@ import tenacity
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from kafka_replication.errors import Stalled
 from kafka_replication.kafka.clients import translate
@@ -32,16 +32,16 @@ def _passes(error: BaseException) -> bool:
 
 
 @tenacity.retry(retry=tenacity.retry_if_exception(_passes), stop=tenacity.stop_after_delay(15), wait=tenacity.wait_fixed(0.1), reraise=True)
-def _list(
+def _ask(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool, timeout: float = 30.0
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, ListOffsetsResultInfo]:
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     wanted = {ClientPartition(each.topic, each.partition): spec for each in partitions}
     if not wanted:
         return {}
     try:
         futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout)
-        return {TopicPartition(at.topic, at.partition): future.result(timeout * 2).offset for at, future in futures.items()}
+        return {TopicPartition(at.topic, at.partition): future.result(timeout * 2) for at, future in futures.items()}
     except KafkaException as e:
         if e.args[0].code() in _PASSING:
             _look_again(admin, {at.topic for at in wanted})
@@ -53,6 +53,16 @@ def _look_again(admin: AdminClient, topics: Iterable[str]) -> None:
     for topic in topics:
         with suppress(KafkaException):
             admin.list_topics(topic, timeout=5)
+
+
+def _list(admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool) -> dict[TopicPartition, int]:
+    return {at: found.offset for at, found in _ask(admin, partitions, spec, committed=committed).items()}
+
+
+def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
+    """The epoch of the partition's leader now; None from a broker that does not say."""
+    epoch = _ask(admin, [at], _LATEST, committed=False)[at].leader_epoch
+    return epoch if epoch is not None and epoch >= 0 else None
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from kafka_replication.config import Copy
 from kafka_replication.copy import Chunk, CopyTask, RefusedAt
 from kafka_replication.deadline import NEVER, Deadline
-from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.filling import REFUSALS, Filling
 from kafka_replication.kafka.scan import assign, without_gc
 from kafka_replication.kafka.session import LedgerSession
@@ -51,6 +51,7 @@ class RecordSession(LedgerSession):
         self._more = _PROBE if probing else {}
         self.pending: list[Message] = []
         self._at: int | None = None
+        self._began_in: int | None = None  # the source's leader epoch before the first record was read
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:
@@ -74,6 +75,7 @@ class RecordSession(LedgerSession):
     def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
         if self._at != left.from_:
             epoch = position.leader_epoch if left.from_ == position.next_offset else None
+            self._began_in = offsets.leader_epoch(self.source_admin, self.key.source)
             assign(self.consumer, self.key.source, left.from_, epoch)
             self.pending = []
         self.begin()
@@ -92,6 +94,10 @@ class RecordSession(LedgerSession):
         chunk = filling.settle()
         self._at = chunk.range.until
         return chunk
+
+    def steady_epoch(self) -> int | None:
+        """The source's leader epoch, if it has been the same since reading began: then nothing that was read is of a later one."""
+        return self._began_in if self._began_in == offsets.leader_epoch(self.source_admin, self.key.source) else None
 
     def refusal(self, record: Message | None, code: int) -> RefusedAt:
         at, why = self.key.source, REFUSALS[code]

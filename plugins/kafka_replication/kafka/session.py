@@ -31,6 +31,7 @@ class LedgerSession(TransactionalWriter):
         self.key, self.source = key, source
         self.group = consumer_group(key.replication)
         self._known = 0  # the target offset below which everything is ours, or was looked at
+        self._marker = 0  # 1: our last transaction's marker lies somewhere at or after `_known`
 
     @cached_property
     def source_admin(self) -> AdminClient:
@@ -64,10 +65,10 @@ class LedgerSession(TransactionalWriter):
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
         self._refuse_strangers(ours, end)
-        self._known = end
+        self._known, self._marker = end, 0
 
     def check_between(self, first: int) -> None:
-        if first > self._known:
+        if first > self._known + self._marker:  # more lies between than our marker
             self._refuse_strangers(self._known, first)
 
     def _refuse_strangers(self, ours: int, until: int) -> None:
@@ -87,7 +88,7 @@ class LedgerSession(TransactionalWriter):
         self.write(ledger.RECEIPTS, at, ledger.receipt_key(self.key, receipt), ledger.encode(receipt))
         self.commit_transaction()
         if receipt.segments:
-            self._known = position.target_end + 1  # with the transaction's marker
+            self._known, self._marker = position.target_end, 1
 
     def source_start(self) -> int:
         """The source's log start offset now."""

@@ -1,0 +1,55 @@
+"""Brokers that create a topic for whoever asks after it, as Kafka's default is: our clients never ask in that way."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kafka_replication.errors import ReplicationError
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.ledger import Position
+from kafka_replication.offsets import TopicPartition
+from stack.kafka_cluster import KafkaCluster
+from tests.integration.scenario import Cluster, Scenario, numbered
+
+
+@pytest.fixture(scope="module")
+def obliging(stack_folder: Path) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(f"obliging-{uuid.uuid4().hex[:6]}", stack_folder, extra={"auto.create.topics.enable": "true"})
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.broker(0).kill()
+
+
+def test_looking_at_a_topic_that_is_gone(obliging: KafkaCluster) -> None:
+    name = f"gone-{uuid.uuid4().hex[:6]}"
+    admin = clients.admin({"bootstrap.servers": obliging.bootstrap})
+    with suppress(ReplicationError):
+        offsets.log_starts(admin, [TopicPartition(name, 0)])
+    assert name not in admin.list_topics(timeout=10).topics
+
+
+def test_copying_to_a_topic_that_is_deleted_meanwhile(
+    source_cluster: KafkaCluster, obliging: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(obliging.bootstrap), tmp_path)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(300))
+    look, deletions = LedgerSession.check_target, iter([scene.target.delete])
+
+    def then_delete(self: LedgerSession, position: Position) -> None:
+        look(self, position)
+        for delete in deletions:
+            delete(scene.topic)
+
+    monkeypatch.setattr(LedgerSession, "check_target", then_delete)
+    assert scene.run(copy={"attempts": 3}).outcome == "failed"
+    assert scene.target.partitions(scene.topic) == 0
+    scene.store.close()

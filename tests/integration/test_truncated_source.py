@@ -1,0 +1,73 @@
+"""A source whose disk lost its tail and that goes on: what was copied differs from what it holds now, however long it has grown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafka_replication.offsets import TopicPartition
+from stack.kafka_cluster import KafkaCluster
+from tests.integration.scenario import Cluster, Scenario, numbered, only, send, wait_until
+
+
+@pytest.fixture
+def scene(own_target: KafkaCluster, target_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
+    """Its source is a broker of this module's own."""
+    made = Scenario(Cluster(own_target.bootstrap), Cluster(target_cluster.bootstrap), tmp_path)
+    yield made
+    made.store.close()
+
+
+@contextmanager
+def forgotten(scene: Scenario, cluster: KafkaCluster) -> Iterator[None]:
+    """What happens meanwhile to the topic's only partition is not on the disk afterwards."""
+    broker = cluster.brokers[0]
+    folder, backup = broker.data / f"{scene.topic}-0", scene.folder / "backup"
+    broker.stop()
+    shutil.copytree(folder, backup)
+    broker.start()
+    yield
+    broker.stop()
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    broker.start()
+
+
+def settle(scene: Scenario) -> None:
+    wait_until(lambda: scene.source.is_settled([TopicPartition(scene.topic, 0)]))
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=("plain records", "a range that ends in a marker"))
+def test_one_that_has_grown_past_the_position_is_named(scene: Scenario, own_target: KafkaCluster, transactional: bool) -> None:
+    write: Callable[..., None] = scene.source.transaction if transactional else scene.source.produce
+    scene.source.create(scene.topic)
+    write(scene.topic, numbered(60))
+    with forgotten(scene, own_target):
+        write(scene.topic, numbered(40, 60))
+        settle(scene)
+        assert only(scene.run()).copied == 100
+    write(scene.topic, numbered(80, 1_000))
+    settle(scene)
+    report = scene.run()
+    assert report.outcome == "failed" and "truncated below offset" in (only(report).error or ""), report.table()
+    assert scene.watermark() == scene.position().next_offset
+
+
+def test_one_whose_last_stable_offset_went_back_is_named(scene: Scenario, own_target: KafkaCluster) -> None:
+    """It lost the marker of a transaction: nothing after its first record can ever be read again."""
+    scene.source.create(scene.topic)
+    somebody = scene.source.transactional()
+    somebody.begin_transaction()
+    send(somebody, scene.topic, numbered(60))
+    with forgotten(scene, own_target):
+        somebody.commit_transaction(60)
+        scene.source.produce(scene.topic, numbered(40, 60))
+        settle(scene)
+        assert only(scene.run()).copied == 100
+    scene.source.produce(scene.topic, numbered(80, 1_000))
+    report = scene.run()
+    assert report.outcome == "failed" and "the source ends at 0, 101 offsets below the position 101" in (only(report).error or "")
