@@ -119,6 +119,10 @@ class Coverage:
         """What of ``wanted`` is not covered, in order."""
         return Coverage.of([wanted]).subtract(self).ranges
 
+    def end_before(self, offset: int) -> int | None:
+        """Where the last covered stretch that begins before ``offset`` ends, at ``offset`` at most; None where there is none."""
+        return max((min(each.until, offset) for each in self.ranges if each.from_ < offset), default=None)
+
     def contains(self, wanted: OffsetRange) -> bool:
         return not self.missing_from(wanted)
 

@@ -182,8 +182,13 @@ class WatermarkStore(Protocol):
     def last_verified(self, replication: str) -> dict[PartitionKey, datetime]:
         """When an outcome with ``digest_ok`` was last recorded; partitions never verified are absent."""
 
-    def settle_boundaries(self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int]) -> dict[BoundaryKey, int]:
+    def settle_boundaries(
+        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int] = {}
+    ) -> dict[BoundaryKey, int]:
         """What ``moment`` (in ms) is in each partition of ``found``: stored once by `settle_boundary`'s rule, never changed."""
+
+    def newest_boundary(self, replication: str) -> datetime | None:
+        """The latest moment that has a boundary in any partition."""
 
     def close(self) -> None: ...
 

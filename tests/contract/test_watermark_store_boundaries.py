@@ -26,6 +26,19 @@ def test_the_first_to_ask_decides_for_ever(store: WatermarkStore, store_url: str
     again.close()
 
 
+def test_the_newest_boundary(store: WatermarkStore) -> None:
+    assert store.newest_boundary(NAME) is None
+    store.settle_boundaries(NAME, SIX + HOUR, {ONE: 7})
+    store.settle_boundaries(NAME, SIX, {OTHER: 7})
+    store.settle_boundaries("another", SIX + 2 * HOUR, {ONE: 7})
+    assert store.newest_boundary(NAME) == SIX + HOUR
+
+
+def test_a_boundary_does_not_pass_what_was_copied_while_earlier_ones_are_lost(store: WatermarkStore) -> None:
+    assert store.settle_boundaries(NAME, SIX, {ONE: 50, OTHER: 50}, {ONE: 20}) == {ONE: 20, OTHER: 50}
+    assert store.settle_boundaries(NAME, SIX + HOUR, {ONE: 90}, {ONE: 20}) == {ONE: 90}
+
+
 def test_boundaries_of_others_are_others(store: WatermarkStore) -> None:
     recreated = BoundaryKey(ONE.at, "id-2")
     store.settle_boundaries(NAME, SIX, {ONE: 10})

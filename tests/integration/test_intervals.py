@@ -10,10 +10,13 @@ import pytest
 
 from kafka_replication.errors import BadInput, Refused
 from kafka_replication.jobs import Launcher
+from kafka_replication.kafka import topics
 from kafka_replication.report import RunReport
 from kafka_replication.runs import backfilling, steps
+from kafka_replication.runs.rebuild import rebuild_store
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.runner import held
+from kafka_replication.store import open_store
 from tests.checker import read
 from tests.integration.scenario import InProcess, Rec, Scenario
 
@@ -101,3 +104,44 @@ def test_a_partition_that_appears_later_starts_at_its_beginning(scene: Scenario)
 def test_a_run_without_an_interval_is_refused_by_name(scene: Scenario) -> None:
     with pytest.raises(BadInput, match=f"replication {scene.name} copies data intervals"):
         scene.run(**SETTINGS)
+
+
+def test_a_partition_that_appears_while_old_intervals_run_is_copied_from_its_beginning(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(0.1), at(3.5), at(4.5)])
+    for minute in (3, 4):
+        interval(scene, minute)
+    scene.source.grow(scene.topic, 2)
+    scene.target.grow(scene.topic, 2)
+    scene.source.produce(scene.topic, [at(4.7, 1), at(4.9, 2), at(5.2, 3)], 1)  # interval 4 is over
+    assert [copied(interval(scene, minute)) for minute in (0, 5, 6)] == [1, 3, 0]
+    assert scene.check(1).clean
+
+
+def test_late_records_are_not_lost_with_the_store(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(0.1), at(0.5)])
+    assert copied(interval(scene, 0)) == 2
+    scene.store.close()
+    (scene.folder / "store.db").unlink()
+    scene.store = open_store(scene.store_url)
+    rebuild_store(Run(scene.replication(**SETTINGS), scene.connections, scene.store, "rebuild"))
+    scene.source.produce(scene.topic, [at(0.7), at(0.8), at(1.1)])  # two belong to the interval that is over
+    assert [copied(interval(scene, minute)) for minute in (1, 2)] == [3, 0]
+    assert scene.check().clean
+
+
+def test_a_topic_that_cannot_be_seen_is_named_before_an_interval_leaves_it_out(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the right to describe it was taken away for a while."""
+    other = f"{scene.name}.other"
+    scene.settings |= {"topics": {"include": [scene.topic, other]}}
+    for topic in (scene.topic, other):
+        scene.source.create(topic)
+        scene.source.produce(topic, [at(0.1), at(1.1)])
+    assert copied(interval(scene, 0)) == 2
+    names = topics.names
+    with monkeypatch.context() as patch:
+        patch.setattr(topics, "names", lambda admin: [name for name in names(admin) if name != other])
+        with pytest.raises(Refused, match=f"{other}-0: the source topic or partition is gone"):
+            interval(scene, 1)
+    assert copied(interval(scene, 1)) == 2

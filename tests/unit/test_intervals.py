@@ -23,6 +23,14 @@ def test_a_boundary_stays_between_its_stored_neighbours() -> None:
     assert settle_boundary(50, 40, 60) == 50
 
 
+def test_what_a_lost_boundary_would_leave_out_is_in_the_next_interval() -> None:
+    assert settle_boundary(50, None, None, 20) == 20
+    assert settle_boundary(50, 10, None, 20) == 20
+    assert settle_boundary(50, 20, None, 20) == 50, "an interval that was not asked for yet lies between"
+    assert settle_boundary(50, 30, None, 20) == 50
+    assert settle_boundary(20, None, None, 20) == 20
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 1000)), min_size=1, max_size=30))
 def test_boundaries_settled_in_any_order_never_cross(asked: list[tuple[int, int]]) -> None:

@@ -150,6 +150,7 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     steps.raise_findings(steps.findings(run, view, run.snapshot(view)))
     ledger_topics.ensure(run.target_admin)
     snapshot = steps.create_targets(run, view, Request())
+    _refuse_vanished(run, snapshot, view)
     asked = _interval(run, snapshot, own(run.replication, view), start, end)
 
     def planned(view: LedgerView) -> BackfillPlan:
@@ -165,15 +166,31 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
 
 def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime) -> dict[TopicPartition, OffsetRange]:
     keys = {TopicPartition(name, number): topic.topic_id for name, topic in snapshot.source.items() for number in topic.partitions}
-    known = {key.source for key in view.positions}
-    bounds = []
-    for moment in (start, end):
-        found = offsets.at_time(run.source_admin, keys, _millis(moment))
-        if moment == start and known:  # what appeared after the replication began starts at its beginning
-            found |= {at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if at not in known}
-        settled = run.store.settle_boundaries(run.replication.name, moment, {BoundaryKey(at, id_): found[at] for at, id_ in keys.items()})
-        bounds.append({key.at: offset for key, offset in settled.items()})
-    return {at: OffsetRange(bounds[0][at], bounds[1][at]) for at in keys}
+    known = {key.source: position.coverage for key, position in view.positions.items()}
+    appeared = {at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if known and at not in known}
+    newest = run.store.newest_boundary(run.replication.name) or start
+
+    def settled(moment: datetime, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if moment <= max(start, newest):  # what appeared after the replication began is copied from its beginning, by a run yet to come
+            found = {**found, **appeared}
+        copied = {at: known[at].end_before(offset) for at, offset in found.items() if moment == start and at in known}
+        stored = run.store.settle_boundaries(
+            run.replication.name, moment, {BoundaryKey(at, keys[at]): offset for at, offset in found.items()},
+            {BoundaryKey(at, keys[at]): offset for at, offset in copied.items() if offset is not None},
+        )  # fmt: skip
+        return {key.at: offset for key, offset in stored.items()}
+
+    froms, untils = (settled(moment, offsets.at_time(run.source_admin, keys, _millis(moment))) for moment in (start, end))
+    if newest > end:
+        settled(newest, appeared)
+    return {at: OffsetRange(froms[at], untils[at]) for at in keys}
+
+
+def _refuse_vanished(run: Run, snapshot: Snapshot, view: LedgerView) -> None:
+    """An interval is copied once: what cannot be seen now would be in none."""
+    gone = [each for each in plan(run.replication, snapshot, view, run.watermarks(view)).refused if each.state is State.VANISHED]
+    if gone:
+        raise Refused("; ".join(each.what for each in gone), f"grant Describe on it, or {gone[0].remedy}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,22 @@ _c = boundaries.c
 _KEY = (_c.source_topic, _c.source_partition, _c.source_topic_id)
 
 
-def settle(db: Connection, replication: str, time: int, found: Mapping[BoundaryKey, int]) -> dict[BoundaryKey, int]:
+def newest(db: Connection, replication: str) -> int | None:
+    """The latest time (ms) that has a boundary."""
+    found: int | None = db.execute(select(func.max(_c.time)).where(_c.replication == replication)).scalar()
+    return found
+
+
+def settle(
+    db: Connection, replication: str, time: int, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int]
+) -> dict[BoundaryKey, int]:
     """The boundaries at ``time`` (ms); those not stored yet are made from ``found`` and stored, in few statements for many partitions."""
     stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))
     new = sorted(found.keys() - stored.keys())
     if new:
         before = _offsets(db, replication, _c.time < time, func.max(_c.next_offset))
         after = _offsets(db, replication, _c.time > time, func.min(_c.next_offset))
-        settled = {key: settle_boundary(found[key], before.get(key), after.get(key)) for key in new}
+        settled = {key: settle_boundary(found[key], before.get(key), after.get(key), copied.get(key)) for key in new}
         db.execute(insert(boundaries), [
             {
                 "replication": replication, "source_topic": key.at.topic, "source_partition": key.at.partition,

@@ -215,8 +215,14 @@ class SqlStore:
 
     # Boundaries
 
-    def settle_boundaries(self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int]) -> dict[BoundaryKey, int]:
-        return self._write(lambda db: boundaries.settle(db, replication, rows.to_millis(moment), found))
+    def settle_boundaries(
+        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int] = {}
+    ) -> dict[BoundaryKey, int]:
+        return self._write(lambda db: boundaries.settle(db, replication, rows.to_millis(moment), found, copied))
+
+    def newest_boundary(self, replication: str) -> datetime | None:
+        time = self._read(lambda db: boundaries.newest(db, replication))
+        return None if time is None else from_millis(time)
 
     # Transactions
 
