@@ -37,7 +37,7 @@ def command(key: PartitionKey, gap: OffsetRange) -> str:
     at = key.source
     return (
         f"kafka-replication approve-gap {key.replication}.yaml --topic {at.topic} --partition {at.partition} "
-        f'--from {gap.from_} --until {gap.until} --reason "..."'
+        f'--from {gap.from_} --until {gap.until} --target-topic {key.target_topic} --reason "..."'
     )
 
 

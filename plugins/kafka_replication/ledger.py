@@ -68,11 +68,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Which offsets were read back and found equal, and how thoroughly. Written by the verify step, no transaction."""
+    """Which offsets were read back and found equal, and how thoroughly. Written by the verify step, which fences its predecessors."""
 
     generation: int
     coverage: Coverage
-    level: str  # "digest" or "count"
+    level: str  # "digest" or "count", the weakest of all that is covered
     run_id: str
     time: str  # RFC 3339 UTC
 

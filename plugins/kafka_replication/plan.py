@@ -324,7 +324,7 @@ def _refusal(state: State, words: dict[str, str]) -> tuple[State, str, str]:
 def reset_command(key: PartitionKey) -> str:
     """What to type to start the topic anew."""
     topic = key.source.topic
-    return f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic}"
+    return f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic} --target-topic {key.target_topic}"
 
 
 def _ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> dict[str, str]:

@@ -159,8 +159,8 @@ class WatermarkStore(Protocol):
     def lease_of(self, replication: str) -> Lease | None:
         """The lease in force now; None when there is none or it has expired."""
 
-    def start_run(self, run_id: str, replication: str, kind: str, plan_json: str) -> RunRecord:
-        """Store the run's plan once; a repeated call returns what is stored, with **its** plan.
+    def start_run(self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None) -> RunRecord:
+        """Store the run's plan once; a repeated call returns what is stored, with **its** plan, unless that is the one ``instead_of``.
 
         Raises Refused when the id belongs to another replication or kind.
         """

@@ -25,6 +25,14 @@ def test_a_repeated_start_returns_the_stored_plan(store: WatermarkStore) -> None
     assert store.run("run-2") is None
 
 
+def test_a_plan_is_replaced_only_by_who_names_it(store: WatermarkStore) -> None:
+    store.start_run("run-1", NAME, "live", "old")
+    assert store.start_run("run-1", NAME, "live", "new", instead_of="older").plan == "old"
+    assert store.start_run("run-1", NAME, "live", "new", instead_of="old").plan == "new"
+    assert store.start_run("run-1", NAME, "live", "newer", instead_of="old").plan == "new"
+    assert [each.plan for each in store.runs(NAME)] == ["new"]
+
+
 @pytest.mark.parametrize(("replication", "kind"), [("another", "live"), (NAME, "backfill")])
 def test_a_run_id_of_something_else_is_refused(store: WatermarkStore, replication: str, kind: str) -> None:
     store.start_run("run-1", NAME, "live", "{}")

@@ -15,8 +15,10 @@ from kafka_replication.backfill.plan import BackfillPlan
 from kafka_replication.backfill.request import BackfillRequest, parse
 from kafka_replication.errors import BadInput, Busy, Refused
 from kafka_replication.jobs import Job, Launcher
+from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.report import RunReport
 from kafka_replication.runs import backfilling
+from kafka_replication.runs.approval import Approval, approve
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, no_launch, numbered, only
 from tests.integration.test_kill import end_of, spawn
@@ -283,3 +285,43 @@ def test_a_leader_epoch_of_old_records_does_not_look_like_a_truncation(scene: Sc
     backfills.settings = {"start_from": "latest"}
     backfills.run(0, 20)
     assert scene.position().leader_epoch is None
+
+
+def test_what_another_target_lost_before_it_was_verified_is_given_up_there(scene: Scenario, backfills: Backfills) -> None:
+    """Live runs look after it, too; nothing else of them is held up."""
+    other = f"{scene.topic}.other"
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    scene.run()
+    backfills.run(
+        0, 50, InProcess(lambda job: scene.target.delete_before(other, 0, 20) if job.kind == "copy" else None), target_topic=other
+    )
+    scene.source.produce(scene.topic, numbered(10, 100))
+    assert scene.run().outcome == "failed"
+    assert scene.watermark() == 110
+    gap = Approval(TopicPartition(scene.topic, 0), OffsetRange(0, 50), "short retention", "ann", other)
+    assert approve(scene.bare_run("approve"), gap)[1]
+    scene.idle_run()
+
+
+def test_the_remedy_for_another_target_names_it(scene: Scenario, backfills: Backfills) -> None:
+    """A reset without it would copy every live record again."""
+    other = f"{scene.topic}.other"
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    backfills.run(0, 50, target_topic=other)
+    scene.target.delete(other)
+    with pytest.raises(Refused) as refused:
+        backfills.run(0, 50, target_topic=other)
+    assert f"--target-topic {other}" in refused.value.remedy
+
+
+def test_into_where_another_topic_is_copied_is_refused(scene: Scenario, backfills: Backfills) -> None:
+    other = f"{scene.name}.b"
+    backfills.settings = {"topics": {"include": [scene.topic, other]}}
+    for topic in (scene.topic, other):
+        scene.source.create(topic)
+        scene.source.produce(topic, numbered(10))
+    with pytest.raises(BadInput, match=f"is where {scene.name} copies '{other}' to"):
+        backfills.run(0, 5, target_topic=other)
+    assert scene.target.partitions(other) == 0

@@ -14,6 +14,7 @@ from kafka_replication.kafka import topics
 from kafka_replication.report import RunReport
 from kafka_replication.runs import backfilling, steps
 from kafka_replication.runs.rebuild import rebuild_store
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.runner import held
 from kafka_replication.store import open_store
@@ -145,3 +146,13 @@ def test_a_topic_that_cannot_be_seen_is_named_before_an_interval_leaves_it_out(s
         with pytest.raises(Refused, match=f"{other}-0: the source topic or partition is gone"):
             interval(scene, 1)
     assert copied(interval(scene, 1)) == 2
+
+
+def test_intervals_that_are_cleared_after_a_reset_fill_the_new_topic(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [at(0.1), at(0.5), at(1.1), at(2.1)])
+    assert [copied(interval(scene, minute)) for minute in (0, 1)] == [2, 1]
+    scene.target.delete(scene.topic)
+    reset_topic(Run(scene.replication(**SETTINGS), scene.connections, scene.store, "reset"), scene.topic)
+    assert [copied(interval(scene, minute)) for minute in (0, 1, 2)] == [2, 1, 1]
+    assert scene.check().clean

@@ -7,12 +7,13 @@ import json
 import pytest
 
 from kafka_replication.errors import Fenced, PreflightFailed, Refused
+from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.keys import PartitionKey
 from kafka_replication.ledger import POSITIONS, Position, position_key
-from kafka_replication.runs import reset
+from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
 from tests.checker import read
-from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
+from tests.integration.scenario import ALL, InProcess, Rec, Scenario, numbered, only
 from tests.integration.test_gaps import command
 
 
@@ -157,3 +158,35 @@ def test_the_command(scene: Scenario) -> None:
     assert scene.run().outcome == "done"
     code, _, err = command(scene, "reset", "--topic", scene.topic, "--confirm", scene.topic)
     assert code == 1 and "still holds records" in err
+
+
+def test_a_run_that_was_planned_before_a_reset_is_planned_again(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    run = scene.bare_run("cleared")
+    old = steps.prepare(run, ALL)
+    scene.source.delete(scene.topic)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(7, 500))
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    assert scene.run().outcome == "done"
+    [line] = steps.report(run, old).ranges
+    assert line.error and line.missing == 10, "what it planned was never copied, though the same offsets are"
+    new = steps.prepare(run, ALL)
+    assert (new.idle, [each.generation for each in new.partitions]) == (True, [2])
+    assert steps.prepare(run, ALL) == new
+
+
+def test_a_record_that_comes_while_a_topic_is_reset_is_named(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after the first look at the target, and before the new position says where ours begin."""
+    copied(scene, 1)
+    scene.target.delete(scene.topic)
+    end = LedgerSession.target_end
+
+    def somebody_was_faster(self: LedgerSession) -> int:
+        scene.target.produce(scene.topic, [Rec(b"foreign")])
+        return end(self)
+
+    monkeypatch.setattr(LedgerSession, "target_end", somebody_was_faster)
+    with pytest.raises(Refused, match="still holds records"):
+        reset_topic(scene.bare_run("reset"), scene.topic)

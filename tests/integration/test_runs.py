@@ -11,10 +11,11 @@ import pytest
 from kafka_replication.errors import Busy, PreflightFailed
 from kafka_replication.jobs import Job
 from kafka_replication.report import RunReport
+from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.checker import high_watermark, read
-from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
+from tests.integration.scenario import ALL, InProcess, Rec, Scenario, numbered, only
 
 
 def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) -> None:
@@ -159,3 +160,29 @@ def test_two_runs_at_once(scene: Scenario) -> None:
     assert [each.outcome for each in reports] == ["done", "nothing_to_do"]
     scene.assert_copied()
     assert len(read(scene.target.bootstrap, scene.topic, 0)) == 100
+
+
+def test_a_run_that_lost_its_lease_while_it_verified_takes_nothing_back(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    sleeper = scene.bare_run("sleeper")  # without a lease: nothing but the fencing keeps it from writing
+
+    def meanwhile(job: Job) -> None:
+        if job.kind == "verify":
+            scene.source.produce(scene.topic, numbered(100, 100))
+            assert scene.run().outcome == "done"
+
+    steps.copy(sleeper, steps.prepare(sleeper, ALL), InProcess())
+    steps.verify(sleeper, [scene.key()], InProcess(meanwhile))
+    assert str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 200)"
+    assert scene.watermark() == 200
+
+
+def test_what_was_only_counted_is_never_called_digested(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    levels = []
+    for level in ("digest", "count", "digest"):
+        scene.source.produce(scene.topic, numbered(10))
+        scene.run(verify={"level": level})
+        levels.append(scene.bare_run().view().verified[scene.key()].level)
+    assert levels == ["digest", "count", "count"]

@@ -19,7 +19,7 @@ from kafka_replication.plan import REFUSALS, PartitionPlan, Plan, State, plan, r
 from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")
-RESET = "kafka-replication reset orders-dr.yaml --topic orders --confirm orders"
+RESET = "kafka-replication reset orders-dr.yaml --topic orders --confirm orders --target-topic orders"
 
 
 def key(topic: str = "orders", partition: int = 0, target: str | None = None) -> PartitionKey:
@@ -306,7 +306,7 @@ def test_a_partition_that_appears_later_and_lost_its_beginning_is_a_gap(start_fr
     assert made.what == "orders-1 appeared after the replication began, and its offsets [0, 3) can no longer be read"
     assert made.remedy == (
         "give them up, which opens it where its log starts now: "
-        'kafka-replication approve-gap orders-dr.yaml --topic orders --partition 1 --from 0 --until 3 --reason "..."'
+        'kafka-replication approve-gap orders-dr.yaml --topic orders --partition 1 --from 0 --until 3 --target-topic orders --reason "..."'
     )
 
 

@@ -12,7 +12,6 @@ import typer
 from kafka_replication.cli.act import File, Json, act
 from kafka_replication.errors import BadInput
 from kafka_replication.gaps import ApprovedGap
-from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.runs import approval, auditing, runner
 from kafka_replication.runs.approval import Approval
@@ -21,6 +20,7 @@ from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
+TargetTopic = Annotated[str, typer.Option("--target-topic", help="The target topic, where it is not the file's.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,16 +37,17 @@ def approve_gap(
     until: Annotated[int, typer.Option("--until", help="The first offset after the gap.", show_default=False)],
     reason: Annotated[str, typer.Option("--reason", help="Why the loss is accepted; shown ever after.", show_default=False)],
     by: Annotated[str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)] = "",
+    target_topic: TargetTopic = "",
     as_json: Json = False,
 ) -> None:
     """Give up source offsets that can no longer be read, exactly these, so that copying goes on behind them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user())
+        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user(), target_topic or None)
         with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
             run.check = lease.check
             gap, new = approval.approve(run, asked)
-        shown = ApprovedGap(PartitionKey(run.replication.name, asked.at, run.replication.target_topic(topic)), gap)
+        shown = ApprovedGap(asked.key(run.replication), gap)
         note = "recorded; the next run goes on behind it" if new else "was recorded before; nothing changed"
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
 
@@ -64,7 +65,7 @@ def reset(
     file: File,
     topic: Topic,
     confirm: Annotated[str, typer.Option("--confirm", help="The source topic's name once more.", show_default=False)],
-    target_topic: Annotated[str, typer.Option("--target-topic", help="The target topic, where it is not the file's.")] = "",
+    target_topic: TargetTopic = "",
     as_json: Json = False,
 ) -> None:
     """Start one topic anew, after its source or target topic was re-created; everything is copied again from `start_from` on."""

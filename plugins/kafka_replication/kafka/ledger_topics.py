@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication import ledger
 from kafka_replication.deadline import NEVER, Deadline
-from kafka_replication.errors import LedgerUnreadable, Refused, Unreachable
+from kafka_replication.errors import LedgerUnreadable, Refused
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
 from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
-from kafka_replication.ledger import POSITIONS, RECEIPTS, Gap, Position, Receipt, Verified
+from kafka_replication.ledger import POSITIONS, RECEIPTS, Gap, Position, Receipt
 from kafka_replication.offsets import OffsetRange, TopicPartition
 from kafka_replication.snapshot import LedgerView
 
@@ -73,7 +73,7 @@ class LedgerReader:
 
     def undecided(self) -> set[PartitionKey]:
         """Keys of this replication with an entry in an open transaction: what a dead run left behind, or a live one is about to commit."""
-        wanted = [TopicPartition(POSITIONS, number) for number in _ALL]
+        wanted = [TopicPartition(topic, number) for topic in (POSITIONS, RECEIPTS) for number in _ALL]
         stable, ends = offsets.last_stable(self._admin, wanted), offsets.high_watermarks(self._admin, wanted)
         hidden = [(at, OffsetRange(stable[at], ends[at])) for at in wanted if stable[at] < ends[at]]
         if not hidden:
@@ -83,7 +83,7 @@ class LedgerReader:
             found = [message for at, range_ in hidden for message in records(reader, at, range_)]
         finally:
             reader.close()
-        return {key for kind, key, _ in self._newest_of(found) if kind == "position"}
+        return {key for _, key, _ in self._newest_of(found)}
 
     def position(self, key: PartitionKey) -> Position | None:
         """The newest position of ``key``; None where the partition was never opened. Raises LedgerUnreadable, Stalled."""
@@ -148,28 +148,3 @@ def _read(message: Message, decode: Callable[[bytes], T]) -> T:
         return decode(message.value() or b"")
     except LedgerUnreadable as e:
         raise LedgerUnreadable(f"{_at(message)}, key {(message.key() or b'').decode(errors='replace')}: {e.what}", e.remedy) from e
-
-
-def write_verified(config: clients.ClientConfig, entries: dict[PartitionKey, Verified], timeout: float = 60.0) -> None:
-    """Store verified coverage, without a transaction. Raises Unreachable unless every entry is acknowledged."""
-    if not entries:
-        return
-    errors: list[Exception] = []
-    producer = clients.producer(config)
-
-    def delivered(error: Any, _: Message) -> None:
-        if error is not None:
-            errors.append(clients.translate(error, "writing verified coverage to the ledger"))
-
-    for key, entry in entries.items():
-        producer.produce(
-            POSITIONS, key=ledger.verified_key(key), value=ledger.encode(entry), partition=key.ledger_partition, on_delivery=delivered
-        )
-    try:
-        left = producer.flush(timeout)
-    except KafkaException as e:
-        raise clients.translate(e.args[0], "writing verified coverage to the ledger") from e
-    if errors:
-        raise errors[0]
-    if left:
-        raise Unreachable(f"the ledger did not acknowledge verified coverage within {timeout:.0f} s", "run again")

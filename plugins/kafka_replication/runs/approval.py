@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from kafka_replication import gaps
+from kafka_replication.config import Replication
 from kafka_replication.copy import now
 from kafka_replication.errors import BadInput, GapFound, Refused
 from kafka_replication.kafka.session import LedgerSession
@@ -30,6 +31,7 @@ class Approval:
     range: OffsetRange
     reason: str
     by: str
+    target_topic: str | None = None  # None: the replication's own
 
     def __post_init__(self) -> None:
         if not self.range.span:
@@ -37,6 +39,9 @@ class Approval:
         for name, text in (("--reason", self.reason), ("--by", self.by)):
             if not text.strip() or len(text) > 1000 or not text.isprintable():
                 raise BadInput(f"{name} must be one line of 1 to 1000 printable characters", f"say it with {name}")
+
+    def key(self, replication: Replication) -> PartitionKey:
+        return PartitionKey(replication.name, self.at, self.target_topic or replication.target_topic(self.at.topic))
 
 
 def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
@@ -46,7 +51,7 @@ def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
     """
     steps.settle(run)
     view = run.view()
-    key = PartitionKey(run.replication.name, asked.at, run.replication.target_topic(asked.at.topic))
+    key = asked.key(run.replication)
     known = _known(view, key, asked.range)
     if known is None:
         found = _state(run, view, key)
@@ -77,7 +82,10 @@ def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
     made = plan(run.replication, snapshot, view, run.watermarks(view))
     found = next((each for each in made.partitions if each.key == key), None)
     if found is None:
-        raise BadInput(f"{run.replication.name} does not replicate {key.source}", "check --topic and --partition")
+        raise BadInput(
+            f"{run.replication.name} does not replicate {key.source} to {key.target_topic}, or has nothing to give up there",
+            "check --topic, --partition and --target-topic",
+        )
     return found
 
 

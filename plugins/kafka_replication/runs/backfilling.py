@@ -71,10 +71,10 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
 
     The caller holds the replication's lease. Raises BadInput, PreflightFailed, Refused naming every partition that cannot be done.
     """
+    steps.settle(run)
     known = steps.planned_before(run)
     if known is not None:
         return known
-    steps.settle(run)
     seen = look(run, request)
     seen.raise_refused()
     if seen.plan.idle:  # nothing is created or opened for nothing
@@ -94,7 +94,7 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
 
 def _store(run: Run, kind: str, made: BackfillPlan) -> Plan:
     log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(made))
-    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, kind, made.plan.encode()).plan)
+    return steps.store_plan(run, kind, made.plan)
 
 
 def _seen_as(run: Run, request: BackfillRequest) -> Run:
@@ -102,9 +102,16 @@ def _seen_as(run: Run, request: BackfillRequest) -> Run:
 
 
 def _check_topics(run: Run, request: BackfillRequest) -> None:
-    missing = sorted(set(request.topics) - set(topics.names(run.source_admin)))
+    names, replication = set(topics.names(run.source_admin)), run.replication
+    missing = sorted(set(request.topics) - names)
     if missing:
         raise BadInput(f"topic: {', '.join(map(repr, missing))} does not exist on the source", "correct it, or grant Describe on it")
+    taken = {replication.target_topic(name): name for name in names - set(request.topics) if replication.selects(name)}
+    if request.target_topic in taken:
+        raise BadInput(
+            f"target_topic: {request.target_topic!r} is where {replication.name} copies {taken[request.target_topic]!r} to",
+            "name another topic: records of two topics in one partition cannot be told apart",
+        )
 
 
 def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: LedgerView, live: Plan) -> BackfillPlan:
@@ -142,10 +149,10 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
 
     The caller holds the replication's lease. Raises PreflightFailed, Refused naming every partition that cannot be done.
     """
+    steps.settle(run)
     known = steps.planned_before(run)
     if known is not None:
         return known
-    steps.settle(run)
     view = run.view()
     steps.raise_findings(steps.findings(run, view, run.snapshot(view)))
     ledger_topics.ensure(run.target_admin)

@@ -102,8 +102,9 @@ def _reset(run: Run, opening: Opening, key: PartitionKey, start: int, ids: Ids, 
     run.check()
     with closing(run.session(key)) as session:
         session.fence()
+        end = session.target_end()  # before the look: what comes after it is not ours, and the next run says so
         _refuse_occupied(run, opening, [key])
-        position = Position(generation, ids, start, start, target_end=session.target_end())
+        position = Position(generation, ids, start, start, target_end=end)
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)

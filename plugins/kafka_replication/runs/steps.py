@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from kafka_replication import failpoints, gaps, preflight
+from kafka_replication import failpoints, gaps, ledger, preflight
 from kafka_replication.copy import CopyResult, CopyTask, now
 from kafka_replication.errors import ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
@@ -47,21 +47,38 @@ def prepare(run: Run, request: Request) -> Plan:
 
     The caller holds the replication's lease. Raises PreflightFailed, Unreachable, Refused, ForeignWriter.
     """
+    settle(run)
     known = planned_before(run)
     if known is not None:
         return known
-    settle(run)
     _, _, made = begin(run, request)
     wanted = [each for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
-    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, "live", replace(made, partitions=tuple(wanted)).encode()).plan)
+    return store_plan(run, "live", replace(made, partitions=tuple(wanted)))
 
 
 def planned_before(run: Run) -> Plan | None:
-    """The stored plan of this run, if there is one: a task that is tried again works on the same ranges."""
+    """The stored plan of this run, if there is one: a task that is tried again works on the same ranges.
+
+    A plan of an earlier generation is over: a topic was reset since, and offsets mean other records now.
+    """
     known = run.stored_plan()
-    if known is not None:
-        log.info("run %s was planned before; going on with its plan", run.run_id)
+    if known is None:
+        return None
+    positions = run.view().positions
+    over = next((p.key for p in known.partitions if p.key in positions and positions[p.key].generation != p.generation), None)
+    if over is not None:
+        log.warning("run %s was planned before %s was reset; planning it again", run.run_id, over)
+        return None
+    log.info("run %s was planned before; going on with its plan", run.run_id)
     return known
+
+
+def store_plan(run: Run, kind: str, made: Plan) -> Plan:
+    """The plan that is stored then: another try of this run may have been faster."""
+    known = run.store.run(run.run_id)
+    return Plan.decode(
+        run.store.start_run(run.run_id, run.replication.name, kind, made.encode(), instead_of=known.plan if known else None).plan
+    )
 
 
 def settle(run: Run) -> None:
@@ -210,7 +227,7 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], l
     for each in made.to_copy:
         assert each.copy is not None
         result = done.get(each.key, CopyResult(each.key, each.copy))
-        position = positions.get(each.key)
+        position = _of_generation(positions, each)
         left = position.left_of(each.copy) if position else (each.copy,)
         if left and not result.error:
             what = last.error or f"not copied: {', '.join(map(str, left))}"
@@ -222,6 +239,12 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], l
             run.run_id, each.key, each.copy, error=result.error, remedy=result.remedy or None, seconds=result.seconds, bytes=result.bytes
         ))  # fmt: skip
     return replace(last, copies=results)
+
+
+def _of_generation(positions: Mapping[PartitionKey, Position], planned: PartitionPlan) -> Position | None:
+    """The position that the plan speaks of: one of another generation says nothing about its records."""
+    found = positions.get(planned.key)
+    return found if found is not None and found.generation == planned.generation else None
 
 
 def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
@@ -265,14 +288,33 @@ def verified_of(view: LedgerView, key: PartitionKey) -> Coverage:
 
 
 def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult]) -> None:
-    entries = {}
-    for each in results:
-        if each.verified:
-            generation = view.positions[each.key].generation
-            coverage = view.read_back(each.key, generation).union(each.verified)
-            entries[each.key] = Verified(generation, coverage, run.replication.verify.level, run.run_id, now())
-    run.patiently("writing what is verified", lambda: ledger_topics.write_verified(run.target, entries))
+    found = {each.key: (view.positions[each.key].generation, each.verified) for each in results if each.verified}
+    if found:
+        run.patiently("writing what is verified", lambda: _add_verified(run, found))
     failpoints.reached("P4")
+
+
+def _add_verified(run: Run, found: Mapping[PartitionKey, tuple[int, Coverage]]) -> None:
+    """Add to what the ledger says after fencing: a run that lost its lease while it verified takes nothing back."""
+    run.check()
+    what = f"{run.replication.name}: writing what is verified"
+    with closing(TransactionalWriter(opening_id(run.replication.name), what, run.target, run.replication.copying, run.deadline)) as writer:
+        writer.fence()
+        view = run.view()
+        writer.begin()
+        for key, (generation, coverage) in found.items():
+            if key in view.positions and view.positions[key].generation == generation:
+                whole = view.read_back(key, generation).union(coverage)
+                entry = Verified(generation, whole, _weakest(run, view, key, generation), run.run_id, now())
+                writer.write(ledger.POSITIONS, key.ledger_partition, ledger.verified_key(key), ledger.encode(entry))
+        writer.commit_transaction()
+
+
+def _weakest(run: Run, view: LedgerView, key: PartitionKey, generation: int) -> str:
+    """The level that holds for everything verified so far."""
+    known = view.verified.get(key)
+    counted = known is not None and known.generation == generation and known.level == "count"
+    return "count" if counted else run.replication.verify.level
 
 
 def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
@@ -304,7 +346,7 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
     errors = {each.key: each for each in verified if each.error}
     ranges: list[RangeReport] = []
     for each in rows:
-        position = view.positions.get(each.key)
+        position = _of_generation(view.positions, each)
         settled = verified_of(view, each.key) if position else Coverage()
         advanced = settled.contiguous_end(position.start) if position else 0
         mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]

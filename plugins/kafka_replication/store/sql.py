@@ -152,7 +152,7 @@ class SqlStore:
 
     # Runs
 
-    def start_run(self, run_id: str, replication: str, kind: str, plan_json: str) -> RunRecord:
+    def start_run(self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None) -> RunRecord:
         def start(db: Connection) -> RunRecord:
             stored = rows.run_of(db, run_id)
             if stored is None:
@@ -163,6 +163,9 @@ class SqlStore:
                     f"run id {run_id} belongs to a {stored.kind} run of {stored.replication}, not to a {kind} run of {replication}",
                     "make run ids unique, such as by putting the DAG id in front of Airflow's run id",
                 )
+            if instead_of is not None and stored.plan == instead_of:
+                stored = replace(stored, plan=plan_json)
+                db.execute(update(schema.runs).where(schema.runs.c.run_id == run_id).values(plan=plan_json))
             return stored
 
         return self._write(start)
