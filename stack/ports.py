@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 from collections.abc import Collection
@@ -10,6 +11,7 @@ from pathlib import Path
 
 LOWEST = 15_000
 LOOPBACK = "127.0.0.1"
+SHARE = "KAFKA_REPLICATION_PORT_SHARE"
 
 
 def is_taken(port: int) -> bool:
@@ -36,7 +38,8 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
     A port of that range would do until its broker is killed: then any client's outgoing connection may take it, and a client that
     keeps trying to reach the dead broker may even be connected to itself, so that the broker cannot come back.
     """
-    candidates = list(range(LOWEST, _first_ephemeral_port()))
+    number, shares = map(int, os.environ.get(SHARE, "0/1").split("/"))
+    candidates = list(range(LOWEST + number, _first_ephemeral_port(), shares))
     random.shuffle(candidates)
     found: list[int] = []
     for port in candidates:
@@ -45,6 +48,14 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
         if port not in avoid and not is_taken(port):
             found.append(port)
     return found
+
+
+def take_share(number: int, shares: int) -> None:
+    """Let this process and its children choose from one of so many disjoint shares.
+
+    A port stays free to others until a server listens on it, seconds after it was chosen.
+    """
+    os.environ[SHARE] = f"{number}/{shares}"
 
 
 def _first_ephemeral_port() -> int:

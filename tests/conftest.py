@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from stack.java import SPARK_JVM
 from stack.kafka_cluster import KafkaCluster, start_all
+from stack.ports import take_share
 from stack.processes import ProcessRecord, sweep
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
@@ -21,6 +22,9 @@ settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
 os.environ |= {**SPARK_JVM, **os.environ}
+
+if WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
+    take_share(int(WORKER.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
 
 # The longest files first, so that all processes end at about the same time.
 LONGEST = ("spark", "e2e", "faults", "integration")

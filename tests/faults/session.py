@@ -17,6 +17,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from stack.folders import state_folder
+from stack.ports import take_share
 from stack.processes import ProcessRecord, sweep
 from tests.faults import load, results
 from tests.faults.bench import Bench, open_bench
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
         jobs = min(int(os.environ.get("FAULT_JOBS") or 1), len(wanted))
         if jobs:
             with get_context("spawn").Pool(jobs) as pool:
-                pool.map(_work, [(folder, wanted[each::jobs]) for each in range(jobs)], chunksize=1)
+                pool.map(_work, [(folder, wanted[each::jobs], each, jobs) for each in range(jobs)], chunksize=1)
         known = results.Results(known.file)
     print(results.table(known, rows))
     if "--write-docs" in arguments:
@@ -128,9 +129,10 @@ def _runs(row: Row) -> int:
     return int(os.environ.get("FAULT_RUNS") or (CORE_RUNS if row.kind == "core" else OTHER_RUNS))
 
 
-def _work(share: tuple[Path, Sequence[tuple[str, int]]]) -> None:
+def _work(share: tuple[Path, Sequence[tuple[str, int]], int, int]) -> None:
     """One process with clusters of its own."""
-    folder, wanted = share
+    folder, wanted, number, jobs = share
+    take_share(number, jobs)
     known = results.Results(folder / RESULTS)
     with open_session(folder) as session:
         for name, seed in wanted:

@@ -194,7 +194,7 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         Case(source=source((55, 100, 100)), positions=OPENED), State.OVERRUN,
         "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55; nothing after them is copied",
         "restore them at the source, or give them up: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
-        '--from 40 --until 55 --reason "..."',
+        '--from 40 --until 55 --target-topic orders --reason "..."',
     ),
     "source truncated": (
         Case(source=source((0, 37, 37)), positions=OPENED), State.TRUNCATED,
