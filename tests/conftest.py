@@ -6,16 +6,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from stack.java import SPARK_JVM
-from stack.kafka_cluster import KafkaCluster, start_all
+from stack.kafka_cluster import KafkaCluster
 from stack.ports import take_share
 from stack.processes import ProcessRecord, sweep
+from tests.clusters import started
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
 settings.register_profile("default", deadline=None)
@@ -61,12 +61,8 @@ def stack_folder() -> Iterator[Path]:
 def _pair(stack_folder: Path) -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
     """Source and target, started at the same time."""
     pair = KafkaCluster("source", stack_folder), KafkaCluster("target", stack_folder)
-    try:
-        start_all(pair)
+    with started(*pair):
         yield pair
-    finally:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(_end, pair))
 
 
 @pytest.fixture(scope="session")
@@ -85,14 +81,5 @@ def target_cluster(_pair: tuple[KafkaCluster, KafkaCluster]) -> KafkaCluster:
 def target3(stack_folder: Path) -> Iterator[KafkaCluster]:
     """Three brokers, replication factor 3, min ISR 2."""
     cluster = KafkaCluster("target3", stack_folder, brokers=3)
-    try:
-        cluster.start()
+    with started(cluster):
         yield cluster
-    finally:
-        _end(cluster)
-
-
-def _end(cluster: KafkaCluster) -> None:
-    """Nobody needs the data: no orderly shutdown."""
-    for broker in cluster.brokers:
-        broker.kill()

@@ -51,6 +51,16 @@ class LedgerView:
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
 
+    def position(self, key: PartitionKey, generation: int) -> Position | None:
+        """The position, if it is of this generation: one of another says nothing about its records."""
+        found = self.positions.get(key)
+        return found if found is not None and found.generation == generation else None
+
+    def level(self, key: PartitionKey, generation: int, asked: str) -> str:
+        """The weakest level of all that is verified, once more of this generation is, at the level ``asked``."""
+        entry = self.verified.get(key)
+        return "count" if entry and entry.generation == generation and entry.level == "count" else asked
+
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was read back and found equal."""
         entry = self.verified.get(key)

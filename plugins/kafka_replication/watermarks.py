@@ -183,7 +183,7 @@ class WatermarkStore(Protocol):
         """When an outcome with ``digest_ok`` was last recorded; partitions never verified are absent."""
 
     def settle_boundaries(
-        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int] = {}
+        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None] = {}
     ) -> dict[BoundaryKey, int]:
         """What ``moment`` (in ms) is in each partition of ``found``: stored once by `settle_boundary`'s rule, never changed."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stack.kafka_cluster import KafkaCluster
+from tests.clusters import started
 from tests.integration.scenario import Cluster, Scenario
 
 
@@ -21,12 +22,8 @@ def clusters(source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> tupl
 def own_target(stack_folder: Path) -> Iterator[KafkaCluster]:
     """One broker of this module's own, for what would disturb the others."""
     cluster = KafkaCluster(f"own-{uuid.uuid4().hex[:6]}", stack_folder)
-    try:
-        cluster.start()
+    with started(cluster):
         yield cluster
-    finally:
-        for broker in cluster.brokers:
-            broker.kill()
 
 
 @pytest.fixture

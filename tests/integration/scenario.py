@@ -71,6 +71,11 @@ class InProcess:
         return result
 
 
+def after_copy(act: Callable[[], None]) -> InProcess:
+    """Something happens between copying and verifying."""
+    return InProcess(lambda job: act() if job.kind == "copy" else None)
+
+
 def no_launch() -> Launcher:
     raise AssertionError("an idle run asked for Spark")
 

@@ -15,17 +15,15 @@ from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.ledger import Position
 from kafka_replication.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster
+from tests.clusters import started
 from tests.integration.scenario import Cluster, Scenario, numbered
 
 
 @pytest.fixture(scope="module")
 def obliging(stack_folder: Path) -> Iterator[KafkaCluster]:
     cluster = KafkaCluster(f"obliging-{uuid.uuid4().hex[:6]}", stack_folder, extra={"auto.create.topics.enable": "true"})
-    try:
-        cluster.start()
+    with started(cluster):
         yield cluster
-    finally:
-        cluster.broker(0).kill()
 
 
 def test_looking_at_a_topic_that_is_gone(obliging: KafkaCluster) -> None:

@@ -20,7 +20,7 @@ from kafka_replication.report import RunReport
 from kafka_replication.runs import backfilling
 from kafka_replication.runs.approval import Approval, approve
 from tests.checker import read
-from tests.integration.scenario import InProcess, Scenario, no_launch, numbered, only
+from tests.integration.scenario import InProcess, Scenario, after_copy, no_launch, numbered, only
 from tests.integration.test_kill import end_of, spawn
 from tests.integration.test_runs import Gate
 
@@ -293,9 +293,7 @@ def test_what_another_target_lost_before_it_was_verified_is_given_up_there(scene
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
     scene.run()
-    backfills.run(
-        0, 50, InProcess(lambda job: scene.target.delete_before(other, 0, 20) if job.kind == "copy" else None), target_topic=other
-    )
+    backfills.run(0, 50, after_copy(lambda: scene.target.delete_before(other, 0, 20)), target_topic=other)
     scene.source.produce(scene.topic, numbered(10, 100))
     assert scene.run().outcome == "failed"
     assert scene.watermark() == 110

@@ -20,7 +20,7 @@ from kafka_replication.runs import approval, steps
 from kafka_replication.runs.approval import Approval
 from kafka_replication.runs.run import Request
 from tests.checker import read
-from tests.integration.scenario import InProcess, Scenario, numbered, only
+from tests.integration.scenario import InProcess, Scenario, after_copy, numbered, only
 
 
 def overrun(scene: Scenario, copied: int = 50, lost: int = 12) -> OffsetRange:
@@ -225,7 +225,7 @@ def test_copies_that_the_target_lost_before_they_were_verified(scene: Scenario) 
     scene.settings |= {"copy": {"chunk_records": 50}}
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(200))
-    report = scene.run(InProcess(lambda job: scene.target.delete_before(scene.topic, 0, 60) if job.kind == "copy" else None))
+    report = scene.run(after_copy(lambda: scene.target.delete_before(scene.topic, 0, 60)))
     assert "unverifiable" in (only(report).error or "") and "approve-gap" in only(report).remedy
     with pytest.raises(GapFound, match=r"exactly \[0, 100\)"):
         approve(scene, 0, 50)

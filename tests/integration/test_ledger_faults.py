@@ -12,7 +12,7 @@ from kafka_replication.errors import LedgerUnreadable, Refused
 from kafka_replication.ledger import POSITIONS, RECEIPTS, position_key, receipt_key
 from kafka_replication.store import open_store
 from tests.checker import read
-from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
+from tests.integration.scenario import Rec, Scenario, after_copy, numbered, only
 from tests.integration.test_rebuild import table
 from tests.integration.test_refusals import copied_once
 from tests.integration.test_tampering import put_receipt, receipts_of
@@ -113,7 +113,7 @@ def test_a_spoilt_receipt_is_refused_by_name(scene: Scenario, neighbour: Scenari
         put(scene, RECEIPTS, saved[0][0], b"not json")
 
     with pytest.raises(LedgerUnreadable) as refused:
-        scene.run(InProcess(lambda job: spoil() if job.kind == "copy" else None))
+        scene.run(after_copy(spoil))
     assert f"{RECEIPTS}-{scene.key().ledger_partition} on the target, offset " in refused.value.what
     assert scene.topic in refused.value.what
     assert scene.watermark() is None

@@ -11,12 +11,7 @@ import pytest
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.ledger import RECEIPTS
 from tests.checker import read
-from tests.integration.scenario import InProcess, Rec, Scenario, numbered, only
-
-
-def after_copy(act: Callable[[], None]) -> InProcess:
-    """Something happens between copying and verifying."""
-    return InProcess(lambda job: act() if job.kind == "copy" else None)
+from tests.integration.scenario import InProcess, Rec, Scenario, after_copy, numbered, only
 
 
 def start(scene: Scenario) -> None:

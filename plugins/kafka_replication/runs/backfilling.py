@@ -72,13 +72,13 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
     The caller holds the replication's lease. Raises BadInput, PreflightFailed, Refused naming every partition that cannot be done.
     """
     steps.settle(run)
-    known = steps.planned_before(run)
+    known, over = steps.planned_before(run)
     if known is not None:
         return known
     seen = look(run, request)
     seen.raise_refused()
     if seen.plan.idle:  # nothing is created or opened for nothing
-        return _store(run, KIND, seen)
+        return _store(run, KIND, seen, over)
     this, only = _seen_as(run, request), Request(topics=request.topics)
     if request.target_topic is None:
         snapshot, view, live = steps.begin(run, only)
@@ -89,12 +89,12 @@ def prepare(run: Run, request: BackfillRequest) -> Plan:
         view = _open(this, view, _planned(this, request, snapshot, view, live))
     made = _planned(this, request, snapshot, view, live)
     made.raise_refused()
-    return _store(run, KIND, _estimated(this, made))
+    return _store(run, KIND, _estimated(this, made), over)
 
 
-def _store(run: Run, kind: str, made: BackfillPlan) -> Plan:
+def _store(run: Run, kind: str, made: BackfillPlan, over: str | None) -> Plan:
     log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(made))
-    return steps.store_plan(run, kind, made.plan)
+    return steps.store_plan(run, kind, made.plan, over)
 
 
 def _seen_as(run: Run, request: BackfillRequest) -> Run:
@@ -150,7 +150,7 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     The caller holds the replication's lease. Raises PreflightFailed, Refused naming every partition that cannot be done.
     """
     steps.settle(run)
-    known = steps.planned_before(run)
+    known, over = steps.planned_before(run)
     if known is not None:
         return known
     view = run.view()
@@ -168,11 +168,12 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     made = planned(_open(run, view, planned(view)))
     made.raise_refused()
     log.info("data interval [%s, %s)", start.isoformat(), end.isoformat())
-    return _store(run, "interval", made)
+    return _store(run, "interval", made, over)
 
 
 def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime) -> dict[TopicPartition, OffsetRange]:
-    keys = {TopicPartition(name, number): topic.topic_id for name, topic in snapshot.source.items() for number in topic.partitions}
+    every = [(TopicPartition(name, number), topic.topic_id) for name, topic in snapshot.source.items() for number in topic.partitions]
+    keys = {at: BoundaryKey(at, topic_id) for at, topic_id in every}
     known = {key.source: position.coverage for key, position in view.positions.items()}
     appeared = {at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if known and at not in known}
     newest = run.store.newest_boundary(run.replication.name) or start
@@ -182,8 +183,8 @@ def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, e
             found = {**found, **appeared}
         copied = {at: known[at].end_before(offset) for at, offset in found.items() if moment == start and at in known}
         stored = run.store.settle_boundaries(
-            run.replication.name, moment, {BoundaryKey(at, keys[at]): offset for at, offset in found.items()},
-            {BoundaryKey(at, keys[at]): offset for at, offset in copied.items() if offset is not None},
+            run.replication.name, moment, {keys[at]: offset for at, offset in found.items()},
+            {keys[at]: offset for at, offset in copied.items()},
         )  # fmt: skip
         return {key.at: offset for key, offset in stored.items()}
 

@@ -14,6 +14,7 @@ from kafka_replication.deadline import Deadline, patiently
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter
 from kafka_replication.kafka.opening import Opening
 from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.keys import PartitionKey
 from kafka_replication.plan import Plan, own
 from kafka_replication.snapshot import LedgerView, Snapshot
@@ -91,6 +92,10 @@ class Run:
     def session(self, key: PartitionKey) -> LedgerSession:
         """A life of this partition's own producer, to be closed."""
         return LedgerSession(key, self.source, self.target, self.replication.copying, self.deadline)
+
+    def writer(self, transactional_id: str, what: str) -> TransactionalWriter:
+        """A producer of the ledger under this id, to be closed; ``what`` is named in errors."""
+        return TransactionalWriter(transactional_id, what, self.target, self.replication.copying, self.deadline)
 
     def opening(self) -> Opening:
         """To be closed."""

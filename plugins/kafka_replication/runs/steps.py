@@ -17,7 +17,6 @@ from kafka_replication.copy import CopyResult, CopyTask, now
 from kafka_replication.errors import ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import ledger_topics, topics
-from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.keys import PartitionKey, opening_id
 from kafka_replication.ledger import Position, Verified
 from kafka_replication.offsets import Coverage, OffsetRange
@@ -48,37 +47,34 @@ def prepare(run: Run, request: Request) -> Plan:
     The caller holds the replication's lease. Raises PreflightFailed, Unreachable, Refused, ForeignWriter.
     """
     settle(run)
-    known = planned_before(run)
+    known, over = planned_before(run)
     if known is not None:
         return known
     _, _, made = begin(run, request)
     wanted = [each for each in made.partitions if not request.topics or each.key.source.topic in request.topics]
-    return store_plan(run, "live", replace(made, partitions=tuple(wanted)))
+    return store_plan(run, "live", replace(made, partitions=tuple(wanted)), over)
 
 
-def planned_before(run: Run) -> Plan | None:
+def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     """The stored plan of this run, if there is one: a task that is tried again works on the same ranges.
 
-    A plan of an earlier generation is over: a topic was reset since, and offsets mean other records now.
+    Or else what is stored and over: a topic was reset since, and offsets mean other records now.
     """
-    known = run.stored_plan()
-    if known is None:
-        return None
-    positions = run.view().positions
-    over = next((p.key for p in known.partitions if p.key in positions and positions[p.key].generation != p.generation), None)
-    if over is not None:
-        log.warning("run %s was planned before %s was reset; planning it again", run.run_id, over)
-        return None
+    stored = run.store.run(run.run_id)
+    if stored is None:
+        return None, None
+    known, view = Plan.decode(stored.plan), run.view()
+    anew = next((p.key for p in known.partitions if p.key in view.positions and not view.position(p.key, p.generation)), None)
+    if anew is not None:
+        log.warning("run %s was planned before %s was reset; planning it again", run.run_id, anew)
+        return None, stored.plan
     log.info("run %s was planned before; going on with its plan", run.run_id)
-    return known
+    return known, None
 
 
-def store_plan(run: Run, kind: str, made: Plan) -> Plan:
-    """The plan that is stored then: another try of this run may have been faster."""
-    known = run.store.run(run.run_id)
-    return Plan.decode(
-        run.store.start_run(run.run_id, run.replication.name, kind, made.encode(), instead_of=known.plan if known else None).plan
-    )
+def store_plan(run: Run, kind: str, made: Plan, over: str | None) -> Plan:
+    """The plan that is stored then, instead of one that is ``over``: another try of this run may have been faster."""
+    return Plan.decode(run.store.start_run(run.run_id, run.replication.name, kind, made.encode(), instead_of=over).plan)
 
 
 def settle(run: Run) -> None:
@@ -93,7 +89,7 @@ def settle(run: Run) -> None:
     for transactional_id, what in ids.items():
         run.check()
         log.warning("%s: an earlier run may have left a transaction open; fencing it", what)
-        with closing(TransactionalWriter(transactional_id, what, run.target, run.replication.copying, run.deadline)) as writer:
+        with closing(run.writer(transactional_id, what)) as writer:
             writer.fence()
 
 
@@ -222,12 +218,12 @@ def _job(run: Run, kind: Any, **tasks: Any) -> Job:
 
 def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], last: JobResult) -> JobResult:
     """Keep what each range's copy said, judged by the ledger: what is not covered has failed, whatever was reported."""
-    positions = run.patiently("reading the ledger", run.view).positions if made.to_copy else {}
+    view = run.patiently("reading the ledger", run.view) if made.to_copy else LedgerView()
     results = []
     for each in made.to_copy:
         assert each.copy is not None
         result = done.get(each.key, CopyResult(each.key, each.copy))
-        position = _of_generation(positions, each)
+        position = view.position(each.key, each.generation)
         left = position.left_of(each.copy) if position else (each.copy,)
         if left and not result.error:
             what = last.error or f"not copied: {', '.join(map(str, left))}"
@@ -239,12 +235,6 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], l
             run.run_id, each.key, each.copy, error=result.error, remedy=result.remedy or None, seconds=result.seconds, bytes=result.bytes
         ))  # fmt: skip
     return replace(last, copies=results)
-
-
-def _of_generation(positions: Mapping[PartitionKey, Position], planned: PartitionPlan) -> Position | None:
-    """The position that the plan speaks of: one of another generation says nothing about its records."""
-    found = positions.get(planned.key)
-    return found if found is not None and found.generation == planned.generation else None
 
 
 def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
@@ -297,24 +287,17 @@ def _write_verified(run: Run, view: LedgerView, results: Collection[VerifyResult
 def _add_verified(run: Run, found: Mapping[PartitionKey, tuple[int, Coverage]]) -> None:
     """Add to what the ledger says after fencing: a run that lost its lease while it verified takes nothing back."""
     run.check()
-    what = f"{run.replication.name}: writing what is verified"
-    with closing(TransactionalWriter(opening_id(run.replication.name), what, run.target, run.replication.copying, run.deadline)) as writer:
+    name = run.replication.name
+    with closing(run.writer(opening_id(name), f"{name}: writing what is verified")) as writer:
         writer.fence()
         view = run.view()
         writer.begin()
         for key, (generation, coverage) in found.items():
-            if key in view.positions and view.positions[key].generation == generation:
-                whole = view.read_back(key, generation).union(coverage)
-                entry = Verified(generation, whole, _weakest(run, view, key, generation), run.run_id, now())
+            if view.position(key, generation):
+                whole, level = view.read_back(key, generation).union(coverage), view.level(key, generation, run.replication.verify.level)
+                entry = Verified(generation, whole, level, run.run_id, now())
                 writer.write(ledger.POSITIONS, key.ledger_partition, ledger.verified_key(key), ledger.encode(entry))
         writer.commit_transaction()
-
-
-def _weakest(run: Run, view: LedgerView, key: PartitionKey, generation: int) -> str:
-    """The level that holds for everything verified so far."""
-    known = view.verified.get(key)
-    counted = known is not None and known.generation == generation and known.level == "count"
-    return "count" if counted else run.replication.verify.level
 
 
 def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
@@ -346,7 +329,7 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
     errors = {each.key: each for each in verified if each.error}
     ranges: list[RangeReport] = []
     for each in rows:
-        position = _of_generation(view.positions, each)
+        position = view.position(each.key, each.generation)
         settled = verified_of(view, each.key) if position else Coverage()
         advanced = settled.contiguous_end(position.start) if position else 0
         mine = [r for r in receipts.get(each.key, ()) if r.generation == each.generation]

@@ -21,7 +21,7 @@ def newest(db: Connection, replication: str) -> int | None:
 
 
 def settle(
-    db: Connection, replication: str, time: int, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int]
+    db: Connection, replication: str, time: int, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None]
 ) -> dict[BoundaryKey, int]:
     """The boundaries at ``time`` (ms); those not stored yet are made from ``found`` and stored, in few statements for many partitions."""
     stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))

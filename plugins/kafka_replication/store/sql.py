@@ -219,7 +219,7 @@ class SqlStore:
     # Boundaries
 
     def settle_boundaries(
-        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int] = {}
+        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None] = {}
     ) -> dict[BoundaryKey, int]:
         return self._write(lambda db: boundaries.settle(db, replication, rows.to_millis(moment), found, copied))
 
