@@ -58,6 +58,7 @@ def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) 
     found: list[tuple[int, Record]] = []
     deadline = time.monotonic() + SAFETY
     try:
+        reader.list_topics(topic, timeout=SAFETY)  # a client that has no broker yet asks for the beginning again after 500 ms
         reader.assign([at])
         while time.monotonic() < deadline:
             message = reader.poll(0.2)

@@ -152,7 +152,8 @@ class Cluster:
 
     def produce(self, topic: str, records: Iterable[Rec], partition: int = 0, **config: Any) -> None:
         """Send and wait for the acknowledgement of every record."""
-        producer = self.producer(**config)
+        # Idempotence would cost half a second: see `TransactionalWriter._connect`.
+        producer = self.producer(**{"enable_idempotence": False, "max_in_flight": 1, **config})
         send(producer, topic, records, partition)
 
     def producer(self, **config: Any) -> Producer:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from kafka_replication.config import Copy
+from kafka_replication.deadline import NEVER
 from kafka_replication.errors import ReplicationError
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.ledger import Position
+from kafka_replication.kafka.transactions import TransactionalWriter
+from kafka_replication.ledger import POSITIONS, Position
 from kafka_replication.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster
 from tests.clusters import started
@@ -32,6 +35,13 @@ def test_looking_at_a_topic_that_is_gone(obliging: KafkaCluster) -> None:
     with suppress(ReplicationError):
         offsets.log_starts(admin, [TopicPartition(name, 0)])
     assert name not in admin.list_topics(timeout=10).topics
+
+
+def test_fencing_without_a_ledger(obliging: KafkaCluster) -> None:
+    config = {"bootstrap.servers": obliging.bootstrap}
+    with closing(TransactionalWriter("somebody", "a test", config, Copy(), NEVER)) as writer:
+        writer.fence()
+    assert POSITIONS not in clients.admin(config).list_topics(timeout=10).topics
 
 
 def test_copying_to_a_topic_that_is_deleted_meanwhile(
