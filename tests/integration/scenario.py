@@ -167,10 +167,13 @@ class Cluster:
         return producer
 
     def transaction(self, topic: str, records: Iterable[Rec], partition: int = 0, *, abort: bool = False) -> None:
+        """Written by somebody else, with its marker: brokers answer before that is there."""
         producer = self.transactional()
         producer.begin_transaction()
         send(producer, topic, records, partition)
+        marker = high_watermark(self.bootstrap, topic, partition)
         (producer.abort_transaction if abort else producer.commit_transaction)(30)
+        self._wait(lambda: high_watermark(self.bootstrap, topic, partition) > marker)
 
     def is_settled(self, partitions: Sequence[product.TopicPartition]) -> bool:
         """Whether no transaction is open there."""

@@ -20,7 +20,7 @@ from kafka_replication.ledger import POSITIONS, position_key
 from kafka_replication.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
 from tests.checker import high_watermark
-from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send
+from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send, wait_until
 from tests.integration.test_unreachable import cli, ended
 
 
@@ -67,6 +67,7 @@ def test_a_run_ends_at_the_last_stable_offset(scene: Scenario, caplog: pytest.Lo
     assert (code, line["source_end"], line["high_watermark"], line["withheld"], line["lag"]) == (0, 40, 70, 30, 0)
     scene.idle_run()
     producer.commit_transaction(30)
+    wait_until(lambda: scene.source.is_settled([At(scene.topic, 0)]))
     report = scene.run()
     assert (only(report).range.from_, only(report).copied, only(report).not_visible) == (40, 30, 1)
     scene.assert_copied()
