@@ -7,11 +7,15 @@ import os
 import random
 import socket
 from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 
 LOWEST = 15_000
 LOOPBACK = "127.0.0.1"
 SHARE = "KAFKA_REPLICATION_PORT_SHARE"
+
+_choosing, _given = Lock(), set[int]()
 
 
 def is_taken(port: int) -> bool:
@@ -33,20 +37,20 @@ def answers(port: int) -> bool:
 
 
 def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
-    """Ports that nothing listens on, chosen at random **below** the range that the system gives to outgoing connections.
+    """Ports that nothing listens on and that this process was not given before, as their servers may only be starting.
+
+    They are chosen at random **below** the range that the system gives to outgoing connections.
 
     A port of that range would do until its broker is killed: then any client's outgoing connection may take it, and a client that
     keeps trying to reach the dead broker may even be connected to itself, so that the broker cannot come back.
     """
     number, shares = map(int, os.environ.get(SHARE, "0/1").split("/"))
     candidates = list(range(LOWEST + number, _first_ephemeral_port(), shares))
-    random.shuffle(candidates)
-    found: list[int] = []
-    for port in candidates:
-        if len(found) == count:
-            break
-        if port not in avoid and not is_taken(port):
-            found.append(port)
+    random.SystemRandom().shuffle(candidates)
+    with _choosing:
+        free = (port for port in candidates if port not in _given and port not in avoid and not is_taken(port))
+        found = list(islice(free, count))
+        _given.update(found)
     return found
 
 
