@@ -17,5 +17,5 @@ def started(*clusters: KafkaCluster) -> Iterator[None]:
         yield
     finally:
         brokers = [broker for cluster in clusters for broker in cluster.brokers]
-        with ThreadPoolExecutor(len(brokers)) as pool:
+        with ThreadPoolExecutor() as pool:
             list(pool.map(lambda broker: broker.kill(), brokers))

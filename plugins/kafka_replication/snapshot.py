@@ -58,13 +58,17 @@ class LedgerView:
 
     def level(self, key: PartitionKey, generation: int, asked: str) -> str:
         """The weakest level of all that is verified, once more of this generation is, at the level ``asked``."""
-        entry = self.verified.get(key)
-        return "count" if entry and entry.generation == generation and entry.level == "count" else asked
+        entry = self._verified(key, generation)
+        return "count" if entry and entry.level == "count" else asked
 
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was read back and found equal."""
-        entry = self.verified.get(key)
-        return entry.coverage if entry and entry.generation == generation else Coverage()
+        entry = self._verified(key, generation)
+        return entry.coverage if entry else Coverage()
+
+    def _verified(self, key: PartitionKey, generation: int) -> Verified | None:
+        found = self.verified.get(key)
+        return found if found is not None and found.generation == generation else None
 
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was never copied and given up by approval."""

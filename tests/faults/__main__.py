@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import typer
 
 from tests.faults.session import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    typer.run(main)

@@ -8,15 +8,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from stack.kafka_cluster import Broker, KafkaCluster, start_all
+from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import LOOPBACK, free_ports
+from tests.clusters import started
 from tests.faults.proxy import Proxy
 from tests.integration.scenario import Cluster
 
@@ -115,28 +116,9 @@ class Bench:
 def open_bench(folder: Path) -> Iterator[Bench]:
     """Start the clusters, and end them without ceremony: nobody needs the data."""
     ports = free_ports(8)
-    made = {
-        "source": (KafkaCluster("source", folder, 1, extra=_EXTRA, proxied=[(ports[0], ports[1])]), [(ports[0], ports[1])]),
-        "target": (
-            KafkaCluster("target", folder, 3, extra=_EXTRA, proxied=list(zip(ports[2:5], ports[5:8], strict=True))),
-            list(zip(ports[2:5], ports[5:8], strict=True)),
-        ),
-    }
-    clusters = [cluster for cluster, _ in made.values()]
-    proxies: list[Proxy] = []
-    try:
-        start_all(clusters)
-        sides = {}
-        for name, (cluster, pairs) in made.items():
-            own = [Proxy(advertised, port) for port, advertised in pairs]
-            proxies += own
-            sides[name] = Side(cluster, own)
-        yield Bench(sides["source"], sides["target"], folder)
-    finally:
-        for proxy in proxies:
-            proxy.close()
-        for cluster in clusters:
-            for broker in cluster.brokers:
-                if broker.process is not None:
-                    broker.process.send(signal.SIGCONT)
-                broker.kill()
+    pairs = list(zip(ports[::2], ports[1::2], strict=True))  # where a broker listens, and what it advertises
+    source = KafkaCluster("source", folder, 1, extra=_EXTRA, proxied=pairs[:1])
+    target = KafkaCluster("target", folder, 3, extra=_EXTRA, proxied=pairs[1:])
+    with started(source, target), ExitStack() as stack:
+        proxies = [stack.enter_context(closing(Proxy(advertised, port))) for port, advertised in pairs]
+        yield Bench(Side(source, proxies[:1]), Side(target, proxies[1:]), folder)

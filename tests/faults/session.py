@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +12,9 @@ from dataclasses import asdict
 from fnmatch import fnmatch
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from confluent_kafka import KafkaException
 
 from stack.folders import state_folder
@@ -99,15 +100,21 @@ def open_session(folder: Path) -> Iterator[Session]:
         shutil.rmtree(here, ignore_errors=True)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run what is not done yet, print the table; 1 where a run failed."""
+def main(
+    table: Annotated[bool, typer.Option("--table", help="Only show what was found so far.")] = False,
+    write_docs: Annotated[bool, typer.Option("--write-docs", help="Put what was found so far into docs/reliability.md.")] = False,
+) -> None:
+    """Run what is not done yet, show the table; exits with 1 where a run failed.
+
+    FAULT_RUNS=n sets the runs a row, FAULT_ONLY=name,pattern the rows, FAULT_SEED=n the first seed, FAULT_JOBS=n the clusters side by side.
+    """
     folder = state_folder() / "faults"
     known = results.Results(folder / RESULTS)
     only, seed = os.environ.get("FAULT_ONLY"), os.environ.get("FAULT_SEED")
     rows = [row for row in ROWS.values() if not only or any(fnmatch(row.name, each) for each in only.split(","))]
     if not rows:
-        sys.exit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
-    if "--table" not in arguments and "--write-docs" not in arguments:
+        raise SystemExit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
+    if not table and not write_docs:
         wanted = [
             (row.name, number)
             for row in rows
@@ -120,9 +127,10 @@ def main(arguments: Sequence[str]) -> int:
                 pool.map(_work, [(folder, wanted[each::jobs], each, jobs) for each in range(jobs)], chunksize=1)
         known = results.Results(known.file)
     print(results.table(known, rows))
-    if "--write-docs" in arguments:
+    if write_docs:
         results.write_docs(known, rows)
-    return 1 if known.failed(rows) else 0
+    if known.failed(rows):
+        raise typer.Exit(1)
 
 
 def _runs(row: Row) -> int:
