@@ -2,7 +2,8 @@
 
 One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark Python
 worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well. Both take turns; the
-first three turns warm the brokers' JVMs up, as those of production are, and the medians of the next three are compared.
+first three turns warm the brokers' JVMs up, as those of production are. The ratios are those within a turn, as a machine is not
+equally fast at all times; their median over the next seven turns is reported.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
@@ -35,7 +37,7 @@ from stack.artifacts import kafka_jars
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
 
 TOPIC, PARTITIONS, SIZE = "bench", 4, 1024
-WARM_UP, PAIRS = 3, 3
+WARM_UP, PAIRS = 3, 7
 
 
 def fill(bootstrap: str, records: int) -> None:
@@ -108,6 +110,14 @@ def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
     return launcher
 
 
+class Turn(NamedTuple):
+    """MB/s of records' values in one turn: the peer's copy, ours, ours with its verification."""
+
+    peer: float
+    copy: float
+    both: float
+
+
 def main() -> None:
     records = int(os.environ.get("RECORDS", "1000000"))
     os.environ[BENCH] = "1"  # brokers as production has them
@@ -119,19 +129,25 @@ def main() -> None:
         start_all(clusters)
         source, target = (cluster.bootstrap for cluster in clusters)
         fill(source, records)
-        peers, rows = [], []
+        turns, peak_mb = [], 0.0
         for number in range(WARM_UP + PAIRS):
             alias = f"peer{number}"
-            peers.append(megabytes / mirrormaker.copy(folder / alias, source, target, TOPIC, records, alias))
-            rows.append(ours(folder, source, target, number))
-            print(f"{number + 1}: MirrorMaker {peers[-1]:.0f} MB/s, copy {megabytes / rows[-1].seconds['copy']:.0f} MB/s", file=sys.stderr)
-        peer = median(peers[WARM_UP:])
-        copied = median(megabytes / row.seconds["copy"] for row in rows[WARM_UP:])
-        both = median(megabytes / (row.seconds["copy"] + row.seconds["verify"]) for row in rows[WARM_UP:])
+            peer = megabytes / mirrormaker.copy(folder / alias, source, target, TOPIC, records, alias)
+            own = ours(folder, source, target, number)
+            peak_mb = max(peak_mb, own.peak_mb)
+            turn = Turn(peer, megabytes / own.seconds["copy"], megabytes / (own.seconds["copy"] + own.seconds["verify"]))
+            ratio = turn.copy / turn.peer
+            print(f"{number + 1}: MirrorMaker {turn.peer:.0f} MB/s, copy {turn.copy:.0f} MB/s: {ratio:.2f}", file=sys.stderr)
+            turns.append(turn)
+        measured = turns[WARM_UP:]
         print(json.dumps({
-            "records": records, "mirrormaker_mb_s": round(peer, 1), "copy_mb_s": round(copied, 1), "copy_verify_mb_s": round(both, 1),
-            "copy_ratio": round(copied / peer, 2), "copy_verify_ratio": round(both / peer, 2),
-            "worker_peak_mb": round(max(row.peak_mb for row in rows)),
+            "records": records, "turns": len(measured),
+            "mirrormaker_mb_s": round(median(turn.peer for turn in measured), 1),
+            "copy_mb_s": round(median(turn.copy for turn in measured), 1),
+            "copy_verify_mb_s": round(median(turn.both for turn in measured), 1),
+            "copy_ratio": round(median(turn.copy / turn.peer for turn in measured), 2),
+            "copy_verify_ratio": round(median(turn.both / turn.peer for turn in measured), 2),
+            "worker_peak_mb": round(peak_mb),
         }))  # fmt: skip
     finally:
         stop_all(clusters)

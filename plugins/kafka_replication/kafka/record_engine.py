@@ -85,7 +85,7 @@ class RecordSession(LedgerSession):
                 filling.fill()
         except (KafkaException, SystemError) as e:
             if isinstance(e, KafkaException) and e.args[0].code() in REFUSALS:  # by the client itself, as it was handed over
-                raise self.refusal(filling.last, e.args[0].code()) from e
+                raise self.refusal(filling.held[0] if filling.held else None, e.args[0].code()) from e
             error = clients.true_error(e, self.producer)
             if error.code() in REFUSALS:  # by the broker, some records ago: while probing, its callback says which
                 self.producer.flush(1.0)
