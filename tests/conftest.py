@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from stack.java import SPARK_JVM
 from stack.kafka_cluster import KafkaCluster
@@ -18,7 +18,7 @@ from stack.processes import ProcessRecord, sweep
 from tests.clusters import started
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
-settings.register_profile("default", deadline=None)
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
 
 os.environ |= {**SPARK_JVM, **os.environ}

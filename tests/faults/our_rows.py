@@ -61,7 +61,7 @@ def zombie(trial: Trial) -> None:
     trial.copy["transaction_timeout"] = 30  # longer than most of the sleep: not its end, but the other run fences
     frozen = trial.start()
     trial.middle(frozen)
-    frozen.kill(signal.SIGSTOP)
+    trial.freeze(frozen)
     trial.note(f"froze run {frozen.number} after {frozen.chunks} chunks")
     other = trial.start()
     if trial.dice.randrange(4):
@@ -101,7 +101,7 @@ def clock_moved(trial: Trial) -> None:
     trial.job["clock"] = trial.dice.choice([-86_400, 86_400])
     frozen = trial.start()
     trial.middle(frozen)
-    frozen.kill(signal.SIGSTOP)
+    trial.freeze(frozen)
     trial.job["clock"] = 0
     trial.finish(trial.start())
     frozen.kill(signal.SIGCONT)

@@ -92,9 +92,12 @@ class Attempt:
         return text in self.text
 
     def kill(self, signum: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the process alone. SIGSTOP and SIGCONT return when they have taken effect."""
+        """Signal the process alone. SIGSTOP returns when it has taken effect."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signum)
+        if signum is signal.SIGSTOP:
+            while self.process.poll() is None and psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
+                time.sleep(0.001)
         if signum is signal.SIGKILL:
             self.end()
 
@@ -217,6 +220,26 @@ class Trial:
                 raise TrialFailed(f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}")
             time.sleep(0.2)
         self.hit = time.monotonic()
+
+    def freeze(self, attempt: Attempt) -> None:
+        """Stop a run, but not while it writes to the store: SQLite's file would stay locked for as long as the run stands still."""
+        deadline = time.monotonic() + ATTEMPT_SECONDS
+        while True:
+            attempt.kill(signal.SIGSTOP)
+            if self._store_is_free():
+                return
+            attempt.kill(signal.SIGCONT)
+            if time.monotonic() > deadline:
+                raise TrialFailed(f"the store was locked whenever run {attempt.number} was stopped")
+            time.sleep(self.dice.random() * 0.1)  # the dice choose the next moment
+
+    def _store_is_free(self) -> bool:
+        with contextlib.closing(sqlite3.connect(self.store, timeout=0.5, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
 
     def finish(self, attempt: Attempt) -> str:
         """Wait for a run's end and note what came of it."""
