@@ -10,8 +10,9 @@ from functools import partial
 import psutil
 
 from stack.kafka_cluster import start_all
+from tests.faults.attempt import Attempt
 from tests.faults.row import Row
-from tests.faults.trial import Attempt, Trial, TrialFailed
+from tests.faults.trial import Trial, TrialFailed
 from tests.processes import command
 
 SPARK = {"spark.task.maxFailures": "4"}

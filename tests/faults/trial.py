@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,15 +25,14 @@ from kafka_replication.failpoints import VARIABLE
 from kafka_replication.keys import PartitionKey
 from kafka_replication.offsets import TopicPartition
 from tests.checker import Comparison, compare, high_watermark, read
+from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
 from tests.faults.load import Load
-from tests.faults.process import RESULT
 from tests.faults.sampler import LEDGER, Sampler, watermarks
 from tests.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
-ATTEMPT_SECONDS = 240.0
 HEAL_SECONDS = 240.0
 MARK = "FAULT_TRIAL"
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
@@ -42,82 +40,6 @@ CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 class TrialFailed(Exception):
     """The harness could not do the fault, or the product did not do what the row expects."""
-
-
-@dataclass
-class Attempt:
-    """One started run. Its output goes to a file; chunks are counted as they are committed."""
-
-    number: int
-    process: subprocess.Popen[str]
-    log: Path
-    chunks: int = 0
-    result: dict[str, Any] | None = None
-    ended: bool = False  # its output did
-    _changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def __post_init__(self) -> None:
-        self._reader = threading.Thread(target=self._read, name=f"attempt {self.number}", daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as output, self.log.open("w") as log:
-            for line in output:
-                log.write(line)
-                log.flush()
-                with self._changed:
-                    self.chunks += "% of span" in line
-                    if line.startswith(RESULT):
-                        self.result = json.loads(line.removeprefix(RESULT))
-                    self._changed.notify_all()
-        with self._changed:
-            self.ended = True
-            self._changed.notify_all()
-
-    @property
-    def text(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
-
-    def await_chunks(self, count: int, seconds: float = ATTEMPT_SECONDS) -> bool:
-        """Whether the run committed so many chunks before it ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.chunks >= count or self.ended, seconds)
-        return self.chunks >= count
-
-    def await_line(self, text: str, seconds: float = ATTEMPT_SECONDS) -> bool:
-        """Whether the run logged this before it ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: text in self.text or self.ended, seconds)
-        return text in self.text
-
-    def kill(self, signum: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the process alone. SIGSTOP returns when it has taken effect."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signum)
-        if signum is signal.SIGSTOP:
-            while self.process.poll() is None and psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
-                time.sleep(0.001)
-        if signum is signal.SIGKILL:
-            self.end()
-
-    def end(self, seconds: float = ATTEMPT_SECONDS) -> str:
-        """Wait for the end: done, nothing_to_do, failed, killed, or hung (it is killed then)."""
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(10)
-            self._reader.join(10)
-            return "hung"
-        self._reader.join(10)
-        if self.result is not None:
-            return str(self.result["outcome"])
-        return "killed" if self.process.returncode == -signal.SIGKILL else "crashed"
-
-    @property
-    def errors(self) -> list[str]:
-        return [] if self.result is None else list(self.result["errors"])
 
 
 @dataclass
