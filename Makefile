@@ -57,7 +57,7 @@ test: lint ## lint, then the tests
 test-all: lint ## lint, then all tests, also the slow ones
 	@$(PYTEST)
 
-faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n
+faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n
 	@$(BIN)/python -m tests.faults
 
 lint: install ## ruff, mypy --strict, import rules

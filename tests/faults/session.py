@@ -106,7 +106,8 @@ def main(
 ) -> None:
     """Run what is not done yet, show the table; exits with 1 where a run failed.
 
-    FAULT_RUNS=n sets the runs a row, FAULT_ONLY=name,pattern the rows, FAULT_SEED=n the first seed, FAULT_JOBS=n the clusters side by side.
+    FAULT_RUNS=n sets the runs a row, FAULT_ONLY=name,pattern the rows, FAULT_SEED=n the first seed, FAULT_JOBS=n the clusters side by side;
+    after FAULT_MINUTES=n no run is begun any more.
     """
     folder = state_folder() / "faults"
     known = results.Results(folder / RESULTS)
@@ -123,8 +124,11 @@ def main(
         ]
         jobs = min(int(os.environ.get("FAULT_JOBS") or 1), len(wanted))
         if jobs:
+            deadline = time.time() + 60 * float(os.environ.get("FAULT_MINUTES") or "inf")
             with get_context("spawn").Pool(jobs) as pool:
-                pool.map(_work, [(folder, wanted[each::jobs], each, jobs) for each in range(jobs)], chunksize=1)
+                left = sum(pool.map(_work, [(folder, wanted[each::jobs], each, jobs, deadline) for each in range(jobs)], chunksize=1))
+            if left:
+                print(f"FAULT_MINUTES are over with {left} of {len(wanted)} runs left; the same command goes on with them")
         known = results.Results(known.file)
     print(results.table(known, rows))
     if write_docs:
@@ -137,17 +141,18 @@ def _runs(row: Row) -> int:
     return int(os.environ.get("FAULT_RUNS") or (CORE_RUNS if row.kind == "core" else OTHER_RUNS))
 
 
-def _work(share: tuple[Path, Sequence[tuple[str, int]], int, int]) -> None:
-    """One process with clusters of its own."""
-    folder, wanted, number, jobs = share
+def _work(share: tuple[Path, Sequence[tuple[str, int]], int, int, float]) -> int:
+    """One process with clusters of its own; how many runs it left for want of time."""
+    folder, wanted, number, jobs, deadline = share
     take_share(number, jobs)
     known = results.Results(folder / RESULTS)
     with open_session(folder) as session:
-        for name, seed in wanted:
+        for done, (name, seed) in enumerate(wanted):
             parent = parent_process()
-            if parent is not None and not parent.is_alive():
-                return
+            if time.time() > deadline or (parent is not None and not parent.is_alive()):
+                return len(wanted) - done
             _one(session, ROWS[name], seed, known)
+    return 0
 
 
 def _one(session: Session, row: Row, seed: int, known: results.Results) -> None:
