@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
+from confluent_kafka import Consumer, TopicPartition
+
 from tests.checker import read
+from tests.faults import load
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
-from tests.integration.scenario import Rec
+from tests.integration.scenario import Cluster, Rec, wait_until
 
 PART = 150
+RECORDS = 400
+DAY = 86_400_000
 
 
 def deleted_before_verification(trial: Trial) -> None:
@@ -83,6 +90,56 @@ def compacted(trial: Trial) -> None:
     _create(trial, **{"cleanup.policy": "compact"})
 
 
+def _old_load(trial: Trial, config: dict[str, str], keys: int, oldest: int, youngest: int) -> None:
+    """Instead of the load: records from ``oldest`` to ``youngest`` days before now, ``keys`` different keys, no transactions."""
+    source, topic = trial.bench.source.direct, f"{trial.load.topic}.old"
+    first, step = int(time.time() * 1000) - oldest * DAY, (oldest - youngest) * DAY // RECORDS
+    source.create(topic, PARTITIONS, config)
+    for partition in range(PARTITIONS):
+        records = (Rec(b"key-%d" % (n % keys), b"%d/%d" % (partition, n), (), first + n * step) for n in range(RECORDS))
+        source.produce(topic, records, partition)
+    trial.load, trial.target_topic = load.look(source, topic), f"{trial.name}.{topic}"
+    if trial.load.count != RECORDS * PARTITIONS:
+        raise TrialFailed("the source itself has deleted some")
+
+
+def _retention_has_run(side: Cluster, name: str) -> None:
+    """Wait until every broker of the side has looked for what is too old, from now on: what it must delete is gone, twice."""
+    for number in range(2):
+        topic = f"{name}.canary{number}"
+        side.create(topic, PARTITIONS, {"retention.ms": "1"}, replicas=3)
+        for partition in range(PARTITIONS):
+            side.produce(topic, [Rec(b"canary", b"", (), load.FIRST_TIME)], partition)
+        wait_until(lambda topic=topic: all(_log_start(side, topic, partition) for partition in range(PARTITIONS)))  # type: ignore[misc]
+        side.delete(topic)
+
+
+def _log_start(side: Cluster, topic: str, partition: int) -> int:
+    reader = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "canary"})
+    try:
+        return int(reader.get_watermark_offsets(TopicPartition(topic, partition), 10)[0])
+    finally:
+        reader.close()
+
+
+def retention_of_old_records(trial: Trial) -> None:
+    """The source still has records older than its retention.ms, as a young one shares their segment: the target has to keep them too."""
+    _old_load(trial, {"retention.ms": str(3 * DAY)}, RECORDS, oldest=9, youngest=2)
+    run = trial.start(f"P3:{trial.dice.randrange(6, 40)}")
+    trial.finish(run)
+    _retention_has_run(trial.bench.target.direct, f"{trial.name}.1")
+    run = trial.start()
+    if trial.finish(run) != "done":
+        raise TrialFailed(f"run {run.number}: {run.errors}")
+    _retention_has_run(trial.bench.target.direct, f"{trial.name}.2")
+
+
+def compaction_of_old_records(trial: Trial) -> None:
+    """A compacted topic's records, older than min.compaction.lag.ms and not compacted on the source, are there until they are read back."""
+    _old_load(trial, {"cleanup.policy": "compact"}, RECORDS // 20, oldest=20, youngest=19)
+    trial.finish(trial.start(f"P3:{trial.dice.randrange(6, 40)}"))
+
+
 ROWS = (
     Row("target-data-deleted", deleted_before_verification, expected="unverifiable: ", sampled=False),
     Row("target-topic-deleted", topic_deleted, expected="was re-created or deleted", ignore=("lost",), sampled=False),
@@ -91,5 +148,7 @@ ROWS = (
     Row("target-foreign-writer", foreign_writer, expected="that the ledger does not know", ignore=("foreign",)),
     Row("target-foreign-writer-during", foreign_writer_during, expected="that the ledger does not know", ignore=("foreign",)),
     Row("target-partitions-added", partitions_added),
+    Row("target-retention-of-old-records", retention_of_old_records, own_load=True, sampled=False),
+    Row("target-compaction-of-old-records", compaction_of_old_records, own_load=True, sampled=False),
     Row("target-compacted", compacted, expected="a compacted topic takes no record without a key"),
 )

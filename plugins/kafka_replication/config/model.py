@@ -171,9 +171,14 @@ class TargetTopics(Section):
         ge=0,
         le=36_500 * DAY,
         description="Seconds that created topics keep records from compaction (`min.compaction.lag.ms`), "
-        "so that they can be read back first.",
+        "so that they can be read back first. Their `segment.ms` is 100 years where the source is compacted, "
+        "or it would not hold for old records.",
     )
-    config: Settings = Field(default_factory=dict, description="Further topic settings of created topics, as in `retention.ms: 604800000`.")
+    config: Settings = Field(
+        default_factory=dict,
+        description="Further topic settings of created topics, as in `retention.ms: 604800000`; without it, that is the source's "
+        "`retention.ms` + `segment.ms` + a day.",
+    )
 
     @field_validator("config")
     @classmethod

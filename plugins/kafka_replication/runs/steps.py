@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka_replication import failpoints, gaps, ledger, preflight
 from kafka_replication.copy import CopyResult, CopyTask, now
+from kafka_replication.created_topics import created_config
 from kafka_replication.errors import ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import ledger_topics, topics
@@ -147,18 +148,9 @@ def _await_visible(run: Run, view: LedgerView, request: Request, created: Collec
 def create_target(run: Run, snapshot: Snapshot, name: str, target: str) -> None:
     """Create ``target`` for the source topic ``name``, with as many partitions."""
     settings, partitions = run.replication.target_topics, len(snapshot.source[name].partitions)
-    config = {"min.compaction.lag.ms": str(settings.min_compaction_lag * 1000), **_limits(snapshot, name), **settings.config}
+    config = created_config(snapshot.source[name].config, settings)
     log.info("creating %s on the target with %d partitions", target, partitions)
     topics.create(run.target_admin, target, partitions, settings.replication_factor, config)
-
-
-_SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes")
-
-
-def _limits(snapshot: Snapshot, name: str) -> dict[str, str]:
-    """A created topic takes what the source takes, and keeps it as long."""
-    config = snapshot.source[name].config
-    return {key: config[key] for key in _SAME_AS_SOURCE if key in config}
 
 
 def open_new(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:

@@ -1,0 +1,39 @@
+"""What a created target topic is told to keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_replication.config.model import TargetTopics
+from kafka_replication.created_topics import created_config
+
+DAY = 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ({"retention.ms": str(3 * DAY), "segment.ms": str(7 * DAY)}, str(11 * DAY)),
+        ({"retention.ms": str(3 * DAY)}, str(4 * DAY)),
+        ({"retention.ms": "0", "segment.ms": "1"}, str(DAY + 1)),
+        ({"retention.ms": "-1", "segment.ms": str(7 * DAY)}, "-1"),
+        ({"retention.ms": str(2**63 - 1), "segment.ms": "1"}, "-1"),
+        ({}, None),
+    ],
+)
+def test_a_record_is_kept_as_long_as_the_source_may_have_it(source: dict[str, str], kept: str | None) -> None:
+    assert created_config(source, TargetTopics()).get("retention.ms") == kept
+
+
+@pytest.mark.parametrize(("policy", "long"), [("compact", True), ("compact,delete", True), ("delete", False)])
+def test_old_records_of_a_compacted_topic_share_a_segment_with_young_markers(policy: str, long: bool) -> None:
+    made = created_config({"cleanup.policy": policy}, TargetTopics())
+    assert int(made.get("segment.ms", 0)) == (36_500 * DAY if long else 0)
+
+
+def test_the_replication_file_has_the_last_word() -> None:
+    settings = TargetTopics(config={"retention.ms": "5", "segment.ms": "6"}, min_compaction_lag=2)
+    made = created_config({"retention.ms": "1", "cleanup.policy": "compact", "max.message.bytes": "7", "flush.ms": "8"}, settings)
+    assert made == {
+        "retention.ms": "5", "segment.ms": "6", "min.compaction.lag.ms": "2000", "cleanup.policy": "compact", "max.message.bytes": "7",
+    }  # fmt: skip
