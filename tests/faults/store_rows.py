@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -68,6 +69,21 @@ def emptied_during(trial: Trial) -> None:
     trial.finish(run)
 
 
+def emptied_under_a_sleeper(trial: Trial) -> None:
+    """While a run stands still, its store is emptied and another run begins in the new one."""
+    trial.copy["transaction_timeout"] = 30
+    frozen = trial.start()
+    trial.middle(frozen, most=8)
+    trial.freeze(frozen)
+    trial.store.parent.rename(trial.store.parent.with_name("lost"))
+    trial.store.parent.mkdir()
+    other = trial.start()
+    other.await_chunks(1)
+    frozen.kill(signal.SIGCONT)
+    trial.finish(frozen)
+    trial.finish(other)
+
+
 def edited_ahead(trial: Trial) -> None:
     trial.part(PART)
     partition = trial.dice.randrange(PARTITIONS)
@@ -116,6 +132,7 @@ ROWS = (
     Row("store-restored-from-backup", restored_from_backup),
     Row("store-emptied", emptied),
     Row("store-emptied-during", emptied_during),
+    Row("store-emptied-under-a-sleeper", emptied_under_a_sleeper),
     Row("store-edited-ahead", edited_ahead, expected="it was lost or went back", ignore=("lost",), sampled=False),
     Row("ledger-deleted", ledger_deleted, expected="it was lost or went back", sampled=False),
     Row("ledger-malformed", malformed, expected="LedgerUnreadable", sampled=False),

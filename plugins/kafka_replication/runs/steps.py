@@ -15,7 +15,7 @@ from typing import Any
 from kafka_replication import failpoints, gaps, ledger, preflight
 from kafka_replication.copy import CopyResult, CopyTask, now
 from kafka_replication.created_topics import created_config
-from kafka_replication.errors import ReplicationError, Unreachable
+from kafka_replication.errors import BadInput, ReplicationError, Unreachable
 from kafka_replication.jobs import Job, JobResult, Launcher
 from kafka_replication.kafka import ledger_topics, topics
 from kafka_replication.keys import PartitionKey, opening_id
@@ -223,9 +223,14 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], l
         elif not left:
             result = replace(result, error=None, remedy="")
         results.append(result)
-        run.store.record_outcome(RangeOutcome(
+        outcome = RangeOutcome(
             run.run_id, each.key, each.copy, error=result.error, remedy=result.remedy or None, seconds=result.seconds, bytes=result.bytes
-        ))  # fmt: skip
+        )
+        try:
+            run.store.record_outcome(outcome)
+        except BadInput:
+            run.check()  # another store stands where ours was: if another run holds the lease there, that is what ends this one
+            raise
     return replace(last, copies=results)
 
 
