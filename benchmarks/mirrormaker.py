@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.offsets import high_watermarks
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from stack.artifacts import kafka_jars
 
 PROPERTIES = """clusters = {alias}, dst

@@ -13,15 +13,16 @@ import subprocess
 import sys
 import time
 
-from kafka_replication.backfill.plan import Sample, World, next_slice, plan_backfill
-from kafka_replication.backfill.report import as_json, plan_table
 from kafka_replication.config import Replication
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import Plan, plan
-from kafka_replication.report import plan_table as live_table
-from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
+from kafka_replication.ledger.entries import Ids, Position, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.backfill import Sample, World, next_slice, plan_backfill
+from kafka_replication.planning.plan import Plan, plan
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.reporting.backfill import as_json, plan_table
+from kafka_replication.reporting.report import plan_table as live_table
 
 SIZES = (1_000, 10_000)
 WIDTH = 10  # partitions of a topic

@@ -28,9 +28,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from benchmarks import mirrormaker
 from benchmarks.bootstraps import Bootstraps
 from kafka_replication.config import Replication
-from kafka_replication.jobs import Job, JobResult
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request, Run
+from kafka_replication.spark.jobs import Job, JobResult
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
 from stack.artifacts import kafka_jars
@@ -81,8 +81,8 @@ class TwoWorkers:
 
 
 def _warm() -> None:
-    import kafka_replication.kafka.record_engine
-    import kafka_replication.kafka.rereader  # noqa: F401
+    import kafka_replication.kafka.engines.record.engine
+    import kafka_replication.kafka.segment_reader  # noqa: F401
 
 
 def _nothing(_: int) -> None:

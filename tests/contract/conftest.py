@@ -19,7 +19,7 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 
 from kafka_replication.store import open_store
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.store import WatermarkStore
 from stack.processes import ProcessRecord
 
 GIVEN = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_replication import watermarks as domain
-from kafka_replication.errors import Busy, Refused, StaleWriter, Unreachable
-from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.errors import Busy, Refused, StaleWriter, Unreachable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import connect, open_store, rows, sql
-from kafka_replication.watermarks import HeldLease, Watermark, WatermarkStore, wait_for_lease
+from kafka_replication.watermarks import store as domain
+from kafka_replication.watermarks.lease import HeldLease, wait_for_lease
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Watermark
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import create_engine, text
 
-from kafka_replication.intervals import BoundaryKey
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.boundaries import BoundaryKey
+from kafka_replication.watermarks.store import WatermarkStore
 
 NAME = "orders-dr"
 SIX = datetime(2024, 1, 31, 6, tzinfo=UTC)

@@ -12,9 +12,9 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from kafka_replication.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
 from kafka_replication.store import connect, open_store
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.store import WatermarkStore
 
 SECRET = "s3cr-t"
 

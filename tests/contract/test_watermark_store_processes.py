@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import TopicPartition
-from kafka_replication.watermarks import Watermark, WatermarkStore
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Watermark
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.errors import BadInput, Refused
-from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import OffsetRange, TopicPartition
-from kafka_replication.watermarks import RangeOutcome, WatermarkStore
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import RangeOutcome
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")

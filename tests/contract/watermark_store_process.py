@@ -17,9 +17,9 @@ from typing import Any
 
 from sqlalchemy import Engine, Table, event
 
-from kafka_replication.errors import Busy, StaleWriter
-from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.errors import Busy, StaleWriter
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
 
 

@@ -15,7 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
-from kafka_replication.runs import backfilling
+from kafka_replication.runs import backfill as backfilling
 from tests.unit.test_backfill_request import HOSTILE
 
 

@@ -11,12 +11,12 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from kafka_replication.config import Replication
-from kafka_replication.errors import BadInput
-from kafka_replication.offsets import OffsetRange
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
 from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.task_run import request_of
-from kafka_replication.runs.auditing import AuditRequest
+from kafka_replication.runs.audit import AuditRequest
 
 
 def replication(**settings: Any) -> Replication:

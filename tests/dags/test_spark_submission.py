@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.errors import BadInput, ConnectionMissing
-from kafka_replication.jobs import Job
+from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.spark_submit import CopyOperator
 from kafka_replication.spark import submit
+from kafka_replication.spark.jobs import Job
 
 SECRET = "do-not-show-me"
 REPLICATION = Replication.model_validate({

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from stack.airflow_standalone import AirflowStandalone
 from stack.kafka_cluster import KafkaCluster
 from tests.checker import check

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, TopicPartition
-
 from tests.checker import read
 from tests.faults import load
 from tests.faults.load import PARTITIONS
@@ -106,20 +104,15 @@ def _old_load(trial: Trial, config: dict[str, str], keys: int, oldest: int, youn
 def _retention_has_run(side: Cluster, name: str) -> None:
     """Wait until every broker of the side has looked for what is too old, from now on: what it must delete is gone, twice."""
     for number in range(2):
-        topic = f"{name}.canary{number}"
-        side.create(topic, PARTITIONS, {"retention.ms": "1"}, replicas=3)
-        for partition in range(PARTITIONS):
-            side.produce(topic, [Rec(b"canary", b"", (), load.FIRST_TIME)], partition)
-        wait_until(lambda topic=topic: all(_log_start(side, topic, partition) for partition in range(PARTITIONS)))  # type: ignore[misc]
-        side.delete(topic)
+        _see_deleted(side, f"{name}.canary{number}")
 
 
-def _log_start(side: Cluster, topic: str, partition: int) -> int:
-    reader = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "canary"})
-    try:
-        return int(reader.get_watermark_offsets(TopicPartition(topic, partition), 10)[0])
-    finally:
-        reader.close()
+def _see_deleted(side: Cluster, topic: str) -> None:
+    side.create(topic, PARTITIONS, {"retention.ms": "1"}, replicas=3)
+    for partition in range(PARTITIONS):
+        side.produce(topic, [Rec(b"canary", b"", (), load.FIRST_TIME)], partition)
+    wait_until(lambda: not any(read(side.bootstrap, topic, partition) for partition in range(PARTITIONS)))
+    side.delete(topic)
 
 
 def retention_of_old_records(trial: Trial) -> None:

@@ -6,16 +6,17 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kafka_replication import failpoints, ledger
-from kafka_replication.jobs import Launcher
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.record_engine import RecordSession
+from kafka_replication.kafka.engines.record.engine import RecordSession
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import POSITIONS, RECEIPTS, Position, Receipt
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Run
-from kafka_replication.verify import VerifyResult
+from kafka_replication.runtime import failpoints
+from kafka_replication.spark.jobs import Launcher
+from kafka_replication.verification.verify import VerifyResult
 
 
 def position_before_fencing() -> None:

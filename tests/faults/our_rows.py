@@ -60,10 +60,7 @@ def failpoint(point: str, most: int, trial: Trial) -> None:
 def zombie(trial: Trial) -> None:
     """A run stands still longer than its lease, another one takes over and finishes, then the first one wakes."""
     trial.copy["transaction_timeout"] = 30  # longer than most of the sleep: not its end, but the other run fences
-    frozen = trial.start()
-    trial.middle(frozen)
-    trial.freeze(frozen)
-    trial.note(f"froze run {frozen.number} after {frozen.chunks} chunks")
+    frozen = trial.sleeper()
     other = trial.start()
     if trial.dice.randrange(4):
         outcome = trial.finish(other)
@@ -100,9 +97,7 @@ def two_runs_without_lease(trial: Trial) -> None:
 def clock_moved(trial: Trial) -> None:
     """One of two hosts is off by a day."""
     trial.job["clock"] = trial.dice.choice([-86_400, 86_400])
-    frozen = trial.start()
-    trial.middle(frozen)
-    trial.freeze(frozen)
+    frozen = trial.sleeper()
     trial.job["clock"] = 0
     trial.finish(trial.start())
     frozen.kill(signal.SIGCONT)

@@ -13,17 +13,15 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kafka_replication import copy
 from kafka_replication.config import Replication
-from kafka_replication.connections import SparkConnection
-from kafka_replication.errors import Fenced, ReplicationError
-from kafka_replication.jobs import Job, JobResult, Launcher
+from kafka_replication.connections.environment import SparkConnection
+from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
+from kafka_replication.spark.jobs import Job, JobResult, Launcher
 from kafka_replication.spark.submit import SubmitLauncher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
@@ -65,7 +63,6 @@ def move_clock(seconds: float) -> None:
     if seconds:
         real = time.time
         time.time = lambda: real() + seconds
-        copy.now = lambda: datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def main(settings: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from contextlib import closing
 
 from confluent_kafka import Producer
 
-from kafka_replication import ledger
-from kafka_replication.ledger import POSITIONS, RECEIPTS
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
@@ -59,24 +59,26 @@ def emptied(trial: Trial) -> None:
     trial.note("the store is empty")
 
 
+def _lose_the_store(trial: Trial) -> None:
+    """Whoever has it open keeps it; whoever opens it finds a new one."""
+    trial.store.parent.rename(trial.store.parent.with_name("lost"))
+    trial.store.parent.mkdir()
+    trial.note("the store is empty")
+
+
 def emptied_during(trial: Trial) -> None:
     """The lease and the plan go with it while a run holds them."""
     run = trial.start()
     trial.middle(run)
-    trial.store.parent.rename(trial.store.parent.with_name("lost"))
-    trial.store.parent.mkdir()
-    trial.note("the store is empty")
+    _lose_the_store(trial)
     trial.finish(run)
 
 
 def emptied_under_a_sleeper(trial: Trial) -> None:
     """While a run stands still, its store is emptied and another run begins in the new one."""
     trial.copy["transaction_timeout"] = 30
-    frozen = trial.start()
-    trial.middle(frozen, most=8)
-    trial.freeze(frozen)
-    trial.store.parent.rename(trial.store.parent.with_name("lost"))
-    trial.store.parent.mkdir()
+    frozen = trial.sleeper(most=8)
+    _lose_the_store(trial)
     other = trial.start()
     other.await_chunks(1)
     frozen.kill(signal.SIGCONT)

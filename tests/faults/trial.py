@@ -21,9 +21,9 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from kafka_replication.failpoints import VARIABLE
-from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime.failpoints import VARIABLE
 from tests.checker import Comparison, compare, high_watermark, read
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
@@ -142,6 +142,14 @@ class Trial:
                 raise TrialFailed(f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}")
             time.sleep(0.2)
         self.hit = time.monotonic()
+
+    def sleeper(self, most: int = 30) -> Attempt:
+        """A run that was started and stands still in the middle of its copy, until SIGCONT."""
+        attempt = self.start()
+        self.middle(attempt, most)
+        self.freeze(attempt)
+        self.note(f"froze run {attempt.number} after {attempt.chunks} chunks")
+        return attempt
 
     def freeze(self, attempt: Attempt) -> None:
         """Stop a run, but not while it writes to the store: SQLite's file would stay locked for as long as the run stands still."""

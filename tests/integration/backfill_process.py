@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-from kafka_replication.backfill.request import parse
 from kafka_replication.config import Replication
-from kafka_replication.runs import backfilling
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.runs import backfill as backfilling
 from kafka_replication.store import open_store
 from tests.integration.scenario import Addresses, InProcess
 

@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-from kafka_replication.jobs import JOB
+from kafka_replication.spark.jobs import JOB
 from kafka_replication.spark.worker import execute
 
 if __name__ == "__main__":

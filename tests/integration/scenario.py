@@ -21,20 +21,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )  # fmt: skip
 
-from kafka_replication import keys
-from kafka_replication import offsets as product
 from kafka_replication.config import Replication
-from kafka_replication.connections import SparkConnection
-from kafka_replication.copy import CopyTask
-from kafka_replication.jobs import Job, JobResult, Launcher
+from kafka_replication.connections.environment import SparkConnection
+from kafka_replication.copying.protocol import CopyTask
 from kafka_replication.kafka import offsets
-from kafka_replication.ledger import POSITIONS, RECEIPTS, Position
-from kafka_replication.report import RangeReport, RunReport
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
+from kafka_replication.model import keys
+from kafka_replication.model import offsets as product
+from kafka_replication.reporting.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import Request, Run
+from kafka_replication.spark.jobs import Job, JobResult, Launcher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.store import WatermarkStore
 from tests.checker import Comparison, check, high_watermark
 
 Header = tuple[str, bytes | None]

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.audit import AuditReport, Kind, PartitionAudit
-from kafka_replication.errors import BadInput
-from kafka_replication.offsets import OffsetRange
-from kafka_replication.runs import auditing
-from kafka_replication.runs.auditing import AuditRequest
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.verification.audit import Kind
 from tests.checker import Record, read
 from tests.integration.scenario import Rec, Scenario, numbered
 from tests.integration.test_gaps import approve, command

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Copy
-from kafka_replication.deadline import NEVER
-from kafka_replication.errors import ReplicationError
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.kafka.transactions import TransactionalWriter
-from kafka_replication.ledger import POSITIONS, Position
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.ledger.entries import POSITIONS, Position
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime.deadline import NEVER
 from stack.kafka_cluster import KafkaCluster
 from tests.clusters import started
 from tests.integration.scenario import Cluster, Scenario, numbered

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.errors import OutOfTime
+from kafka_replication.model.errors import OutOfTime
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.integration.scenario import Scenario, numbered, wait_until
 

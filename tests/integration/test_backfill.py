@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.backfill import report as backfill_report
-from kafka_replication.backfill.plan import BackfillPlan
-from kafka_replication.backfill.request import BackfillRequest, parse
-from kafka_replication.errors import BadInput, Busy, Refused
-from kafka_replication.jobs import Job, Launcher
-from kafka_replication.offsets import OffsetRange, TopicPartition
-from kafka_replication.report import RunReport
-from kafka_replication.runs import backfilling
+from kafka_replication.model.errors import BadInput, Busy, Refused
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning.backfill import BackfillPlan
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.reporting import backfill as backfill_report
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.approval import Approval, approve
+from kafka_replication.spark.jobs import Job, Launcher
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, after_copy, no_launch, numbered, only
 from tests.integration.test_kill import end_of, spawn

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kafka_replication import plan, status
-from kafka_replication.errors import Fenced, GapFound, Refused
-from kafka_replication.ledger import Gap
-from kafka_replication.offsets import OffsetRange, TopicPartition
-from kafka_replication.report import RunReport
+from kafka_replication.ledger.entries import Gap
+from kafka_replication.model.errors import Fenced, GapFound, Refused
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning import plan
+from kafka_replication.reporting import status
+from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import approval, steps
 from kafka_replication.runs.approval import Approval
 from kafka_replication.runs.run import Request

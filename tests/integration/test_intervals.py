@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.errors import BadInput, Refused
-from kafka_replication.jobs import Launcher
 from kafka_replication.kafka import topics
-from kafka_replication.report import RunReport
-from kafka_replication.runs import backfilling, steps
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import steps
 from kafka_replication.runs.rebuild import rebuild_store
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.runner import held
+from kafka_replication.spark.jobs import Launcher
 from kafka_replication.store import open_store
 from tests.checker import read
 from tests.integration.scenario import InProcess, Rec, Scenario

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.copy import CopyResult
-from kafka_replication.failpoints import VARIABLE
-from kafka_replication.jobs import COPY_RESULT, JOB, Job
+from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.runtime.failpoints import VARIABLE
+from kafka_replication.spark.jobs import COPY_RESULT, JOB, Job
 from tests.checker import read
 from tests.integration.scenario import InProcess, Scenario, numbered, only
 

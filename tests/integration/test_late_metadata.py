@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from kafka_replication.kafka import clients, offsets, topics
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from tests.integration.scenario import Cluster
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.errors import LedgerUnreadable, Refused
-from kafka_replication.ledger import POSITIONS, RECEIPTS, position_key, receipt_key
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, position_key, receipt_key
+from kafka_replication.model.errors import LedgerUnreadable, Refused
 from kafka_replication.store import open_store
 from tests.checker import read
 from tests.integration.scenario import Rec, Scenario, after_copy, numbered, only

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.copy import Copier, CopyResult, CopyTask
-from kafka_replication.errors import Fenced
+from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
 from kafka_replication.kafka import ledger_topics
+from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.opening import Opening
-from kafka_replication.kafka.record_engine import RecordEngine
-from kafka_replication.ledger import Ids, Position
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.errors import Fenced
 from tests.checker import read
 from tests.integration.scenario import Rec, Scenario, numbered, only
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from kafka_replication.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import POSITIONS, Position, position_key
+from kafka_replication.ledger.entries import POSITIONS, Position, position_key
+from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
 from tests.checker import read

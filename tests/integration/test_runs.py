@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafka_replication.errors import Busy, PreflightFailed
-from kafka_replication.jobs import Job
-from kafka_replication.report import RunReport
+from kafka_replication.model.errors import Busy, PreflightFailed
+from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
+from kafka_replication.spark.jobs import Job
 from kafka_replication.store import open_store
 from tests.checker import high_watermark, read
 from tests.integration.scenario import ALL, InProcess, Rec, Scenario, numbered, only

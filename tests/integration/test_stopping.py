@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange
 from tests.checker import high_watermark, read
 from tests.integration.scenario import Scenario, numbered, wait_until
 from tests.integration.test_kill import copy_process, end_of

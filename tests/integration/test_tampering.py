@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.ledger import RECEIPTS
+from kafka_replication.ledger.entries import RECEIPTS
 from tests.checker import read
 from tests.integration.scenario import InProcess, Rec, Scenario, after_copy, numbered, only
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from kafka_replication.copy import Copier, CopyResult, CopyTask
-from kafka_replication.errors import Stalled
+from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
 from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger_topics import LedgerReader
-from kafka_replication.kafka.record_engine import RecordEngine
-from kafka_replication.ledger import POSITIONS, position_key
-from kafka_replication.offsets import TopicPartition as At
+from kafka_replication.ledger.entries import POSITIONS, position_key
+from kafka_replication.model.errors import Stalled
+from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
 from tests.checker import high_watermark
 from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send, wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster
 from tests.integration.scenario import Cluster, Scenario, numbered, only, send, wait_until
 

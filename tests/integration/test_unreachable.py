@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kafka_replication.errors import Unreachable
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from tests.integration.scenario import Addresses, Scenario, no_launch

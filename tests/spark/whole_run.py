@@ -9,11 +9,11 @@ import json
 import logging
 import sys
 
-from kafka_replication import stopping
 from kafka_replication.config import Replication
-from kafka_replication.errors import ReplicationError
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
+from kafka_replication.runtime import stopping
 from kafka_replication.spark.submit import SubmitLauncher
 from kafka_replication.store import open_store
 from tests.integration.scenario import Addresses

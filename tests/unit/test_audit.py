@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.audit import LISTED, AuditReport, Difference, Kind, PartitionAudit, Seen, Unit, area_of, compare, units
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Receipt, Segment
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.ledger.entries import Ids, Receipt, Segment
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.reporting.audit import LISTED, AuditReport, PartitionAudit
+from kafka_replication.verification.audit import Difference, Kind, Seen, Unit, area_of, compare, units
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")

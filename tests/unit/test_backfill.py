@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.backfill.plan import BackfillLine, BackfillPlan, Sample, World, next_slice, one_topic, plan_backfill
-from kafka_replication.backfill.report import as_json, plan_table
-from kafka_replication.backfill.request import BackfillRequest
 from kafka_replication.config import Replication
-from kafka_replication.errors import Refused
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import Plan, State, plan
-from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
+from kafka_replication.ledger.entries import Ids, Position, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.backfill import BackfillLine, BackfillPlan, Sample, World, next_slice, one_topic, plan_backfill
+from kafka_replication.planning.backfill_request import BackfillRequest
+from kafka_replication.planning.plan import Plan, State, plan
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.reporting.backfill import as_json, plan_table
 
 AT = TopicPartition("orders", 0)
 KEY = PartitionKey("orders-dr", AT, "orders")

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.backfill.plan import partitions_of, resolve
-from kafka_replication.backfill.request import BackfillRequest, parse
 from kafka_replication.config import Replication
-from kafka_replication.errors import BadInput
-from kafka_replication.offsets import OffsetRange, TopicPartition
-from kafka_replication.snapshot import PartitionOffsets, Topic
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning.backfill import partitions_of, resolve
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 
 REPLICATION = Replication.model_validate({
     "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},

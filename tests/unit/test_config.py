@@ -16,7 +16,7 @@ from kafka_replication.config import reference as config_reference
 from kafka_replication.config.names import is_pattern, target_problem, topic_problem
 from kafka_replication.config.shape import fields_of, section_of
 from kafka_replication.config.time import PRESETS, check_schedule
-from kafka_replication.errors import BadInput, ConfigError
+from kafka_replication.model.errors import BadInput, ConfigError
 
 ROOT = Path(__file__).parents[2]
 TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in {".", ".."})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_all, load_replication, parse_replication
 from kafka_replication.config.yaml import MAX_BYTES
-from kafka_replication.errors import BadInput, ConfigError
+from kafka_replication.model.errors import BadInput, ConfigError
 
 ROOT = Path(__file__).parents[2]
 HEAD = """\

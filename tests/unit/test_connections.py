@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from kafka_replication.connections import EnvironmentConnections, SparkConnection, extra_of, master, variable
-from kafka_replication.errors import BadInput, ConnectionMissing
+from kafka_replication.connections.environment import EnvironmentConnections, SparkConnection, extra_of, master, variable
+from kafka_replication.model.errors import BadInput, ConnectionMissing
 
 CONNECTIONS = EnvironmentConnections()
 KAFKA = "AIRFLOW_CONN_KAFKA_SOURCE"

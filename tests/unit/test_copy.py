@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication import copy as copying
 from kafka_replication.config import Copy
-from kafka_replication.copy import Chunk, Copier, CopyResult, CopyTask, RefusedAt
-from kafka_replication.deadline import Deadline
-from kafka_replication.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Receipt, Segment
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verify import tile
+from kafka_replication.copying.protocol import Chunk, Copier, CopyResult, CopyTask, RefusedAt
+from kafka_replication.ledger.entries import Ids, Position, Receipt, Segment
+from kafka_replication.model import times
+from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.verification.verify import tile
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s-orders", "t-orders")
@@ -577,4 +577,4 @@ def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commi
 
 
 def test_now_is_utc_in_milliseconds() -> None:
-    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", copying.now())
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", times.now())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.deadline import NEVER, Deadline, backoff, patiently
-from kafka_replication.errors import Busy, Fenced, OutOfTime, Refused, ReplicationError, Stalled, Unreachable
+from kafka_replication.model.errors import Busy, Fenced, OutOfTime, Refused, ReplicationError, Stalled, Unreachable
+from kafka_replication.runtime.deadline import NEVER, Deadline, backoff, patiently
 
 OVER = Deadline(0.0)  # the monotonic clock is past it
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication import gaps
 from kafka_replication.config import Replication
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import PartitionPlan, State, plan
-from kafka_replication.report import copied_in
-from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
-from kafka_replication.verify import tile
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning import gaps
+from kafka_replication.planning.plan import PartitionPlan, State, plan
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.reporting.report import copied_in
+from kafka_replication.verification.verify import tile
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication import gaps
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Gap, Ids, Position, Receipt, Segment, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.snapshot import LedgerView
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Segment, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning import gaps
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")

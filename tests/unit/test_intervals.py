@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_replication.errors import BadInput
-from kafka_replication.intervals import check_interval, settle_boundary
+from kafka_replication.model.errors import BadInput
+from kafka_replication.watermarks.boundaries import check_interval, settle_boundary
 
 NOW = datetime(2024, 1, 31, tzinfo=UTC)
 HOUR = timedelta(hours=1)

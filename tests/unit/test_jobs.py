@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
-from kafka_replication.copy import CopyResult, CopyTask
-from kafka_replication.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Receipt, Segment
-from kafka_replication.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
-from kafka_replication.verify import VerifyResult, VerifyTask
+from kafka_replication.copying.protocol import CopyResult, CopyTask
+from kafka_replication.ledger.entries import Ids, Receipt, Segment
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.spark.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
+from kafka_replication.verification.verify import VerifyResult, VerifyTask
 
 TEXT = st.text(max_size=5)
 OFFSET = st.integers(0, MAX_OFFSET)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_replication.errors import BadInput, Fenced, Refused, Unreachable
 from kafka_replication.kafka.clients import translate
+from kafka_replication.model.errors import BadInput, Fenced, Refused, Unreachable
 
 
 @pytest.mark.parametrize(

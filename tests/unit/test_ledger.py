@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication import ledger
-from kafka_replication.errors import LedgerUnreadable
-from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey
-from kafka_replication.ledger import GAP_KINDS, Gap, Ids, Position, Receipt, Segment, Verified
-from kafka_replication.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import GAP_KINDS, Gap, Ids, Position, Receipt, Segment, Verified
+from kafka_replication.model.errors import LedgerUnreadable
+from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("src-cluster", "src-topic", "tgt-topic")

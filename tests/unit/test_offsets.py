@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_replication.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 
 TOP = 40
 

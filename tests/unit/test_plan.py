@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import REFUSALS, PartitionPlan, Plan, State, plan, refuse_occupied
-from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
+from kafka_replication.ledger.entries import Ids, Position, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State, plan, refuse_occupied
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")
 RESET = "kafka-replication reset orders-dr.yaml --topic orders --confirm orders --target-topic orders"

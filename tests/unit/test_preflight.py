@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.errors import PreflightFailed
-from kafka_replication.preflight import Finding, check, raise_errors
-from kafka_replication.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.model.errors import PreflightFailed
+from kafka_replication.planning.preflight import Finding, check, raise_errors
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 # As brokers describe them: every setting has a value.
 SOURCE = {"cleanup.policy": "delete", "max.message.bytes": "1048588", "retention.ms": "604800000", "message.timestamp.type": "CreateTime"}

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.gaps import listed
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Gap, Ids, Position, Receipt, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import PartitionPlan, Plan, State
-from kafka_replication.report import Copied, RangeReport, RunReport, copied_in, table
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.gaps import listed
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.reporting.report import Copied, RangeReport, RunReport, copied_in, table
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Run as RealRun
-from kafka_replication.snapshot import LedgerView
-from kafka_replication.verify import VerifyResult
-from kafka_replication.watermarks import RangeOutcome
+from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.watermarks.values import RangeOutcome
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")

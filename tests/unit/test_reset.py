@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs.reset import to_reset
 
 NOW = Ids("SRC", "new", "t")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position, Verified
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import PartitionPlan, Plan, State
-from kafka_replication.snapshot import LedgerView, PartitionOffsets, Snapshot, Topic
-from kafka_replication.status import PartitionStatus, status, status_table
+from kafka_replication.ledger.entries import Ids, Position, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.reporting.status import PartitionStatus, status, status_table
 
 IDS = Ids("SRC", "s", "t")
 TIME = "2030-01-31T06:00:00.000Z"

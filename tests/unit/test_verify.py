@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.errors import Stalled, VerificationFailed
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Receipt, Segment
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verify import Found, VerifyTask, longest_first, tile, verify
+from kafka_replication.ledger.entries import Ids, Receipt, Segment
+from kafka_replication.model.errors import Stalled, VerificationFailed
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.verification.verify import Found, VerifyTask, longest_first, tile, verify
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")

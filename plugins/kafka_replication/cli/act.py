@@ -13,15 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import stopping
 from kafka_replication.config.file import load_replication
-from kafka_replication.connections import STORE_URL, EnvironmentConnections
-from kafka_replication.deadline import Deadline
-from kafka_replication.errors import BadInput, ReplicationError
+from kafka_replication.connections.environment import STORE_URL, EnvironmentConnections
+from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run
+from kafka_replication.runtime import stopping
+from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.store import open_store
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.store import WatermarkStore
 
 File = Annotated[Path, typer.Argument(help="The replication's YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

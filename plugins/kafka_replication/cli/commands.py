@@ -11,23 +11,23 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication import ledger as formats
-from kafka_replication import preflight
-from kafka_replication.backfill import report as backfill_report
-from kafka_replication.backfill import request as backfill_request
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
 from kafka_replication.config import Replication
-from kafka_replication.connections import EnvironmentConnections
-from kafka_replication.errors import BadInput
-from kafka_replication.jobs import Launcher
-from kafka_replication.plan import plan as make_plan
-from kafka_replication.report import plan_table
-from kafka_replication.runs import backfilling, rebuild, runner, steps
+from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.ledger import entries as formats
+from kafka_replication.model.errors import BadInput
+from kafka_replication.planning import backfill_request, preflight
+from kafka_replication.planning.plan import plan as make_plan
+from kafka_replication.reporting import backfill as backfill_report
+from kafka_replication.reporting.report import plan_table
+from kafka_replication.reporting.status import status as make_status
+from kafka_replication.reporting.status import status_table
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import rebuild, runner, steps
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.status import status as make_status
-from kafka_replication.status import status_table
+from kafka_replication.spark.jobs import Launcher
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli_gaps.add_to(app)

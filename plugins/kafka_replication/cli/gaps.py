@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from kafka_replication.cli.act import File, Json, act
-from kafka_replication.errors import BadInput
-from kafka_replication.gaps import ApprovedGap
-from kafka_replication.offsets import MAX_OFFSET, OffsetRange, TopicPartition
-from kafka_replication.runs import approval, auditing, runner
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
+from kafka_replication.planning.gaps import ApprovedGap
+from kafka_replication.runs import approval, runner
+from kafka_replication.runs import audit as auditing
 from kafka_replication.runs.approval import Approval
-from kafka_replication.runs.auditing import AuditRequest
+from kafka_replication.runs.audit import AuditRequest
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from kafka_replication.config.messages import explain, found, place_of
 from kafka_replication.config.model import Replication
 from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
-from kafka_replication.errors import ConfigError
+from kafka_replication.model.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
 REMEDY = "correct the file; docs/configuration.md explains every key"

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from kafka_replication.config import names
 from kafka_replication.config.time import check_schedule, parse_start
-from kafka_replication.errors import ConfigError
+from kafka_replication.model.errors import ConfigError
 
 DAY = 86_400
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.errors import BadInput, Fenced, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError, Unreachable
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, Message
 
-from kafka_replication.audit import Seen
-from kafka_replication.errors import Stalled
-from kafka_replication.fingerprint import Fingerprint
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.scan import assign, consume, headers_of, offset_of, raise_read_error
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.errors import Stalled
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.verification.audit import Seen
+from kafka_replication.verification.digest import Fingerprint
 
 NEAR = 10_000  # offsets that are cheaper to read over than to seek past
 

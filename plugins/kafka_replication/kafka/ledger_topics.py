@@ -9,15 +9,15 @@ from typing import TypeVar
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication import ledger
-from kafka_replication.deadline import NEVER, Deadline
-from kafka_replication.errors import LedgerUnreadable, Refused
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
-from kafka_replication.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
-from kafka_replication.ledger import POSITIONS, RECEIPTS, Gap, Position, Receipt
-from kafka_replication.offsets import OffsetRange, TopicPartition
-from kafka_replication.snapshot import LedgerView
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Receipt
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import LedgerUnreadable, Refused
+from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import NEVER, Deadline
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
-from kafka_replication.errors import Stalled
 from kafka_replication.kafka.clients import translate
-from kafka_replication.offsets import TopicPartition
-from kafka_replication.snapshot import PartitionOffsets
+from kafka_replication.model.errors import Stalled
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning.snapshot import PartitionOffsets
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]

@@ -7,16 +7,16 @@ from typing import Literal
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication import ledger
 from kafka_replication.config import Copy
-from kafka_replication.deadline import NEVER, Deadline
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
-from kafka_replication.keys import PartitionKey, consumer_group, opening_id
-from kafka_replication.ledger import Gap, Position
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import Gap, Position
+from kafka_replication.model.keys import PartitionKey, consumer_group, opening_id
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
 class Opening:

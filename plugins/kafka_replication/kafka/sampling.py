@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from kafka_replication.backfill.plan import Sample
-from kafka_replication.errors import ReplicationError
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.scan import offset_of, records
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning.backfill import Sample
 
 RECORDS = 300
 PARTITIONS = 100  # the others are taken to be like these

@@ -12,9 +12,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_replication.errors import GapFound, Refused, Stalled
 from kafka_replication.kafka.clients import ClientConfig, consumer, translate
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.errors import GapFound, Refused, Stalled
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event

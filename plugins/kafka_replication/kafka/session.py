@@ -7,17 +7,17 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication import ledger
 from kafka_replication.config import Copy
-from kafka_replication.deadline import Deadline
-from kafka_replication.errors import ForeignWriter, Refused
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
-from kafka_replication.keys import PartitionKey, consumer_group
-from kafka_replication.ledger import Gap, Ids, Position, Receipt
-from kafka_replication.offsets import OffsetRange
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt
+from kafka_replication.model.errors import ForeignWriter, Refused
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.runtime.deadline import Deadline
 
 
 class LedgerSession(TransactionalWriter):

@@ -9,10 +9,11 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
 from kafka_replication.config.names import is_pattern
-from kafka_replication.errors import PreflightFailed
 from kafka_replication.kafka import offsets, topics
-from kafka_replication.offsets import TopicPartition
-from kafka_replication.snapshot import Snapshot
+from kafka_replication.model.errors import PreflightFailed
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import ceil_millis
+from kafka_replication.planning.snapshot import Snapshot
 
 
 def take(
@@ -35,7 +36,7 @@ def take(
         sources,
         topics.describe(target, [*(replication.target_topic(name) for name in selected), *others]),
         _starts(replication, source, [at for at in partitions if at not in set(known)]),
-        offsets.at_time(source, partitions, _millis(until)) if until else {},
+        offsets.at_time(source, partitions, ceil_millis(until)) if until else {},
     )
 
 
@@ -57,8 +58,4 @@ def _starts(replication: Replication, source: AdminClient, partitions: Collectio
         case "latest":
             return offsets.last_stable(source, partitions)
         case moment:
-            return offsets.at_time(source, partitions, _millis(moment))
-
-
-def _millis(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+            return offsets.at_time(source, partitions, ceil_millis(moment))

@@ -14,11 +14,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     TopicDescription,
 )
 
-from kafka_replication.errors import Refused, Unreachable
 from kafka_replication.kafka import offsets
 from kafka_replication.kafka.clients import translate
-from kafka_replication.offsets import TopicPartition
-from kafka_replication.snapshot import Topic
+from kafka_replication.model.errors import Refused, Unreachable
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning.snapshot import Topic
 
 TIMEOUT = 30.0
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kafka_replication import failpoints
 from kafka_replication.config import Copy
-from kafka_replication.deadline import Deadline
-from kafka_replication.errors import Unreachable
 from kafka_replication.kafka import clients
-from kafka_replication.ledger import POSITIONS
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.runtime import failpoints
+from kafka_replication.runtime.deadline import Deadline
 
 T = TypeVar("T")
 INIT_TIMEOUT = 60.0

@@ -10,7 +10,7 @@ from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
-from kafka_replication.errors import ConfigError
+from kafka_replication.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
 
-from kafka_replication.audit import AuditReport
 from kafka_replication.config import Replication
 from kafka_replication.config.names import AUDIT_SUFFIX
-from kafka_replication.errors import BadInput
-from kafka_replication.offsets import MAX_OFFSET, OffsetRange
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
-from kafka_replication.runs import auditing
-from kafka_replication.runs.auditing import AuditRequest
+from kafka_replication.reporting.audit import AuditReport
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs.audit import AuditRequest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

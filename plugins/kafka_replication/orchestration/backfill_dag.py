@@ -70,7 +70,7 @@ def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPla
 
 
 def _params() -> dict[str, Param]:
-    """The form. What it lets through is read again, more strictly, by `kafka_replication.backfill.request`.
+    """The form. What it lets through is read again, more strictly, by `kafka_replication.planning.backfill_request`.
 
     A field that takes values of several types is one line to type into if it has ``examples``, and an editor of JSON if not.
     """

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from kafka_replication.backfill import report as backfill_report
-from kafka_replication.backfill.request import BackfillRequest, parse
-from kafka_replication.intervals import check_interval
-from kafka_replication.jobs import VERIFY_RESULT
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, StepOperator, workable
 from kafka_replication.orchestration.spark_submit import ReplicationSparkSubmitOperator
-from kafka_replication.plan import Plan
-from kafka_replication.runs import backfilling, steps
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.plan import Plan
+from kafka_replication.reporting import backfill as backfill_report
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import steps
+from kafka_replication.spark.jobs import VERIFY_RESULT
+from kafka_replication.watermarks.boundaries import check_interval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -7,14 +7,14 @@ from typing import Any
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from kafka_replication.connections import SparkConnection, extra_of, master
-from kafka_replication.errors import ConnectionMissing
+from kafka_replication.connections.environment import SparkConnection, extra_of, master
+from kafka_replication.model.errors import ConnectionMissing
 
 _SEE = "see docs/connections.md"
 
 
 class AirflowConnections:
-    """Implements `kafka_replication.connections.Connections`; works inside tasks."""
+    """Implements `kafka_replication.connections.environment.Connections`; works inside tasks."""
 
     def kafka(self, connection_id: str) -> dict[str, Any]:
         """librdkafka settings: the connection's ``extra``. Raises ConnectionMissing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_all
-from kafka_replication.errors import ConfigError
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import alerts
 
 

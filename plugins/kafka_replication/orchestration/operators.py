@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from kafka_replication import preflight
 from kafka_replication.config import Replication
-from kafka_replication.jobs import VERIFY_RESULT
-from kafka_replication.keys import PartitionKey
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.orchestration import task_run
-from kafka_replication.plan import Plan
-from kafka_replication.report import RunReport, plan_table
+from kafka_replication.planning import preflight
+from kafka_replication.planning.plan import Plan
+from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
-from kafka_replication.verify import VerifyResult
+from kafka_replication.spark.jobs import VERIFY_RESULT
+from kafka_replication.verification.verify import VerifyResult
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

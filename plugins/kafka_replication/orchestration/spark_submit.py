@@ -13,17 +13,17 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from kafka_replication.config import Replication
-from kafka_replication.copy import CopyResult
-from kafka_replication.errors import BadInput, OutOfTime, Unreachable
-from kafka_replication.jobs import VERIFY_RESULT, Job, JobResult
+from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, workable
-from kafka_replication.plan import Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Run
-from kafka_replication.stopping import end_group
-from kafka_replication.verify import VerifyResult
+from kafka_replication.runtime.stopping import end_group
+from kafka_replication.spark.jobs import VERIFY_RESULT, Job, JobResult
+from kafka_replication.verification.verify import VerifyResult
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,7 +74,7 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
         raise task_run.stopped()
 
     def launch(self, job: Job) -> JobResult:
-        """A `kafka_replication.jobs.Launcher`. Raises BadInput, ConnectionMissing, Unreachable."""
+        """A `kafka_replication.spark.jobs.Launcher`. Raises BadInput, ConnectionMissing, Unreachable."""
         from kafka_replication.spark import submit  # imports pyspark, which would slow down every parsing of the DAG file
 
         with submit.workspace(job) as here:

@@ -9,11 +9,11 @@ from urllib.parse import quote, urlsplit
 from airflow.configuration import AIRFLOW_HOME
 from airflow.sdk import Connection, Variable
 
-from kafka_replication.connections import STORE_URL
-from kafka_replication.errors import BadInput, ConnectionMissing
+from kafka_replication.connections.environment import STORE_URL
+from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connections import lookup
 from kafka_replication.store import open_store
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.store import WatermarkStore
 
 NAME = "kafka_replication_store"
 VARIABLE = f"{NAME}_url"

@@ -11,13 +11,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from kafka_replication.config import Replication
 from kafka_replication.config.time import parse_start
-from kafka_replication.deadline import Deadline
-from kafka_replication.errors import BadInput, Fenced, ReplicationError
+from kafka_replication.model.errors import BadInput, Fenced, ReplicationError
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.plan import Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request, Run
+from kafka_replication.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

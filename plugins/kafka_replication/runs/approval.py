@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from kafka_replication import gaps
 from kafka_replication.config import Replication
-from kafka_replication.copy import now
-from kafka_replication.errors import BadInput, GapFound, Refused
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Gap, Ids, Position
-from kafka_replication.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.plan import PartitionPlan, State, plan, refuse_occupied
+from kafka_replication.ledger.entries import Gap, Ids, Position
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput, GapFound, Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.times import now
+from kafka_replication.planning import gaps
+from kafka_replication.planning.plan import PartitionPlan, State, plan, refuse_occupied
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.snapshot import LedgerView
 
 log = logging.getLogger(__name__)
 

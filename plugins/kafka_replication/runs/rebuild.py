@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_replication.errors import Refused
-from kafka_replication.keys import PartitionKey
-from kafka_replication.report import table
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.reporting.report import table
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.steps import verified_of
-from kafka_replication.snapshot import LedgerView
-from kafka_replication.watermarks import Watermark
+from kafka_replication.watermarks.values import Watermark
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication import preflight
-from kafka_replication.errors import Refused
 from kafka_replication.kafka import ledger_topics, snapshotter, topics
 from kafka_replication.kafka.opening import Opening
-from kafka_replication.keys import PartitionKey
-from kafka_replication.ledger import Ids, Position
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning import preflight
+from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Run
-from kafka_replication.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 

@@ -9,16 +9,17 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from kafka_replication.config import Replication
-from kafka_replication.connections import Connections
-from kafka_replication.deadline import Deadline, patiently
+from kafka_replication.connections.environment import Connections
 from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter
 from kafka_replication.kafka.opening import Opening
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.kafka.transactions import TransactionalWriter
-from kafka_replication.keys import PartitionKey
-from kafka_replication.plan import Plan, own
-from kafka_replication.snapshot import LedgerView, Snapshot
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.planning.plan import Plan, own
+from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.runtime.deadline import Deadline, patiently
+from kafka_replication.watermarks.store import WatermarkStore
 
 T = TypeVar("T")
 Check = Callable[[], None]  # raises Busy once the lease is lost

@@ -11,14 +11,15 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
-from kafka_replication.connections import Connections
-from kafka_replication.deadline import Deadline
-from kafka_replication.intervals import check_interval
-from kafka_replication.jobs import Launcher
-from kafka_replication.report import RunReport
+from kafka_replication.connections.environment import Connections
+from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.watermarks import HeldLease, WatermarkStore, wait_for_lease
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.spark.jobs import Launcher
+from kafka_replication.watermarks.boundaries import check_interval
+from kafka_replication.watermarks.lease import HeldLease, wait_for_lease
+from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 

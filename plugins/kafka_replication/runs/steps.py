@@ -12,21 +12,25 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from kafka_replication import failpoints, gaps, ledger, preflight
-from kafka_replication.copy import CopyResult, CopyTask, now
-from kafka_replication.created_topics import created_config
-from kafka_replication.errors import BadInput, ReplicationError, Unreachable
-from kafka_replication.jobs import Job, JobResult, Launcher
+from kafka_replication.copying.protocol import CopyResult, CopyTask
 from kafka_replication.kafka import ledger_topics, topics
-from kafka_replication.keys import PartitionKey, opening_id
-from kafka_replication.ledger import Position, Verified
-from kafka_replication.offsets import Coverage, OffsetRange
-from kafka_replication.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
-from kafka_replication.report import RangeReport, RunReport, copied_in
+from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger.entries import Position, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
+from kafka_replication.model.keys import PartitionKey, opening_id
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.times import now
+from kafka_replication.planning import gaps, preflight
+from kafka_replication.planning.created_topics import created_config
+from kafka_replication.planning.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
+from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.reporting.report import RangeReport, RunReport, copied_in
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.snapshot import LedgerView, Snapshot
-from kafka_replication.verify import VerifyResult, VerifyTask, longest_first, tile
-from kafka_replication.watermarks import RangeOutcome
+from kafka_replication.runtime import failpoints
+from kafka_replication.spark.jobs import Job, JobResult, Launcher
+from kafka_replication.verification.verify import VerifyResult, VerifyTask, longest_first, tile
+from kafka_replication.watermarks.values import RangeOutcome
 
 log = logging.getLogger(__name__)
 

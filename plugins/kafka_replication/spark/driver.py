@@ -16,11 +16,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from kafka_replication.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
+from kafka_replication.spark.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
 
 log = logging.getLogger(__name__)
 PARENT = "KAFKA_REPLICATION_PARENT"
-NEEDED = ("pyarrow", "confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.record_engine")
+NEEDED = ("pyarrow", "confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
 MISSING = "missing"
 
 
@@ -95,7 +95,7 @@ def _task(job: bytes, hands: list[list[int]]) -> Callable[[Iterable[Any]], Itera
             except ImportError as e:
                 yield line(json.dumps({missing: [f"{sys.executable} on {socket.gethostname()}", f"cannot import {e.name or ''} ({e})"]}))
                 return
-            from kafka_replication.jobs import JOB
+            from kafka_replication.spark.jobs import JOB
             from kafka_replication.spark.worker import execute
 
             work = JOB.validate_json(job)

@@ -18,12 +18,12 @@ from pathlib import Path
 import pyspark
 
 import kafka_replication
-from kafka_replication.connections import SparkConnection
-from kafka_replication.deadline import Deadline
-from kafka_replication.errors import BadInput, OutOfTime, Unreachable
-from kafka_replication.jobs import JOB, RESULT, Job, JobResult, write_private
+from kafka_replication.connections.environment import SparkConnection
+from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark.driver import PARENT
-from kafka_replication.stopping import end_group
+from kafka_replication.spark.jobs import JOB, RESULT, Job, JobResult, write_private
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"

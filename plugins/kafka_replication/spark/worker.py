@@ -7,13 +7,13 @@ import sys
 import time
 from dataclasses import replace
 
-from kafka_replication import stopping
-from kafka_replication.copy import Copier, CopyResult, CopyTask
-from kafka_replication.deadline import Deadline, backoff
-from kafka_replication.errors import ReplicationError
-from kafka_replication.jobs import COPY_RESULT, VERIFY_RESULT, Job
-from kafka_replication.offsets import Coverage
-from kafka_replication.verify import VerifyResult, VerifyTask, verify
+from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.runtime import stopping
+from kafka_replication.runtime.deadline import Deadline, backoff
+from kafka_replication.spark.jobs import COPY_RESULT, VERIFY_RESULT, Job
+from kafka_replication.verification.verify import VerifyResult, VerifyTask, verify
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def execute(job: Job, number: int) -> str:
 
 
 def copy_one(job: Job, task: CopyTask) -> CopyResult:
-    from kafka_replication.kafka.record_engine import RecordEngine
+    from kafka_replication.kafka.engines.record.engine import RecordEngine
 
     log.info("copying %s %s to %s", task.key.source, task.range, task.key.target_topic)
     started = time.monotonic()
@@ -67,7 +67,7 @@ def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
 
 
 def _verify(job: Job, task: VerifyTask) -> VerifyResult:
-    from kafka_replication.kafka.rereader import segment_reader
+    from kafka_replication.kafka.segment_reader import segment_reader
 
     try:
         with segment_reader(job.target, task.key, job.settings.stall_timeout) as reader:

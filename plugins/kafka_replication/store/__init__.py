@@ -5,7 +5,7 @@ Keep an SQLite file on a local disk: its locks do not hold on network file syste
 """
 
 from kafka_replication.store.sql import SqlStore
-from kafka_replication.watermarks import WatermarkStore
+from kafka_replication.watermarks.store import WatermarkStore
 
 
 def open_store(url: str) -> WatermarkStore:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
-from kafka_replication.intervals import BoundaryKey, settle_boundary
-from kafka_replication.offsets import TopicPartition
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store.schema import boundaries
+from kafka_replication.watermarks.boundaries import BoundaryKey, settle_boundary
 
 _c = boundaries.c
 _KEY = (_c.source_topic, _c.source_partition, _c.source_topic_id)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, InternalError, NoSuchModuleError, OperationalError
 
-from kafka_replication.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
 
 LOCK_SECONDS: Final = 30
 # A server that vanishes is noticed after 10 + 4 * 5 s, not after the operating system's two hours.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, insert, select, update
 
-from kafka_replication.keys import PartitionKey
-from kafka_replication.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import schema
-from kafka_replication.watermarks import EPOCH, Lease, RangeOutcome, RunRecord, Watermark, from_millis
+from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord, Watermark
 
 
 def millis(seconds: float) -> int:
@@ -18,10 +18,6 @@ def millis(seconds: float) -> int:
     if seconds <= 0:
         raise ValueError(f"a lease lasts more than 0 s, not {seconds:g} s")
     return max(1, round(seconds * 1000))
-
-
-def to_millis(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def key_values(key: PartitionKey) -> dict[str, Any]:
@@ -66,7 +62,7 @@ def put_watermark(db: Connection, mark: Watermark, *, is_new: bool) -> None:
         "target_topic_id": mark.target_topic_id,
         "next_offset": mark.offset,
         "version": mark.version,
-        "updated_at": to_millis(mark.updated_at),
+        "updated_at": floor_millis(mark.updated_at),
         "run_id": mark.run_id,
     }
     table = schema.watermarks
@@ -90,8 +86,8 @@ def put_lease(db: Connection, lease: Lease, *, held: bool, is_new: bool) -> None
         "replication": lease.replication,
         "owner": lease.owner,
         "held": held,
-        "acquired_at": to_millis(lease.acquired_at),
-        "expires_at": to_millis(lease.expires_at),
+        "acquired_at": floor_millis(lease.acquired_at),
+        "expires_at": floor_millis(lease.expires_at),
         "token": lease.token,
     }
     table = schema.leases
@@ -116,7 +112,7 @@ def add_run(db: Connection, run: RunRecord) -> None:
             kind=run.kind,
             state=run.state,
             plan=run.plan,
-            created_at=to_millis(run.created_at),
+            created_at=floor_millis(run.created_at),
         )
     )
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
     text,
 )
 
-from kafka_replication.errors import Refused
+from kafka_replication.model.errors import Refused
 
 SCHEMA_VERSION: Final = 1
 # Any number will do, as long as every version of this package uses the same one.

@@ -1,4 +1,4 @@
-"""`WatermarkStore` in SQL. What may change is decided by the pure functions of `kafka_replication.watermarks`.
+"""`WatermarkStore` in SQL. What may change is decided by the pure functions of `kafka_replication.watermarks.store`.
 
 Every write reads its row locked (SQLite: BEGIN IMMEDIATE locks the file; PostgreSQL: SELECT ... FOR UPDATE), decides, writes.
 A row that is not there yet cannot be locked: two inserting at once make one of them decide again on the other's row.
@@ -14,23 +14,13 @@ from typing import TypeVar
 from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-from kafka_replication.errors import BadInput, Refused
-from kafka_replication.intervals import BoundaryKey
-from kafka_replication.keys import PartitionKey
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.times import EPOCH, floor_millis, from_millis
 from kafka_replication.store import boundaries, connect, rows, schema
-from kafka_replication.watermarks import (
-    EPOCH,
-    RUN_STATES,
-    Lease,
-    RangeOutcome,
-    RunRecord,
-    Watermark,
-    from_millis,
-    lost,
-    settle,
-    settle_lease,
-    settle_restored,
-)
+from kafka_replication.watermarks.boundaries import BoundaryKey
+from kafka_replication.watermarks.rules import lost, settle, settle_lease, settle_restored
+from kafka_replication.watermarks.values import RUN_STATES, Lease, RangeOutcome, RunRecord, Watermark
 
 T = TypeVar("T")
 
@@ -221,7 +211,7 @@ class SqlStore:
     def settle_boundaries(
         self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None] = {}
     ) -> dict[BoundaryKey, int]:
-        return self._write(lambda db: boundaries.settle(db, replication, rows.to_millis(moment), found, copied))
+        return self._write(lambda db: boundaries.settle(db, replication, floor_millis(moment), found, copied))
 
     def newest_boundary(self, replication: str) -> datetime | None:
         time = self._read(lambda db: boundaries.newest(db, replication))

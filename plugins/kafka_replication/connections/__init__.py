@@ -1,0 +1,1 @@
+"""Where client settings come from: the environment here, Airflow in `orchestration`."""

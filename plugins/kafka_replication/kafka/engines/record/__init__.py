@@ -1,0 +1,1 @@
+"""The record engine: decodes each record with confluent-kafka and sends it."""

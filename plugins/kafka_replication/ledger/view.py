@@ -1,0 +1,50 @@
+"""What the ledger says about one replication, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka_replication.ledger.entries import Gap, Position, Verified
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """What the ledger says about one replication."""
+
+    positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
+    verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
+    gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
+
+    def position(self, key: PartitionKey, generation: int) -> Position | None:
+        """The position, if it is of this generation: one of another says nothing about its records."""
+        found = self.positions.get(key)
+        return found if found is not None and found.generation == generation else None
+
+    def level(self, key: PartitionKey, generation: int, asked: str) -> str:
+        """The weakest level of all that is verified, once more of this generation is, at the level ``asked``."""
+        entry = self._verified(key, generation)
+        return "count" if entry and entry.level == "count" else asked
+
+    def read_back(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was read back and found equal."""
+        entry = self._verified(key, generation)
+        return entry.coverage if entry else Coverage()
+
+    def _verified(self, key: PartitionKey, generation: int) -> Verified | None:
+        found = self.verified.get(key)
+        return found if found is not None and found.generation == generation else None
+
+    def lost(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was never copied and given up by approval."""
+        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and not each.copied)
+
+    def unproven(self, key: PartitionKey, generation: int) -> Coverage:
+        """What of this generation was copied, and its verification given up by approval."""
+        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied)
+
+    def settled(self, key: PartitionKey, generation: int) -> Coverage:
+        """What needs no further look: read back and found equal, or given up. The watermark may pass it."""
+        return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))

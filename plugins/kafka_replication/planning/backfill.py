@@ -1,0 +1,245 @@
+"""Decide, purely, what a backfill has to do, and say first what it would mean.
+
+`plan_backfill` takes values and returns values; what it decides ends up as ordinary `PartitionPlan`s, so that copying, verifying and
+reporting know nothing of backfills. ``copy`` is the range asked for: the copier itself leaves out what the ledger covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
+from kafka_replication.planning.plan import PartitionPlan, Plan, Planner, State, own
+from kafka_replication.planning.snapshot import Snapshot, Topic
+
+Times = Mapping[datetime, Mapping[TopicPartition, int]]  # what ListOffsets says of each time: `offsetsForTimes`
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The first records of a range, read once: ``records`` of them in ``span`` offsets. ``oldest`` is their least timestamp, in ms."""
+
+    records: int
+    span: int
+    bytes: int
+    oldest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillLine:
+    """What a backfill means for one partition; ``plan`` is what would be done.
+
+    ``gone`` can no longer be read and is not on the target; ``left`` would be copied, about ``records`` of ``bytes`` in all, guessed
+    from a sample. ``newer`` offsets are on the target already, before which the copies would have belonged.
+    ``keeps`` is how long the target keeps records, in ms (None: for ever), ``oldest`` a timestamp in ms.
+    """
+
+    plan: PartitionPlan
+    asked: OffsetRange
+    covered: Coverage = Coverage()  # noqa: RUF009 - an immutable value
+    gone: Coverage = Coverage()  # noqa: RUF009
+    left: Coverage = Coverage()  # noqa: RUF009
+    newer: int = 0
+    records: int | None = None
+    bytes: int | None = None
+    oldest: int | None = None
+    keeps: int | None = None
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.plan.key
+
+    @property
+    def kept_until(self) -> int | None:
+        """When the target may delete the oldest record, in ms; None where it never does or nothing is known."""
+        return None if self.oldest is None or self.keeps is None else self.oldest + self.keeps
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """All lines of a request, refused ones among them."""
+
+    replication: str
+    lines: tuple[BackfillLine, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.replication, tuple(each.plan for each in self.lines))
+
+    @property
+    def refused(self) -> tuple[BackfillLine, ...]:
+        return tuple(each for each in self.lines if each.plan.refused)
+
+    def estimated(self, samples: Mapping[TopicPartition, Sample]) -> BackfillPlan:
+        """With a guess of what is left of each partition that has a sample."""
+        return replace(self, lines=tuple(_estimated(each, samples.get(each.key.source)) for each in self.lines))
+
+    def raise_refused(self) -> None:
+        """Raises Refused naming every partition that cannot be done: whoever asks for a range is told before a part of it is copied."""
+        if self.refused:
+            raise Refused(
+                "; ".join(each.plan.what for each in self.refused), "; ".join(dict.fromkeys(each.plan.remedy for each in self.refused))
+            )
+
+
+def one_topic(replication: Replication, request: BackfillRequest) -> Replication:
+    """The replication as this backfill sees it: with another target topic it is one of that source topic alone."""
+    if request.target_topic is None:
+        return replication
+    topics = replication.topics.model_copy(update={"include": request.topics, "exclude": (), "rename": request.target_topic})
+    return replication.model_copy(update={"topics": topics})
+
+
+def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times) -> dict[TopicPartition, OffsetRange]:
+    """The request as offset ranges of partitions that exist. Raises BadInput; two times may well give an empty range."""
+    found: dict[TopicPartition, OffsetRange] = {}
+    for at in partitions_of(request, source):
+        end = source[at.topic].partitions[at.partition].last_stable
+        from_, until = (_offset(field_, at, point, end, times) for field_, point in (("from", request.from_), ("until", request.until)))
+        if isinstance(request.from_, int) or isinstance(request.until, int):
+            check_order(f"{at}: ", from_, until)
+        found[at] = OffsetRange(from_, max(from_, until))
+    return found
+
+
+def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list[TopicPartition]:
+    """Every partition that is asked for. Raises BadInput for one that the source does not have."""
+    found = []
+    for name in request.topics:
+        topic = source.get(name)
+        if topic is None:
+            raise BadInput(f"topic: '{name}' does not exist on the source", "correct it, or grant Describe on it")
+        for number in request.partitions:
+            if number not in topic.partitions:
+                raise BadInput(f"partition: {name} has no partition {number}; it has {len(topic.partitions)}, from 0 on", "correct it")
+        found += [TopicPartition(name, number) for number in request.partitions or sorted(topic.partitions)]
+    return found
+
+
+def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Times) -> int:
+    if isinstance(point, datetime):
+        return times[point][at]
+    if point > end:
+        raise BadInput(
+            f"{field_}: {point} lies past the end of {at}; allowed are offsets up to {end}, its last stable offset", "correct it"
+        )
+    return point
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the planning of a backfill looks at. ``live`` is what live copying would do now: it opens the replication's own targets."""
+
+    replication: Replication
+    snapshot: Snapshot
+    ledger: LedgerView
+    watermarks: Mapping[PartitionKey, int]
+    live: Plan
+
+
+def plan_backfill(world: World, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
+    """One line for each partition asked for.
+
+    ``opens``: what was never opened begins where its range does, not where live copying would.
+    """
+    view = own(world.replication, world.ledger)
+    planner = Planner(world.replication, world.snapshot, view, world.watermarks)
+    live = {each.key: each for each in world.live.partitions}
+    lines = []
+    for at, range_ in asked.items():
+        key = PartitionKey(world.replication.name, at, world.replication.target_topic(at.topic))
+        entry = _entry(planner, key, range_, live.get(key), opens=opens)
+        lines.append(_line(world, entry, range_, view.positions.get(key)))
+    return BackfillPlan(world.replication.name, tuple(lines))
+
+
+def _entry(planner: Planner, key: PartitionKey, asked: OffsetRange, live: PartitionPlan | None, *, opens: bool) -> PartitionPlan:
+    """Where the partition stands, without what is to be done: refused, not opened yet, or in sync."""
+    source, target = planner.snapshot.source[key.source.topic], planner.snapshot.target.get(key.target_topic)
+    ids = Ids(planner.snapshot.source_cluster, source.topic_id, target.topic_id if target else "")
+    position = planner.ledger.positions.get(key)
+    if position is None:
+        if not opens and live is not None:
+            return replace(live, copy=None)
+        fresh = Planner(planner.replication, planner.snapshot, LedgerView(), planner.watermarks).unopened(key, source, target, ids)
+        return replace(fresh, copy=None) if fresh.refused else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
+    refusal = planner.refusal(key, position, source, target, ids)
+    if refusal and refusal[0] is State.OVERRUN:  # stops live copying; whether the asked range is still there is another question
+        readable = replace(position, next_offset=source.partitions[key.source.partition].log_start)
+        refusal = planner.refusal(key, readable, source, target, ids)
+    if refusal:
+        return planner.entry(key, refusal[0], position, source, what=refusal[1], remedy=refusal[2])
+    return planner.entry(
+        key, State.IN_SYNC, position, source, verify=position.coverage.subtract(planner.ledger.settled(key, position.generation))
+    )
+
+
+def _line(world: World, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
+    topic = world.snapshot.source[entry.key.source.topic]
+    log_start = topic.partitions[entry.key.source.partition].log_start
+    coverage = position.coverage if position else Coverage()
+    missing = Coverage(coverage.missing_from(asked))
+    gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
+    left = missing.subtract(gone)
+    line = BackfillLine(
+        entry, asked, Coverage.of(_within(coverage, asked)), gone, left, keeps=_keeps(world, topic, entry.key.target_topic),
+        newer=sum(max(0, each.until - max(each.from_, left.ranges[0].from_)) for each in coverage) if left else 0,
+    )  # fmt: skip
+    if not entry.refused and gone:
+        what = f"{entry.key.source}: offsets {gone} can no longer be read, the log now starts at {log_start}"
+        return replace(line, plan=replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=_from(asked, log_start)))
+    if not entry.refused and left:
+        state = State.OPENING if entry.state is State.OPENING else State.BEHIND
+        # What is pending inside of the range is accounted for with it: no offset belongs to two lines of a report.
+        line = replace(line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked]))))
+    elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
+        line = replace(line, plan=replace(entry, state=State.PENDING))
+    return line
+
+
+def _from(asked: OffsetRange, log_start: int) -> str:
+    if log_start >= asked.until:
+        return "restore them at the source; there is nothing left of this range to copy"
+    return f"restore them at the source, or ask for what is there: from {log_start}"
+
+
+def _within(coverage: Iterable[OffsetRange], bounds: OffsetRange) -> Iterator[OffsetRange]:
+    return (both for each in coverage if (both := each.intersection(bounds)))
+
+
+def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
+    """Scale the sample up to all that is left."""
+    if sample is None or not sample.span:
+        return line
+    records = round(line.left.span * sample.records / sample.span)
+    size = round(line.left.span * sample.bytes / sample.span)
+    return replace(line, records=records, bytes=size, oldest=sample.oldest)
+
+
+def _keeps(world: World, source: Topic, target_topic: str) -> int | None:
+    """The target's ``retention.ms``; of a topic that will be created, what it will be given."""
+    target = world.snapshot.target.get(target_topic)
+    config = target.config if target else {**source.config, **world.replication.target_topics.config}
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return None
+    keeps = int(config.get("retention.ms", -1))
+    return keeps if keeps >= 0 else None
+
+
+def next_slice(made: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()) -> Plan:
+    """The next bounded part of a backfill: per partition at most ``most`` offsets from the first that is not on the target."""
+    skipped, found = set(without), []
+    for each in made.to_copy:
+        left = positions[each.key].left_of(each.copy) if each.copy and each.key in positions and each.key not in skipped else ()
+        if left and each.copy:
+            until = each.copy.until if most is None else min(each.copy.until, left[0].from_ + most)
+            found.append(replace(each, copy=OffsetRange(left[0].from_, until), verify=Coverage()))
+    return Plan(made.replication, tuple(found))

@@ -1,0 +1,157 @@
+"""What a backfill is asked to copy, read strictly from a form's or a command's raw values.
+
+Everything wrong with a value is said here, before anything is started: the field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NoReturn
+
+from kafka_replication.config import Replication
+from kafka_replication.config.messages import found
+from kafka_replication.config.names import target_problem, topic_problem
+from kafka_replication.config.time import parse_start
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import MAX_OFFSET
+
+Point = int | datetime  # an offset, or an aware time in UTC
+POINT_FORM = f"an offset (a whole number from 0 to {MAX_OFFSET}), or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z"
+
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+_NEGATIVE = re.compile(r"-[0-9]+")
+_LOOKS_LIKE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MAX_PARTITION = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRequest:
+    """Copy ``from_ <= offset < until`` of these topics; no ``partitions`` means all, no ``target_topic`` the replication's own."""
+
+    topics: tuple[str, ...]
+    from_: Point
+    until: Point
+    partitions: tuple[int, ...] = ()
+    target_topic: str | None = None
+    dry_run: bool = False
+
+
+def parse(
+    replication: Replication,
+    *,
+    topics: object,
+    from_: object,
+    until: object,
+    partitions: object = (),
+    target_topic: object = None,
+    dry_run: object = False,
+) -> BackfillRequest:
+    """The request these raw values make. Raises BadInput."""
+    names = tuple(dict.fromkeys(_topic(replication, each) for each in _list("topic", topics)))
+    if not names:
+        raise BadInput("topic: none is given", "name at least one source topic of the replication")
+    if not isinstance(dry_run, bool):
+        _refuse("dry_run", dry_run, "must be true or false")
+    start, end = parse_point("from", from_), parse_point("until", until)
+    check_order("", start, end)
+    if isinstance(start, datetime) and start > datetime.now(UTC):
+        _refuse("from", show(start), "lies in the future: there is nothing to copy yet")
+    numbers = tuple(sorted({_partition(each) for each in _numbers(partitions)}))
+    return BackfillRequest(names, start, end, numbers, _target(replication, names, target_topic), dry_run)
+
+
+def parse_point(field: str, value: object) -> Point:
+    """An offset or an aware time in UTC. Raises BadInput naming ``field``."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if abs(value) < 10**30 else "1" * 30
+    if not isinstance(value, str):
+        _refuse(field, value, f"must be {POINT_FORM}")
+    if _WHOLE.fullmatch(value):
+        if len(value) > len(str(MAX_OFFSET)) or int(value) > MAX_OFFSET:
+            _refuse(field, value, f"is larger than any offset: Kafka's offsets are below 2^63, at most {MAX_OFFSET}")
+        return int(value)
+    if _NEGATIVE.fullmatch(value):
+        _refuse(field, value, f"must not be negative: it must be {POINT_FORM}")
+    if not _LOOKS_LIKE_TIME.match(value):
+        _refuse(field, value, f"must be {POINT_FORM}")
+    try:
+        moment = parse_start(value)
+    except ValueError as e:
+        _refuse(field, value, str(e).replace("earliest, latest, or a time", "an offset, or a time"))
+    assert isinstance(moment, datetime)
+    return moment
+
+
+def check_order(where: str, from_: Point, until: Point) -> None:
+    """Raises BadInput unless ``from_`` lies before ``until``; points of two kinds are compared once they are offsets."""
+    if isinstance(from_, int) is not isinstance(until, int):
+        return
+    if from_ > until:  # type: ignore[operator]  # both of one kind
+        raise BadInput(f"{where}from: {show(from_)} lies after until: {show(until)}", "exchange them: a range is [from, until)")
+    if from_ == until:
+        raise BadInput(
+            f"{where}from and until are both {show(from_)}: the range is empty", "a range is [from, until), without until itself"
+        )
+
+
+def show(point: Point) -> str:
+    return str(point) if isinstance(point, int) else point.isoformat().replace("+00:00", "Z")
+
+
+def _numbers(value: object) -> Sequence[object]:
+    """A form's one line is numbers with commas between them."""
+    if isinstance(value, str):
+        return [each.strip() for each in value.split(",")] if value.strip() else ()
+    return () if value is None else _list("partition", value)
+
+
+def _list(field: str, value: object) -> Sequence[object]:
+    if isinstance(value, (list, tuple)):
+        return value
+    return _refuse(field, value, "must be a list")
+
+
+def _topic(replication: Replication, value: object) -> str:
+    if not isinstance(value, str):
+        _refuse("topic", value, "must be a topic's name")
+    if problem := topic_problem(value):
+        _refuse("topic", value, problem)
+    if not replication.selects(value):
+        _refuse(
+            "topic",
+            value,
+            f"is not a topic of replication {replication.name}: topics.include selects {', '.join(replication.topics.include)}",
+        )
+    return value
+
+
+def _partition(value: object) -> int:
+    if isinstance(value, str) and _WHOLE.fullmatch(value) and len(value) <= 10:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_PARTITION:
+        _refuse("partition", value, f"must be a whole number from 0 to {_MAX_PARTITION}")
+    return value
+
+
+def _target(replication: Replication, topics: Sequence[str], value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        _refuse("target_topic", value, "must be a topic's name")
+    if problem := target_problem(value):
+        _refuse("target_topic", value, problem)
+    if len(topics) > 1:
+        _refuse("target_topic", value, f"takes one source topic, not {len(topics)}: their records would mix in its partitions")
+    return None if value == replication.target_topic(topics[0]) else value
+
+
+def _refuse(field: str, value: object, why: str) -> NoReturn:
+    raise BadInput(
+        f"{field}: {found(value)} {why}"
+        if why.startswith(("is ", "lies ", "takes ", "starts "))
+        else f"{field}: {why}; found {found(value)}",
+        "correct it and start the backfill again; nothing was started",
+    )

@@ -1,0 +1,150 @@
+"""Explained arithmetic for every range of a run: what became of each offset between ``from`` and ``until``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.planning.gaps import ApprovedGap
+from kafka_replication.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReport:
+    """One range: ``span = copied + copied_before + not_visible + lost + missing``.
+
+    ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
+    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``lost`` offsets were
+    given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None where nothing was verified at
+    that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
+    """
+
+    key: PartitionKey
+    range: OffsetRange
+    copied: int = 0
+    copied_before: int = 0
+    not_visible: int = 0
+    missing: int = 0
+    digest_ok: bool | None = None
+    watermark: int | None = None
+    bytes: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    remedy: str = ""
+    lost: int = 0
+
+    @property
+    def mb_per_second(self) -> float:
+        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable interface of ``run --json``."""
+        return {
+            "topic": self.key.source.topic,
+            "partition": self.key.source.partition,
+            "target_topic": self.key.target_topic,
+            "from": self.range.from_,
+            "until": self.range.until,
+            "copied": self.copied,
+            "copied_before": self.copied_before,
+            "not_visible": self.not_visible,
+            "lost": self.lost,
+            "missing": self.missing,
+            "digest_ok": self.digest_ok,
+            "watermark": self.watermark,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "error": f"{self.error}. Remedy: {self.remedy}" if self.error and self.remedy else self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` are all that were ever approved."""
+
+    replication: str
+    run_id: str
+    ranges: tuple[RangeReport, ...]
+    dry_run: bool = False
+    gaps: tuple[ApprovedGap, ...] = ()
+
+    @property
+    def failed(self) -> tuple[RangeReport, ...]:
+        return tuple(each for each in self.ranges if each.error)
+
+    @property
+    def outcome(self) -> str:
+        if self.failed:
+            return "failed"
+        return "done" if self.ranges else "nothing_to_do"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "replication": self.replication, "run_id": self.run_id, "outcome": self.outcome,
+            "ranges": [each.as_json() for each in self.ranges], "gaps": [each.as_json() for each in self.gaps],
+        }  # fmt: skip
+
+    def table(self) -> str:
+        """The report as a person reads it in a log."""
+        head = ("partition", "range", "span", "copied", "before", "not visible", "lost", "missing", "digest", "watermark", "MB/s")
+        failed = [f"FAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in self.failed]
+        ranges = table([head, *(_cells(each) for each in self.ranges)]) if self.ranges else "everything is copied and verified"
+        return "\n".join([ranges, *failed, *map(str, self.gaps)])
+
+
+def _cells(each: RangeReport) -> tuple[str, ...]:
+    digest = {None: "-", True: "equal", False: "DIFFERS"}[each.digest_ok]
+    speed = f"{each.mb_per_second:.1f}" if each.seconds else "-"
+    numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.lost, each.missing)
+    return (
+        str(each.key.source),
+        str(each.range),
+        *map(str, numbers),
+        digest,
+        "-" if each.watermark is None else str(each.watermark),
+        speed,
+    )
+
+
+def plan_table(made: Plan) -> str:
+    """A plan as a person reads it, what it refuses last."""
+    head = ("partition", "target", "state", "position", "source end", "copy", "verify")
+    rows = [
+        (str(p.key.source), p.key.target_topic, str(p.state), str(p.position), str(p.source_end), str(p.copy or "-"), str(p.verify or "-"))
+        for p in made.partitions
+    ]
+    return table([head, *rows]) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns; the first row is the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What receipts say of a range: records, the offsets they account for, and bytes."""
+
+    records: int
+    span: int
+    bytes: int
+
+
+def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
+    """What ``receipts`` hold of ``range_``.
+
+    One that reaches over its edge, as a later run's may, counts with the offsets it shares, and with as many records as fit them:
+    where exactly its holes are it does not say.
+    """
+    records = span = size = 0
+    for each in receipts:
+        shared = each.range.intersection(range_)
+        if shared:
+            count = min(each.count, shared.span)
+            records, span, size = records + count, span + shared.span, size + (each.bytes * count // each.count if each.count else 0)
+    return Copied(records, span, size)

@@ -1,0 +1,91 @@
+"""Where every partition of a replication stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.planning.gaps import ApprovedGap, listed
+from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.planning.preflight import held_back
+from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.reporting.report import table
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition; offsets are the source's. ``lag`` counts offsets from the watermark to the last stable offset."""
+
+    plan: PartitionPlan
+    log_start: int | None
+    last_verified: str | None
+    position: int | None
+    high_watermark: int | None = None
+    gaps: tuple[ApprovedGap, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        """Offsets of the current generation that were never copied and given up by approval."""
+        return sum(each.gap.range.span for each in self.gaps if each.gap.generation == self.plan.generation and not each.gap.copied)
+
+    @property
+    def lag(self) -> int:
+        return self.plan.source_end - (self.plan.start if self.plan.watermark is None else self.plan.watermark)
+
+    @property
+    def withheld(self) -> int:
+        """Offsets between the last stable offset and the high watermark: a transaction is open there."""
+        return self.high_watermark - self.plan.source_end if self.high_watermark is not None else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable interface of ``status --json``."""
+        return {
+            "topic": self.plan.key.source.topic,
+            "partition": self.plan.key.source.partition,
+            "target_topic": self.plan.key.target_topic,
+            "state": str(self.plan.state),
+            "log_start": self.log_start,
+            "source_end": self.plan.source_end,
+            "high_watermark": self.high_watermark,
+            "withheld": self.withheld,
+            "position": self.position,
+            "watermark": self.plan.watermark,
+            "lag": self.lag,
+            "last_verified": self.last_verified,
+            "lost": self.lost,
+            "gaps": [each.as_json() for each in self.gaps],
+            "error": self.plan.what or None,
+            "remedy": self.plan.remedy or None,
+        }
+
+
+def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
+    """One row a partition of the plan."""
+    rows = []
+    for each in plan.partitions:
+        topic = snapshot.source.get(each.key.source.topic)
+        offsets = topic.partitions.get(each.key.source.partition) if topic else None
+        entry, position = view.verified.get(each.key), view.positions.get(each.key)
+        rows.append(PartitionStatus(
+            each, offsets.log_start if offsets else None, entry.time if entry else None, position.next_offset if position else None,
+            offsets.high_watermark if offsets else None, listed({each.key: view.gaps.get(each.key, ())}),
+        ))  # fmt: skip
+    return rows
+
+
+def status_table(rows: list[PartitionStatus]) -> str:
+    head = ("partition", "target", "state", "log start", "source end", "withheld", "position", "watermark", "lag", "lost", "last verified")
+    lines = [
+        (
+            str(row.plan.key.source), row.plan.key.target_topic, str(row.plan.state), _text(row.log_start), str(row.plan.source_end),
+            str(row.withheld), _text(row.position), _text(row.plan.watermark), str(row.lag), str(row.lost), row.last_verified or "-",
+        )
+        for row in rows
+    ]  # fmt: skip
+    held = [f"{row.plan.key.source}: {held_back(row.plan.source_end, row.high_watermark or 0)}" for row in rows if row.withheld]
+    return "\n".join([table([head, *lines]), *held, *(str(gap) for row in rows for gap in row.gaps)])
+
+
+def _text(value: int | None) -> str:
+    return "-" if value is None else str(value)

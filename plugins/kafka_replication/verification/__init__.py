@@ -1,0 +1,1 @@
+"""What counts as verified: receipts, digests, and the comparison of both sides."""

@@ -1,0 +1,97 @@
+"""Holding a replication's lease: waiting for it, and renewing it while the work runs."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from kafka_replication.model.errors import Busy, ReplicationError
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Lease
+
+log = logging.getLogger(__name__)
+
+
+def wait_for_lease(store: WatermarkStore, replication: str, owner: str, duration_seconds: float, wait_seconds: float) -> Lease:
+    """Ask for the lease until it is given, at least once and for about ``wait_seconds``. Raises Busy naming the holder."""
+    started, pause = time.monotonic(), 0.05
+    while True:
+        try:
+            return store.acquire_lease(replication, owner, duration_seconds)
+        except Busy as busy:
+            left = started + wait_seconds - time.monotonic()
+            if left <= 0:
+                raise Busy(f"{busy.what}; {owner} waited {wait_seconds:g} s", busy.remedy) from None
+        # Up to a quarter off, so that runs that started together do not ask together for ever.
+        time.sleep(min(pause * random.uniform(0.75, 1), left))
+        pause = min(pause * 2, 5.0)
+
+
+class HeldLease:
+    """Keeps a lease while the body of a ``with`` runs: a daemon thread renews it every third of ``duration_seconds``.
+
+    Two renewals may fail before the lease can expire. `lost` becomes true when the store says that somebody else has it,
+    or when no renewal succeeded for a whole duration (measured on this host's monotonic clock: an interval, not a time).
+    Entering renews at once and raises Busy if the lease is gone by then.
+    """
+
+    def __init__(self, store: WatermarkStore, lease: Lease, duration_seconds: float, *, release: bool = False) -> None:
+        if duration_seconds <= 0:
+            raise ValueError(f"a lease lasts more than 0 s, not {duration_seconds:g} s")
+        self.lease = lease
+        self._store = store
+        self._duration = duration_seconds
+        self._release = release
+        self._gone: Busy | None = None
+        self._renewed = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lease of {lease.replication}", daemon=True)
+
+    @property
+    def lost(self) -> bool:
+        return self._gone is not None or time.monotonic() - self._renewed >= self._duration
+
+    def check(self) -> None:
+        """Raises Busy if the lease is lost: the work under it has to stop."""
+        if self._gone is not None:
+            raise Busy(self._gone.what, self._gone.remedy)
+        if self.lost:
+            raise Busy(
+                f"{self.lease.owner} could not renew the lease of {self.lease.replication} for {self._duration:g} s",
+                "make the store reachable, then run again",
+            )
+
+    def __enter__(self) -> Self:
+        self._renew()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(self._duration)
+        if not self._release:
+            return
+        try:
+            self._store.release_lease(self.lease)
+        except ReplicationError as problem:  # must not hide the body's own error; the lease ends by itself
+            log.warning("could not give back the %s: %s", self.lease, problem)
+
+    def _renew(self) -> None:
+        asked = time.monotonic()  # before the call: the store may have set the expiry right away and answered late
+        self.lease = self._store.renew_lease(self.lease, self._duration)
+        self._renewed = asked
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._duration / 3):
+            try:
+                self._renew()
+            except Busy as gone:
+                self._gone = gone
+                log.error("%s", gone)
+                return
+            except Exception as problem:  # noqa: BLE001 - whatever it is, `lost` tells once it lasted too long
+                log.warning("could not renew the %s: %s", self.lease, problem)
