@@ -38,11 +38,20 @@ dst.producer.buffer.memory = 67108864
 
 
 def copy(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> float:
-    """Copy a whole topic to ``alias.topic``; the seconds from its first record on the target to its last, without its start of some 7 s."""
+    """Copy a whole topic to ``alias.topic``; the seconds from its first record on the target to its last, without its
+    start of some 7 s.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "mm2.properties"
     settings.write_text(PROPERTIES.format(alias=alias, source=source, target=target, topic=topic))
-    command = ["java", "-Xmx1g", "-cp", f"{kafka_jars()}/*", "org.apache.kafka.connect.mirror.MirrorMaker", str(settings)]
+    command = [
+        "java",
+        "-Xmx1g",
+        "-cp",
+        f"{kafka_jars()}/*",
+        "org.apache.kafka.connect.mirror.MirrorMaker",
+        str(settings),
+    ]
     with (folder / "mm2.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
     try:

@@ -1,8 +1,9 @@
-"""``python -m benchmarks.planning``: what planning costs for many partitions, on a simulated snapshot; no broker is started.
+"""``python -m benchmarks.planning``: what planning costs for many partitions, on a simulated snapshot; no broker is
+started.
 
-Each line is a process of its own: a live plan (half of the partitions known, half new), a backfill's plan for all of them with its table
-and documents, the stored plan's round trip, and the first slice. Fails above 10 s or 500 MB for 10,000 partitions, or where ten
-times the partitions cost more than twenty times the time.
+Each line is a process of its own: a live plan (half of the partitions known, half new), a backfill's plan for all of
+them with its table and documents, the stored plan's round trip, and the first slice. Fails above 10 s or 500 MB for
+10,000 partitions, or where ten times the partitions cost more than twenty times the time.
 """
 
 from __future__ import annotations
@@ -31,14 +32,21 @@ LIMIT_SECONDS, LIMIT_MB = 10.0, 500.0
 
 
 def replication() -> Replication:
-    return Replication.model_validate({
-        "name": "many", "source": {"connection": "source"}, "target": {"connection": "target"}, "topics": {"include": ["^t"]},
-        "max_records_per_run": MOST,
-    })  # fmt: skip
+    return Replication.model_validate(
+        {
+            "name": "many",
+            "source": {"connection": "source"},
+            "target": {"connection": "target"},
+            "topics": {"include": ["^t"]},
+            "max_records_per_run": MOST,
+        }
+    )
 
 
 def simulated(partitions: int) -> tuple[Snapshot, LedgerView]:
-    """Topics of ten partitions; every second topic was copied before, up to half, with a few backfilled stretches behind it."""
+    """Topics of ten partitions; every second topic was copied before, up to half, with a few backfilled stretches
+    behind it.
+    """
     offsets = {number: PartitionOffsets(0, END, END, 1) for number in range(WIDTH)}
     names = [f"t{number:05}" for number in range(partitions // WIDTH)]
     config = {"retention.ms": "604800000", "cleanup.policy": "delete", "max.message.bytes": "1048588"}
@@ -46,12 +54,20 @@ def simulated(partitions: int) -> tuple[Snapshot, LedgerView]:
     behind = [OffsetRange(END // 2 + 50_000 * k, END // 2 + 50_000 * k + 10_000) for k in range(1, 6)]
     position = {
         PartitionKey("many", TopicPartition(name, number), name): Position(
-            1, Ids("SRC", f"id-{name}", f"id-{name}"), 0, END // 2, Coverage.of([OffsetRange(0, END // 2), *behind]), 1, END
+            1,
+            Ids("SRC", f"id-{name}", f"id-{name}"),
+            0,
+            END // 2,
+            Coverage.of([OffsetRange(0, END // 2), *behind]),
+            1,
+            END,
         )
         for name in names[::2]
         for number in range(WIDTH)
     }
-    verified = {key: Verified(1, each.coverage, "digest", "run", "2030-01-31T06:00:00.000Z") for key, each in position.items()}
+    verified = {
+        key: Verified(1, each.coverage, "digest", "run", "2030-01-31T06:00:00.000Z") for key, each in position.items()
+    }
     return Snapshot("SRC", "TGT", topics, topics), LedgerView(position, verified)
 
 
@@ -73,16 +89,28 @@ def measure(partitions: int) -> dict[str, float]:
     ended = time.perf_counter()
     assert len(live.partitions) == len(made.lines) == partitions
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"live": planned - started, "backfill": backfill - planned, "stored": ended - backfill, "all": ended - started, "mb": peak}
+    return {
+        "live": planned - started,
+        "backfill": backfill - planned,
+        "stored": ended - backfill,
+        "all": ended - started,
+        "mb": peak,
+    }
 
 
 def main() -> None:
     found = {}
     print("partitions   live plan s   backfill plan s   store and slice s   peak MB")
     for size in SIZES:
-        done = subprocess.run([sys.executable, "-m", "benchmarks.planning", str(size)], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.planning", str(size)], check=True, capture_output=True, text=True
+        )
         found[size] = each = json.loads(done.stdout)
-        print(f"{size:>10,}   {each['live']:>11.2f}   {each['backfill']:>15.2f}   {each['stored']:>17.2f}   {each['mb']:>7.0f}", flush=True)
+        print(
+            f"{size:>10,}   {each['live']:>11.2f}   {each['backfill']:>15.2f}   {each['stored']:>17.2f}  "
+            f" {each['mb']:>7.0f}",
+            flush=True,
+        )
     small, large = (found[size] for size in SIZES)
     ratio = large["all"] / small["all"]
     print(f"ten times the partitions cost {ratio:.1f} times the time")

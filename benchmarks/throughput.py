@@ -1,9 +1,9 @@
 """``make bench``: copy, and copy + verify, beside MirrorMaker 2, on the same two brokers in the same run.
 
-One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark Python
-worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well. Both take turns; the
-first three turns warm the brokers' JVMs up, as those of production are. The ratios are those within a turn, as a machine is not
-equally fast at all times; their median over the next seven turns is reported.
+One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark
+Python worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well. Both take
+turns; the first three turns warm the brokers' JVMs up, as those of production are. The ratios are those within a turn,
+as a machine is not equally fast at all times; their median over the next seven turns is reported.
 """
 
 from __future__ import annotations
@@ -46,10 +46,18 @@ def fill(bootstrap: str, records: int) -> None:
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
     rng = random.Random(7)
     words = [str(rng.getrandbits(40)) for _ in range(400)]
-    pool = [(f'{{"id":{i},"body":"' + " ".join(rng.choices(words, k=100))).encode()[:SIZE].ljust(SIZE) for i in range(2000)]
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000, "enable.idempotence": True,
-    })  # fmt: skip
+    pool = [
+        (f'{{"id":{i},"body":"' + " ".join(rng.choices(words, k=100))).encode()[:SIZE].ljust(SIZE) for i in range(2000)
+    ]
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": "lz4",
+            "linger.ms": 50,
+            "batch.size": 1_000_000,
+            "enable.idempotence": True,
+        }
+    )
     for number in range(records):
         while True:
             try:
@@ -96,10 +104,14 @@ def _work(what: tuple[Callable[..., object], Job, object]) -> tuple[object, floa
 
 def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
     """One whole run under a new name; its workers know the times."""
-    replication = Replication.model_validate({
-        "name": f"bench-{number}", "source": {"connection": "source"}, "target": {"connection": "target"},
-        "topics": {"include": [TOPIC], "rename": f"bench-{number}.{{topic}}"},
-    })  # fmt: skip
+    replication = Replication.model_validate(
+        {
+            "name": f"bench-{number}",
+            "source": {"connection": "source"},
+            "target": {"connection": "target"},
+            "topics": {"include": [TOPIC], "rename": f"bench-{number}.{{topic}}"},
+        }
+    )
     run = Run(replication, Bootstraps(source, target), open_store(f"sqlite:///{folder}/store.db"), f"bench-{number}")
     launcher = TwoWorkers()
     plan = steps.prepare(run, Request())
@@ -135,20 +147,30 @@ def main() -> None:
             peer = megabytes / mirrormaker.copy(folder / alias, source, target, TOPIC, records, alias)
             own = ours(folder, source, target, number)
             peak_mb = max(peak_mb, own.peak_mb)
-            turn = Turn(peer, megabytes / own.seconds["copy"], megabytes / (own.seconds["copy"] + own.seconds["verify"]))
+            turn = Turn(
+                peer, megabytes / own.seconds["copy"], megabytes / (own.seconds["copy"] + own.seconds["verify"])
+            )
             ratio = turn.copy / turn.peer
-            print(f"{number + 1}: MirrorMaker {turn.peer:.0f} MB/s, copy {turn.copy:.0f} MB/s: {ratio:.2f}", file=sys.stderr)
+            print(
+                f"{number + 1}: MirrorMaker {turn.peer:.0f} MB/s, copy {turn.copy:.0f} MB/s: {ratio:.2f}",
+                file=sys.stderr,
+            )
             turns.append(turn)
         measured = turns[WARM_UP:]
-        print(json.dumps({
-            "records": records, "turns": len(measured),
-            "mirrormaker_mb_s": round(median(turn.peer for turn in measured), 1),
-            "copy_mb_s": round(median(turn.copy for turn in measured), 1),
-            "copy_verify_mb_s": round(median(turn.both for turn in measured), 1),
-            "copy_ratio": round(median(turn.copy / turn.peer for turn in measured), 2),
-            "copy_verify_ratio": round(median(turn.both / turn.peer for turn in measured), 2),
-            "worker_peak_mb": round(peak_mb),
-        }))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "records": records,
+                    "turns": len(measured),
+                    "mirrormaker_mb_s": round(median(turn.peer for turn in measured), 1),
+                    "copy_mb_s": round(median(turn.copy for turn in measured), 1),
+                    "copy_verify_mb_s": round(median(turn.both for turn in measured), 1),
+                    "copy_ratio": round(median(turn.copy / turn.peer for turn in measured), 2),
+                    "copy_verify_ratio": round(median(turn.both / turn.peer for turn in measured), 2),
+                    "worker_peak_mb": round(peak_mb),
+                }
+            )
+        )
     finally:
         stop_all(clusters)
         shutil.rmtree(folder, ignore_errors=True)

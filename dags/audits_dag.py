@@ -1,4 +1,6 @@
-"""One Airflow DAG ``<name>.audit`` for each file in replications/; replication_import_errors.py names the broken ones."""
+"""One Airflow DAG ``<name>.audit`` for each file in replications/; replication_import_errors.py names the broken
+ones.
+"""
 
 from pathlib import Path
 

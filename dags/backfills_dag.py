@@ -1,4 +1,6 @@
-"""One Airflow DAG ``<name>.backfill`` for each file in replications/, started by hand for a range that its form names."""
+"""One Airflow DAG ``<name>.backfill`` for each file in replications/, started by hand for a range that its form
+names.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""One Airflow DAG for each file in replications/. A broken file leaves the others alone; replication_import_errors.py names it."""
+"""One Airflow DAG for each file in replications/. A broken file leaves the others alone; replication_import_errors.py
+names it.
+"""
 
 from pathlib import Path
 

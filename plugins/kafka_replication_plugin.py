@@ -1,4 +1,6 @@
-"""What Airflow loads from this folder; everything else is in the package, which .airflowignore keeps Airflow from executing."""
+"""What Airflow loads from this folder; everything else is in the package, which .airflowignore keeps Airflow from
+executing.
+"""
 
 from __future__ import annotations
 

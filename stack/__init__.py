@@ -1,1 +1,3 @@
-"""The embedded default stack: real Kafka clusters and Airflow standalone on this machine, for `make demo` and the tests."""
+"""The embedded default stack: real Kafka clusters and Airflow standalone on this machine, for `make demo` and the
+tests.
+"""

@@ -73,14 +73,20 @@ def demo() -> None:
     with stack.airflow().api() as api:
         run_demo(console, stack.source.bootstrap, api)
     _print_status(stack)
-    console.print(f"Open {stack.airflow().url} (user {USER}, password {stack.airflow().password}); make down stops it all.")
+    console.print(
+        f"Open {stack.airflow().url} (user {USER}, password {stack.airflow().password}); make down stops it all."
+    )
 
 
 @app.command()
 def down() -> None:
     """Stop everything; the data stays for the next start."""
     stack = Stack()
-    failures = [failure for stop in (stack.airflow().stop, lambda: stop_all(stack.clusters)) if (failure := _attempt(stop)) is not None]
+    failures = [
+        failure
+        for stop in (stack.airflow().stop, lambda: stop_all(stack.clusters))
+        if (failure := _attempt(stop)) is not None
+    ]
     if failures:
         raise failures[0]
     console.print(f"Nothing runs any more. Data and logs stay in {stack.folder}; make up brings them back.")
@@ -150,7 +156,11 @@ def main() -> None:
         errors.print(str(error), style="red", markup=False)
         sys.exit(1)
     except KafkaException as error:
-        errors.print(f"Kafka: {error.args[0]}; python -m stack status says what runs and where its logs are", style="red", markup=False)
+        errors.print(
+            f"Kafka: {error.args[0]}; python -m stack status says what runs and where its logs are",
+            style="red",
+            markup=False,
+        )
         sys.exit(1)
 
 

@@ -18,7 +18,8 @@ FINISHED = frozenset({"success", "failed"})
 class AirflowApi:
     """One user's session. Closes its connections as a context manager.
 
-    Raises StackError for every answer that is not a success, with what Airflow said, and when Airflow cannot be reached.
+    Raises StackError for every answer that is not a success, with what Airflow said, and when Airflow cannot be
+    reached.
     """
 
     def __init__(self, url: str, user: str, password: str, timeout: float = 30) -> None:
@@ -29,7 +30,9 @@ class AirflowApi:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._http.close()
 
     def health(self) -> dict[str, str]:
@@ -63,7 +66,9 @@ class AirflowApi:
                 return found[0]
             if time.monotonic() > deadline:
                 errors = "; ".join(str(each["stack_trace"]) for each in self.import_errors()) or "no import errors"
-                raise StackError(f"Airflow shows no DAG {dag_id} after {seconds:.0f} s: {errors}", "look at the DAG processor's log")
+                raise StackError(
+                    f"Airflow shows no DAG {dag_id} after {seconds:.0f} s: {errors}", "look at the DAG processor's log"
+                )
             time.sleep(0.5)
 
     def unpause(self, dag_id: str) -> None:
@@ -85,7 +90,9 @@ class AirflowApi:
         while (state := self.run_state(dag_id, run_id)) not in FINISHED:
             if time.monotonic() > deadline:
                 tasks = ", ".join(f"{task['task_id']}: {task['state']}" for task in self.task_instances(dag_id, run_id))
-                raise StackError(f"run {run_id} of {dag_id} is still {state} after {seconds:.0f} s ({tasks})", "see its task logs")
+                raise StackError(
+                    f"run {run_id} of {dag_id} is still {state} after {seconds:.0f} s ({tasks})", "see its task logs"
+                )
             time.sleep(0.5)
         return state
 
@@ -94,11 +101,19 @@ class AirflowApi:
 
     def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
         """What the UI's "mark as" does; a task that is running is stopped."""
-        self._send("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}", json={"new_state": state})
+        self._send(
+            "PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}", json={"new_state": state}
+        )
 
     def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Run a task of a run again, and all tasks downstream of it."""
-        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "include_downstream": True, "only_failed": False}
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": [task_id],
+            "include_downstream": True,
+            "only_failed": False,
+        }
         self._send("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body | {"reset_dag_runs": True})
 
     def logs(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
@@ -116,13 +131,22 @@ class AirflowApi:
         try:
             answer = self._http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
-            raise StackError(f"Airflow does not answer {method} {path}: {error}", "see python -m stack status") from error
+            raise StackError(
+                f"Airflow does not answer {method} {path}: {error}", "see python -m stack status"
+            ) from error
         if not answer.is_success:
-            raise StackError(f"Airflow answers {method} {path} with {answer.status_code}: {answer.text[:2000]}", "correct the request")
+            raise StackError(
+                f"Airflow answers {method} {path} with {answer.status_code}: {answer.text[:2000]}",
+                "correct the request",
+            )
         return answer
 
 
 def _log_line(message: Mapping[str, Any]) -> str:
     level = str(message.get("level") or "").upper()
-    details = "\n".join(f"{each.get('exc_type')}: {each.get('exc_value')}" for each in message.get("error_detail") or ())
-    return " ".join(filter(None, [str(message.get("timestamp") or ""), level, str(message["event"])])) + (f"\n{details}" if details else "")
+    details = "\n".join(
+        f"{each.get('exc_type')}: {each.get('exc_value')}" for each in message.get("error_detail") or ()
+    )
+    return " ".join(filter(None, [str(message.get("timestamp") or ""), level, str(message["event"])])) + (
+        f"\n{details}" if details else ""
+    )

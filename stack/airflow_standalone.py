@@ -26,11 +26,14 @@ START_SECONDS = 300
 STOP_SECONDS = 30
 COMPONENTS = frozenset({"metadatabase", "scheduler", "triggerer", "dag_processor"})
 
-# A shell that starts a command in the background makes it ignore SIGINT, and Python keeps it so: Airflow could not be stopped cleanly.
-_WITH_SIGINT = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+# A shell that starts a command in the background makes it ignore SIGINT, and Python keeps it so: Airflow could not be
+# stopped cleanly.
+_WITH_SIGINT = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
-# standalone runs `airflow` from the PATH. Its log servers listen on every interface and cannot be told otherwise; on one machine nobody
-# needs them: the API server reads the log files.
+# standalone runs `airflow` from the PATH. Its log servers listen on every interface and cannot be told otherwise; on
+# one machine nobody needs them: the API server reads the log files.
 _SHIM = """#!/bin/sh
 case "${{1:-}}" in scheduler|triggerer) set -- "$@" --skip-serve-logs ;; esac
 exec {python} -m airflow "$@"
@@ -39,7 +42,9 @@ exec {python} -m airflow "$@"
 
 @dataclass(frozen=True, slots=True)
 class AirflowSettings:
-    """What may differ between two stacks. ``local[*,4]`` lets Spark try a task four times; ``local[*]`` would allow one try."""
+    """What may differ between two stacks. ``local[*,4]`` lets Spark try a task four times; ``local[*]`` would allow one
+    try.
+    """
 
     source: str
     target: str
@@ -92,7 +97,10 @@ class AirflowStandalone:
         return self.process is not None and not self._unhealthy()
 
     def start(self) -> None:
-        """Start it unless it runs, and wait until every component is healthy. Starting what is healthy changes nothing."""
+        """Start it unless it runs, and wait until every component is healthy.
+
+        Starting what is healthy changes nothing.
+        """
         if self.healthy:
             return
         if self.process is None:
@@ -100,11 +108,15 @@ class AirflowStandalone:
         self._wait_healthy()
 
     def stop(self) -> None:
-        """SIGINT to the leader, which ends its parts in order; sent to all of them, as Ctrl-C does, it hangs. In the end SIGKILL."""
+        """SIGINT to the leader, which ends its parts in order; sent to all of them, as Ctrl-C does, it hangs.
+
+        In the end SIGKILL.
+        """
         record = ProcessRecord.read(self._record)
         if record is None:
             return
-        # Once the leader is gone its number may lead another session: its members are only looked for when it was alive just now.
+        # Once the leader is gone its number may lead another session: its members are only looked for when it was alive
+        # just now.
         if record.alive:
             record.send(signal.SIGINT)
             if not record.wait(STOP_SECONDS):
@@ -139,14 +151,19 @@ class AirflowStandalone:
 
     def _settle_port(self) -> None:
         if self._asked is not None and is_taken(self._asked):
-            raise StackError(f"port {self._asked} is taken: Airflow cannot listen there", "stop what listens there, or choose another port")
+            raise StackError(
+                f"port {self._asked} is taken: Airflow cannot listen there",
+                "stop what listens there, or choose another port",
+            )
         port = self._asked or (self.port if self._facts.exists() else 0)
         if not port or is_taken(port):
             [port] = free_ports(1)
         self._facts.write_text(json.dumps({"port": port}) + "\n")
 
     def environment(self, settings: AirflowSettings) -> dict[str, str]:
-        """This program's environment with what Airflow and its tasks need; settings of the caller's own Airflow stay out."""
+        """This program's environment with what Airflow and its tasks need; settings of the caller's own Airflow stay
+        out.
+        """
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW_")}
         paths = [str(settings.plugins), *filter(None, [os.environ.get("PYTHONPATH")])]
         # The Spark operator runs `spark-submit` from the PATH.
@@ -202,7 +219,9 @@ class AirflowStandalone:
                 raise StackError(f"Airflow ended while starting; {last}", "the log names the cause")
             if time.monotonic() > deadline:
                 self.stop()
-                raise StackError(f"Airflow is not healthy within {START_SECONDS} s ({', '.join(missing)}); {last}", "see the log")
+                raise StackError(
+                    f"Airflow is not healthy within {START_SECONDS} s ({', '.join(missing)}); {last}", "see the log"
+                )
             time.sleep(0.5)
 
     def wipe(self) -> None:

@@ -31,7 +31,9 @@ def demo(console: Console, source: str, api: AirflowApi) -> None:
     produced = demo_data.produce(source, seed + 1, MORE)
     second = replicate(console, api)
     _check(second, produced, exactly=True)
-    console.print(f"[green]ok[/green] the second run copied exactly the {produced:,} new records; every partition is verified")
+    console.print(
+        f"[green]ok[/green] the second run copied exactly the {produced:,} new records; every partition is verified"
+    )
 
 
 def replicate(console: Console, api: AirflowApi) -> dict[str, Any]:
@@ -56,12 +58,16 @@ def _follow(console: Console, api: AirflowApi, run_id: str) -> None:
                     shown[task["task_id"]] = task["state"]
                     console.print(f"  {task['task_id']}: {task['state']}")
             if time.monotonic() > deadline:
-                raise StackError(f"run {run_id} is still {state} after {RUN_SECONDS} s", "look at its task logs in the UI")
+                raise StackError(
+                    f"run {run_id} is still {state} after {RUN_SECONDS} s", "look at its task logs in the UI"
+                )
             time.sleep(0.5)
     if state != "success":
         failed = [task["task_id"] for task in api.task_instances(DAG, run_id) if task["state"] == "failed"]
         logs = "\n".join(api.logs(DAG, run_id, task)[-3000:] for task in failed[-2:])
-        raise StackError(f"run {run_id} ended as {state} ({', '.join(failed)}):\n{logs}", "the task logs name the cause")
+        raise StackError(
+            f"run {run_id} ended as {state} ({', '.join(failed)}):\n{logs}", "the task logs name the cause"
+        )
 
 
 def _print(console: Console, report: dict[str, Any]) -> None:

@@ -45,7 +45,9 @@ def create_topics(bootstrap: str) -> None:
 def records(seed: int, count: int) -> Iterator[Record]:
     """``count`` records over all topics: orders with headers, customers with tombstones, clicks without keys."""
     rng = random.Random(seed)
-    yesterday = int(time.time() * 1000) - A_DAY_MS  # a copy that lost timestamps would show; older ones retention may delete
+    yesterday = (
+        int(time.time() * 1000) - A_DAY_MS
+    )  # a copy that lost timestamps would show; older ones retention may delete
     for number in range(count):
         timestamp = yesterday + number * 7
         user = rng.randrange(20_000)
@@ -53,7 +55,11 @@ def records(seed: int, count: int) -> Iterator[Record]:
             case 0:
                 gone = rng.random() < 0.2
                 value = (
-                    None if gone else json.dumps({"id": user, "name": f"customer {user}", "tier": rng.choice(["a", "b", None])}).encode()
+                    None
+                    if gone
+                    else json.dumps(
+                        {"id": user, "name": f"customer {user}", "tier": rng.choice(["a", "b", None])}
+                    ).encode()
                 )
                 yield Record("demo.customers", user % 2, b"c%05d" % user, value, [], timestamp)
             case 1 | 2 | 3:
@@ -71,8 +77,12 @@ def records(seed: int, count: int) -> Iterator[Record]:
 
 
 def produce(bootstrap: str, seed: int, count: int) -> int:
-    """Write them in transactions of 20,000, and one aborted transaction that no reader may ever see; returns ``count``."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "demo-shop", "compression.type": "lz4", "linger.ms": 20})
+    """Write them in transactions of 20,000, and one aborted transaction that no reader may ever see; returns
+    ``count``.
+    """
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "demo-shop", "compression.type": "lz4", "linger.ms": 20}
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     for number, each in enumerate(records(seed, count), 1):
@@ -92,7 +102,9 @@ def produce(bootstrap: str, seed: int, count: int) -> int:
 def _send(producer: Producer, each: Record) -> None:
     while True:
         try:
-            producer.produce(each.topic, each.value, each.key, each.partition, timestamp=each.timestamp, headers=each.headers)
+            producer.produce(
+                each.topic, each.value, each.key, each.partition, timestamp=each.timestamp, headers=each.headers
+            )
             return
         except BufferError:
             producer.poll(0.05)

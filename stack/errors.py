@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class StackError(RuntimeError):
-    """A part of the stack cannot be fetched, started or stopped: ``what`` happened to which part, and the ``remedy``."""
+    """A part of the stack cannot be fetched, started or stopped: ``what`` happened to which part, and the
+    ``remedy``.
+    """
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)

@@ -9,7 +9,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def state_folder() -> Path:
-    """Clusters, Airflow's home and the watermark store: ``KAFKA_REPLICATION_STATE``, or ``.state`` in the repository."""
+    """Clusters, Airflow's home and the watermark store: ``KAFKA_REPLICATION_STATE``, or ``.state`` in the
+    repository.
+    """
     return Path(os.environ.get("KAFKA_REPLICATION_STATE") or REPOSITORY / ".state").resolve()
 
 

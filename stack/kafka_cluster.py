@@ -1,4 +1,6 @@
-"""A real Apache Kafka cluster on loopback: combined broker and controller processes (KRaft), each with its own pid file and log."""
+"""A real Apache Kafka cluster on loopback: combined broker and controller processes (KRaft), each with its own pid file
+and log.
+"""
 
 from __future__ import annotations
 
@@ -68,21 +70,38 @@ class Broker:
         if self.process is not None:
             return
         if is_taken(self.port):
-            raise StackError(f"port {self.port} is taken: {self} cannot listen there", "stop what listens there, or choose another port")
+            raise StackError(
+                f"port {self.port} is taken: {self} cannot listen there",
+                "stop what listens there, or choose another port",
+            )
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         jvm = _JVM_BENCH if os.environ.get(BENCH) else _JVM_QUICK
-        command = [java(), *jvm, f"-Dlog4j2.configurationFile={_LOG_SETTINGS}", "-cp", f"{jars}/*", "kafka.Kafka", str(self.properties)]
+        command = [
+            java(),
+            *jvm,
+            f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+            "-cp",
+            f"{jars}/*",
+            "kafka.Kafka",
+            str(self.properties),
+        ]
         launch(command, self.log, self._record, cwd=self.folder)
 
     def wait_started(self, deadline: float) -> None:
-        """Return when the port answers and the log says so: the port alone opens before the controllers know the broker."""
+        """Return when the port answers and the log says so: the port alone opens before the controllers know the
+        broker.
+        """
         while not (answers(self.port) and STARTED in since(self.log, self._log_start)):
             last = f"the end of {self.log}:\n{tail(self.log, offset=self._log_start)}"
             if self.process is None:
                 named = complaints(self.log, offset=self._log_start)
-                raise StackError(f"{self} ended while starting\n{named}\n{last}", "the log names the cause; Java must be 17 or newer")
+                raise StackError(
+                    f"{self} ended while starting\n{named}\n{last}", "the log names the cause; Java must be 17 or newer"
+                )
             if time.monotonic() > deadline:
-                raise StackError(f"{self} has not started within {START_SECONDS} s; {last}", "see the log; free memory or processors")
+                raise StackError(
+                    f"{self} has not started within {START_SECONDS} s; {last}", "see the log; free memory or processors"
+                )
             time.sleep(0.1)
 
     def kill(self) -> None:
@@ -100,16 +119,18 @@ class Broker:
             if not process.wait(STOP_SECONDS):
                 process.send(signal.SIGKILL)
                 if not process.wait(STOP_SECONDS):
-                    raise StackError(f"{self} (pid {process.pid}) survives SIGKILL", "look at that process; its disk may hang")
+                    raise StackError(
+                        f"{self} (pid {process.pid}) survives SIGKILL", "look at that process; its disk may hang"
+                    )
         self._record.unlink(missing_ok=True)
 
 
 class KafkaCluster:
     """A cluster in the folder ``state/name``. It survives this program; the same name and folder find it again.
 
-    ``ports`` are the brokers' client ports; without it those of the last start are used where they are free, else new ones.
-    ``extra`` are more lines for every server.properties. ``proxied`` gives each broker a second client listener behind a proxy:
-    (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
+    ``ports`` are the brokers' client ports; without it those of the last start are used where they are free, else new
+    ones. ``extra`` are more lines for every server.properties. ``proxied`` gives each broker a second client listener
+    behind a proxy: (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
     """
 
     def __init__(
@@ -122,7 +143,9 @@ class KafkaCluster:
         proxied: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
-            raise StackError(f"cluster {name}: {brokers} brokers, but {len(ports)} ports", "name one port for each broker")
+            raise StackError(
+                f"cluster {name}: {brokers} brokers, but {len(ports)} ports", "name one port for each broker"
+            )
         self.name = name
         self.folder = Path(state).resolve() / name
         self.size = brokers
@@ -205,7 +228,8 @@ class KafkaCluster:
         for port in self._asked or ():
             if is_taken(port):
                 raise StackError(
-                    f"port {port} is taken: cluster {self.name} cannot listen there", "stop what listens there, or choose another port"
+                    f"port {port} is taken: cluster {self.name} cannot listen there",
+                    "stop what listens there, or choose another port",
                 )
         if not ports or any(map(is_taken, ports)):
             ports = free_ports(self.size)
@@ -244,7 +268,8 @@ class KafkaCluster:
             "transaction.state.log.num.partitions": "4",
             "log.cleaner.dedupe.buffer.size": "2097152",
             "group.initial.rebalance.delay.ms": "0",
-            # A killed broker may come back when its session has ended: 5 s instead of 9 s, with a heartbeat every second.
+            # A killed broker may come back when its session has ended: 5 s instead of 9 s, with a heartbeat every
+            # second.
             "broker.session.timeout.ms": "5000",
             "broker.heartbeat.interval.ms": "1000",
             # Kafka's default looks for transactions past their time-out every 10 s.
@@ -258,12 +283,21 @@ class KafkaCluster:
                 list(pool.map(lambda broker: self._format_one(jars, broker), fresh))
 
     def _format_one(self, jars: Path, broker: Broker) -> None:
-        tool = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.tools.StorageTool"]
+        tool = [
+            java(),
+            "-Xmx128m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{jars}/*",
+            "kafka.tools.StorageTool",
+        ]
         command = [*tool, "format", "-t", self._cluster_id, "-c", str(broker.properties)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
         if done.returncode:
             raise StackError(
-                f"formatting the storage of {broker} failed:\n{done.stdout}{done.stderr}", f"mend what it names, or delete {self.folder}"
+                f"formatting the storage of {broker} failed:\n{done.stdout}{done.stderr}",
+                f"mend what it names, or delete {self.folder}",
             )
 
 

@@ -1,7 +1,7 @@
 """Fetching artifacts from Maven Central: with `mvn` where it is installed, else with the Ivy that pyspark brings along.
 
-Both go through what this machine is set up with: `mvn` by itself, Ivy by the user's ``~/.ivy2/ivysettings.xml``, else by a mirror of
-Central named in Maven's settings.xml. Mirrors that ask for a password work with `mvn` only.
+Both go through what this machine is set up with: `mvn` by itself, Ivy by the user's ``~/.ivy2/ivysettings.xml``, else
+by a mirror of Central named in Maven's settings.xml. Mirrors that ask for a password work with `mvn` only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from stack.java import java
 
 DEADLINE_SECONDS = 900
 
-_POM = """<project><modelVersion>4.0.0</modelVersion><groupId>stack</groupId><artifactId>stack</artifactId><version>1</version>
+_POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>stack</groupId><artifactId>stack</artifactId><version>1</version>
 <dependencies>%s</dependencies></project>"""
 _POM_DEPENDENCY = "<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>"
-_IVY = """<ivy-module version="2.0"><info organisation="stack" module="stack"/><configurations><conf name="default"/></configurations>
+_IVY = """<ivy-module version="2.0"><info organisation="stack" module="stack"/>
+<configurations><conf name="default"/></configurations>
 <dependencies>%s</dependencies></ivy-module>"""
 _IVY_DEPENDENCY = '<dependency org="%s" name="%s" rev="%s" conf="default->runtime,master"/>'
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/>
@@ -46,14 +48,28 @@ def fetch(artifacts: Sequence[str], folder: Path, work: Path, tool: str | None =
         _run([shutil.which("mvn") or "mvn", "-q", "-B", "-f", str(pom), *goal], work / "mvn.log")
         return
     (work / "ivy.xml").write_text(_IVY % "".join(_IVY_DEPENDENCY % each for each in coordinates))
-    command = [java(), "-jar", str(_ivy_jar()), "-ivy", str(work / "ivy.xml"), "-settings", str(_ivy_settings(work)), "-confs", "default"]
+    command = [
+        java(),
+        "-jar",
+        str(_ivy_jar()),
+        "-ivy",
+        str(work / "ivy.xml"),
+        "-settings",
+        str(_ivy_settings(work)),
+        "-confs",
+        "default",
+    ]
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-    _run([*command, "-cache", str(work / "ivy-cache"), "-types", "jar", "bundle", "-retrieve", pattern], work / "ivy.log")
+    _run(
+        [*command, "-cache", str(work / "ivy-cache"), "-types", "jar", "bundle", "-retrieve", pattern], work / "ivy.log"
+    )
 
 
 def central_mirror(settings: Sequence[Path] | None = None) -> str | None:
     """The url of the first mirror of Maven Central in Maven's settings files, or None."""
-    homes = [Path.home() / ".m2"] + [Path(os.environ[name]) / "conf" for name in ("MAVEN_HOME", "M2_HOME") if os.environ.get(name)]
+    homes = [Path.home() / ".m2"] + [
+        Path(os.environ[name]) / "conf" for name in ("MAVEN_HOME", "M2_HOME") if os.environ.get(name)
+    ]
     for path in settings if settings is not None else [home / "settings.xml" for home in homes]:
         if not path.is_file():
             continue
@@ -83,14 +99,18 @@ def _ivy_jar() -> Path:
     spec = find_spec("pyspark")
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
     if not jars:
-        raise StackError("neither mvn nor pyspark's Ivy is here to fetch Kafka with", "run make install, or install Maven")
+        raise StackError(
+            "neither mvn nor pyspark's Ivy is here to fetch Kafka with", "run make install, or install Maven"
+        )
     return jars[-1]
 
 
 def _run(command: Sequence[str], log: Path) -> None:
     try:
         with log.open("wb") as output:
-            code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=DEADLINE_SECONDS, check=False).returncode
+            code = subprocess.run(
+                command, stdout=output, stderr=subprocess.STDOUT, timeout=DEADLINE_SECONDS, check=False
+            ).returncode
     except subprocess.TimeoutExpired:
         code = -1
     if code:

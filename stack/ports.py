@@ -19,7 +19,10 @@ _choosing, _given = Lock(), set[int]()
 
 
 def is_taken(port: int) -> bool:
-    """Whether a server could not listen on this port now. A port that is only in TIME_WAIT counts as free, as it does for Java."""
+    """Whether a server could not listen on this port now.
+
+    A port that is only in TIME_WAIT counts as free, as it does for Java.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -41,8 +44,9 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
 
     They are chosen at random **below** the range that the system gives to outgoing connections.
 
-    A port of that range would do until its broker is killed: then any client's outgoing connection may take it, and a client that
-    keeps trying to reach the dead broker may even be connected to itself, so that the broker cannot come back.
+    A port of that range would do until its broker is killed: then any client's outgoing connection may take it, and a
+    client that keeps trying to reach the dead broker may even be connected to itself, so that the broker cannot come
+    back.
     """
     number, shares = map(int, os.environ.get(SHARE, "0/1").split("/"))
     candidates = list(range(LOWEST + number, _first_ephemeral_port(), shares))

@@ -1,4 +1,6 @@
-"""Processes that outlive the program that started them: recorded in a file, recognised by pid **and** start time, stopped by that."""
+"""Processes that outlive the program that started them: recorded in a file, recognised by pid **and** start time,
+stopped by that.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +72,19 @@ class ProcessRecord:
         return True
 
 
-def launch(command: Sequence[str], log: Path, record: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> ProcessRecord:
+def launch(
+    command: Sequence[str], log: Path, record: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> ProcessRecord:
     """Start a process in a session of its own, append its output to ``log`` and record it in the file ``record``."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=env, cwd=cwd
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=env,
+            cwd=cwd,
         )
     _children[process.pid] = process
     started = ProcessRecord.of(process.pid) or ProcessRecord(process.pid, "ended at once")
@@ -90,9 +100,14 @@ def tail(log: Path, lines: int = 15, offset: int = 0) -> str:
 
 
 def complaints(log: Path, lines: int = 10, offset: int = 0) -> str:
-    """The lines of a Java log that name errors and their causes. The last lines of a dying JVM are mostly about its shutdown."""
+    """The lines of a Java log that name errors and their causes.
+
+    The last lines of a dying JVM are mostly about its shutdown.
+    """
     found = [
-        line for line in since(log, offset).splitlines() if re.search(r" (ERROR|FATAL) |^Caused by: |^[\w.]+(Exception|Error): ", line)
+        line
+        for line in since(log, offset).splitlines()
+        if re.search(r" (ERROR|FATAL) |^Caused by: |^[\w.]+(Exception|Error): ", line)
     ]
     return "\n".join(found[:lines])
 
@@ -107,22 +122,24 @@ def since(log: Path, offset: int) -> str:
 def _start_time(pid: int) -> str | None:
     """A process's start time, as the system writes it; None for one that does not exist or is only a zombie.
 
-    A killed process whose first thread is a zombie while others still end is alive: its ports and files are open until the last
-    thread is gone.
+    A killed process whose first thread is a zombie while others still end is alive: its ports and files are open until
+    the last thread is gone.
     """
     fields = _proc_stat(pid)
     if fields is not None:
         return None if fields[0] in "ZX" and int(fields[17]) <= 1 else fields[19]
     if Path("/proc/self/stat").exists():
         return None
-    answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.split(
-        None, 1
-    )
+    answer = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split(None, 1)
     return answer[1].strip() if len(answer) == 2 and not answer[0].startswith("Z") else None
 
 
 def _proc_stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the command's name (proc(5)): 0 is the state, 3 the session, 17 the threads, 19 the start time."""
+    """The fields of /proc/PID/stat after the command's name (proc(5)): 0 is the state, 3 the session, 17 the threads,
+    19 the start time.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

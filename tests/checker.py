@@ -45,7 +45,9 @@ class Comparison:
 
     def __str__(self) -> str:
         parts = ((name, getattr(self, name)) for name in self.__slots__)
-        return "; ".join(f"{len(found)} {name}, such as {found[:2]!r:.300}" for name, found in parts if found) or "clean"
+        return (
+            "; ".join(f"{len(found)} {name}, such as {found[:2]!r:.300}" for name, found in parts if found) or "clean"
+        )
 
 
 def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) -> list[tuple[int, Record]]:
@@ -58,7 +60,9 @@ def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) 
     found: list[tuple[int, Record]] = []
     deadline = time.monotonic() + SAFETY
     try:
-        reader.list_topics(topic, timeout=SAFETY)  # a client that has no broker yet asks for the beginning again after 500 ms
+        reader.list_topics(
+            topic, timeout=SAFETY
+        )  # a client that has no broker yet asks for the beginning again after 500 ms
         reader.assign([at])
         while time.monotonic() < deadline:
             message = reader.poll(0.2)
@@ -66,14 +70,18 @@ def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) 
                 continue
             error, offset = message.error(), message.offset() or 0
             if error is None:
-                found.append((offset, Record(message.key(), message.value(), _headers(message), message.timestamp()[1])))
+                found.append(
+                    (offset, Record(message.key(), message.value(), _headers(message), message.timestamp()[1]))
+                )
             elif error.code() != KafkaError._PARTITION_EOF:
                 raise AssertionError(f"reading {topic}-{partition}: {error}")
             elif offset >= high_watermark(bootstrap, topic, partition):
                 return found
     finally:
         reader.close()
-    raise AssertionError(f"{topic}-{partition} cannot be read to its end: {len(found)} records until now; is a transaction open there?")
+    raise AssertionError(
+        f"{topic}-{partition} cannot be read to its end: {len(found)} records until now; is a transaction open there?"
+    )
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
@@ -101,10 +109,17 @@ def high_watermark(bootstrap: str, topic: str, partition: int) -> int:
 
 
 def _consumer(bootstrap: str, isolation: str) -> Consumer:
-    return Consumer({
-        "bootstrap.servers": bootstrap, "group.id": f"checker-{uuid.uuid4()}", "isolation.level": isolation, "enable.partition.eof": True,
-        "enable.auto.commit": False, "fetch.wait.max.ms": 10, "fetch.message.max.bytes": 8 << 20,
-    })  # fmt: skip
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"checker-{uuid.uuid4()}",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+            "fetch.message.max.bytes": 8 << 20,
+        }
+    )
 
 
 def compare(source: Sequence[Record], target: Sequence[Record]) -> Comparison:
@@ -136,7 +151,9 @@ def _reordered(source: Sequence[Record], target: Sequence[Record]) -> list[Recor
     return [source[after] for before, after in pairwise(sequence) if after < before]
 
 
-def check(source: str, target: str, topic: str, target_topic: str, partition: int, from_: int = 0, until: int = 2**63) -> Comparison:
+def check(
+    source: str, target: str, topic: str, target_topic: str, partition: int, from_: int = 0, until: int = 2**63
+) -> Comparison:
     """Compare a partition's records at source offsets ``from_ <= offset < until`` with the whole target partition."""
     wanted = [record for offset, record in read(source, topic, partition) if from_ <= offset < until]
     return compare(wanted, [record for _, record in read(target, target_topic, partition)])

@@ -63,7 +63,9 @@ def test_each_change_moves_the_version_by_one_and_is_kept(store: WatermarkStore)
 
 
 @pytest.mark.parametrize(("offset", "version"), [(25, 2), (25, 1), (25, None), (10, 2), (0, 77)])
-def test_storing_the_same_or_less_succeeds_and_changes_nothing(store: WatermarkStore, offset: int, version: int | None) -> None:
+def test_storing_the_same_or_less_succeeds_and_changes_nothing(
+    store: WatermarkStore, offset: int, version: int | None
+) -> None:
     advance(store, 10, None)
     stored = advance(store, 25, 1)
     assert advance(store, offset, version, run_id="run-2") == stored
@@ -103,7 +105,9 @@ def test_a_wrong_version_is_refused_naming_who_stored_what_and_when(store: Water
 
 
 def test_expecting_a_version_of_an_empty_store_is_refused(store: WatermarkStore) -> None:
-    with pytest.raises(StaleWriter, match=r"version 4 was expected, but the store holds no watermark.*rebuild .* from the ledger"):
+    with pytest.raises(
+        StaleWriter, match=r"version 4 was expected, but the store holds no watermark.*rebuild .* from the ledger"
+    ):
         advance(store, 10, 4)
 
 
@@ -143,7 +147,9 @@ def test_no_interleaving_moves_a_watermark_back_or_a_version_other_than_by_one(
         version = (before.version if before else None) if expected == -1 else expected
         ids = {"source_topic_id": topic_id, "target_topic_id": "target-id"}
         try:
-            returned = store.advance(key, generation=generation, offset=offset, expected_version=version, run_id=f"r{number}", **ids)
+            returned = store.advance(
+                key, generation=generation, offset=offset, expected_version=version, run_id=f"r{number}", **ids
+            )
         except Refused:
             assert store.watermarks(key.replication).get(key) == before
             continue
@@ -290,7 +296,9 @@ def test_the_holder_learns_that_another_has_the_lease(store: WatermarkStore) -> 
     assert store.lease_of(NAME) == other
 
 
-def test_the_holder_counts_the_lease_as_lost_when_the_store_stays_away(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_holder_counts_the_lease_as_lost_when_the_store_stays_away(
+    store: WatermarkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with HeldLease(store, store.acquire_lease(NAME, "run-1", 0.6), 0.6) as held:
 
         def away(*_: object) -> None:

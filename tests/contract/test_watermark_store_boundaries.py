@@ -72,7 +72,9 @@ def test_two_that_ask_at_once_get_one_answer(store_url: str, store: WatermarkSto
     assert len(answers) == 6 and len(set(answers)) == 1
 
 
-def test_a_store_that_was_made_before_there_were_boundaries_gets_their_table(store_url: str, store: WatermarkStore) -> None:
+def test_a_store_that_was_made_before_there_were_boundaries_gets_their_table(
+    store_url: str, store: WatermarkStore
+) -> None:
     engine = create_engine(store_url)
     with engine.begin() as db:
         db.execute(text("DROP TABLE kafka_replication_boundaries"))

@@ -24,7 +24,9 @@ def failure(url: str) -> ReplicationError:
         open_store(url)
     assert SECRET not in repr(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None, "a traceback must not show the driver's own words"
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None, (
+        "a traceback must not show the driver's own words"
+    )
     assert caught.value.remedy
     return caught.value
 
@@ -59,7 +61,8 @@ def test_a_missing_driver_is_named_with_how_to_install_it(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "url", [f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db", f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}"]
+    "url",
+    [f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db", f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}"],
 )
 def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
     error = failure(url)

@@ -80,7 +80,9 @@ def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: Wat
         old = store.acquire_lease(NAME, "earlier", 0.001 if before == "expired" else 60)
         if before == "given back":
             store.release_lease(old)
-    answers = start("lease", [{"replication": NAME, "owner": f"run-{number}", "seconds": 60} for number in range(20)]).answers()
+    answers = start(
+        "lease", [{"replication": NAME, "owner": f"run-{number}", "seconds": 60} for number in range(20)]
+    ).answers()
     [winner] = [answer["owner"] for answer in answers if answer["owner"]]
     losers = [answer["busy"] for answer in answers if not answer["owner"]]
     assert len(losers) == 19
@@ -91,7 +93,9 @@ def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: Wat
 
 
 @pytest.mark.parametrize("version", [None, 1])
-def test_of_processes_that_advance_from_one_version_exactly_one_wins(start: Start, store: WatermarkStore, version: int | None) -> None:
+def test_of_processes_that_advance_from_one_version_exactly_one_wins(
+    start: Start, store: WatermarkStore, version: int | None
+) -> None:
     if version:
         advance(store, 1, None)
     wanted = {f"run-{number}": 100 + number for number in range(10)}
@@ -103,7 +107,9 @@ def test_of_processes_that_advance_from_one_version_exactly_one_wins(start: Star
     # Who wants no more than the winner stored succeeds and finds the winner's; who wants more is told of the winner.
     contented = [answer for answer in answers if not answer["stale"]]
     assert contented == [{"run_id": stored.run_id, "offset": stored.offset, "stale": None}] * (stored.offset - 99)
-    assert all(f"{stored.run_id} stored {stored.offset} " in answer["stale"] for answer in answers if answer not in contented)
+    assert all(
+        f"{stored.run_id} stored {stored.offset} " in answer["stale"] for answer in answers if answer not in contented
+    )
 
 
 def test_a_process_killed_inside_a_write_leaves_nothing_behind(start: Start, store: WatermarkStore) -> None:

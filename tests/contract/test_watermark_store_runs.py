@@ -37,7 +37,9 @@ def test_a_plan_is_replaced_only_by_who_names_it(store: WatermarkStore) -> None:
 @pytest.mark.parametrize(("replication", "kind"), [("another", "live"), (NAME, "backfill")])
 def test_a_run_id_of_something_else_is_refused(store: WatermarkStore, replication: str, kind: str) -> None:
     store.start_run("run-1", NAME, "live", "{}")
-    with pytest.raises(Refused, match=f"run-1 belongs to a live run of orders-dr, not to a {kind} run of {replication}"):
+    with pytest.raises(
+        Refused, match=f"run-1 belongs to a live run of orders-dr, not to a {kind} run of {replication}"
+    ):
         store.start_run("run-1", replication, kind, "{}")
 
 
@@ -68,7 +70,9 @@ def test_the_latest_runs_come_first(store: WatermarkStore) -> None:
 
 def test_an_outcome_is_replaced_by_run_key_and_range(store: WatermarkStore) -> None:
     store.start_run("run-1", NAME, "live", "{}")
-    failed = RangeOutcome("run-1", KEY, OffsetRange(0, 120), error="refused", remedy="raise max.message.bytes", digest_ok=False)
+    failed = RangeOutcome(
+        "run-1", KEY, OffsetRange(0, 120), error="refused", remedy="raise max.message.bytes", digest_ok=False
+    )
     for outcome in (COPIED, failed, VERIFIED):
         store.record_outcome(outcome)
     assert store.outcomes("run-1") == [failed, VERIFIED]

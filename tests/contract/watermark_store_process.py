@@ -71,7 +71,12 @@ def act(url: str, command: str, arguments: dict[str, Any]) -> None:
         event.listen(Table, "before_create", create_slowly, once=True)
     if command == "lease":
         event.listen(Engine, "after_cursor_execute", decide_slowly)
-    actions: dict[str, Callable[..., dict[str, Any]]] = {"open": look, "lease": take_lease, "advance": advance, "hang-in-advance": advance}
+    actions: dict[str, Callable[..., dict[str, Any]]] = {
+        "open": look,
+        "lease": take_lease,
+        "advance": advance,
+        "hang-in-advance": advance,
+    }
     say(actions[command](url, **arguments))
 
 

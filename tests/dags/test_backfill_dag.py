@@ -20,10 +20,15 @@ from tests.unit.test_backfill_request import HOSTILE
 
 
 def replication(**settings: Any) -> Replication:
-    return Replication.model_validate({
-        "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},
-        "topics": {"include": ["orders", "^audit[.]"], "exclude": ["audit.scratch"]}, **settings,
-    })  # fmt: skip
+    return Replication.model_validate(
+        {
+            "name": "orders-dr",
+            "source": {"connection": "here"},
+            "target": {"connection": "there"},
+            "topics": {"include": ["orders", "^audit[.]"], "exclude": ["audit.scratch"]},
+            **settings,
+        }
+    )
 
 
 def plan_task(dag: DAG) -> Any:
@@ -39,12 +44,20 @@ def dag() -> DAG:
 
 
 def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
-    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.tags) == ("orders-dr.backfill", False, 1, {"dr", "backfill"})
+    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.tags) == (
+        "orders-dr.backfill",
+        False,
+        1,
+        {"dr", "backfill"},
+    )
     assert str(dag.schedule) == "None"
-    assert {task.task_id: (sorted(task.upstream_task_ids), task.trigger_rule.value, task.owner) for task in dag.tasks} == {
-        "plan": ([], "all_success", "data"), "copy": (["plan"], "all_success", "data"),
+    assert {
+        task.task_id: (sorted(task.upstream_task_ids), task.trigger_rule.value, task.owner) for task in dag.tasks
+    } == {
+        "plan": ([], "all_success", "data"),
+        "copy": (["plan"], "all_success", "data"),
         "report": (["copy", "plan"], "all_done_min_one_success", "data"),
-    }  # fmt: skip
+    }
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert all(not task.template_fields for task in dag.tasks), "a form's value is never rendered as a template"
 
@@ -52,11 +65,19 @@ def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("topics", ["orders"]), ("partitions", [0, 7]), ("partitions", "0, 7"), ("partitions", None),
-        ("from", "0"), ("from", 12), ("until", "9223372036854775807"),
-        ("until", "2030-01-31T06:00:00.5+02:00"), ("target_topic", None), ("target_topic", "again"), ("dry_run", True),
+        ("topics", ["orders"]),
+        ("partitions", [0, 7]),
+        ("partitions", "0, 7"),
+        ("partitions", None),
+        ("from", "0"),
+        ("from", 12),
+        ("until", "9223372036854775807"),
+        ("until", "2030-01-31T06:00:00.5+02:00"),
+        ("target_topic", None),
+        ("target_topic", "again"),
+        ("dry_run", True),
     ],
-)  # fmt: skip
+)
 def test_the_form_takes(dag: DAG, name: str, value: Any) -> None:
     assert dag.params.get_param(name).resolve(value) == value
 
@@ -64,13 +85,35 @@ def test_the_form_takes(dag: DAG, name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("topics", []), ("topics", "orders"), ("topics", ["a b"]), ("topics", ["{{ ds }}"]), ("topics", ["a", "a"]), ("partitions", [-1]),
-        ("partitions", ["0"]), ("partitions", [2**31]), ("partitions", "0,"), ("partitions", "-1"), ("partitions", "all"), ("partitions", 0),
-        ("from", "-1"), ("from", -1), ("from", ""), ("from", "ten"), ("from", "{{ ds }}"),
-        ("from", "$(reboot)"), ("from", "2030-01-31"), ("from", 1.5), ("from", True), ("until", "1" * 20), ("until", "latest"),
-        ("until", None), ("target_topic", "a;b"), ("target_topic", ""), ("dry_run", "yes"),
+        ("topics", []),
+        ("topics", "orders"),
+        ("topics", ["a b"]),
+        ("topics", ["{{ ds }}"]),
+        ("topics", ["a", "a"]),
+        ("partitions", [-1]),
+        ("partitions", ["0"]),
+        ("partitions", [2**31]),
+        ("partitions", "0,"),
+        ("partitions", "-1"),
+        ("partitions", "all"),
+        ("partitions", 0),
+        ("from", "-1"),
+        ("from", -1),
+        ("from", ""),
+        ("from", "ten"),
+        ("from", "{{ ds }}"),
+        ("from", "$(reboot)"),
+        ("from", "2030-01-31"),
+        ("from", 1.5),
+        ("from", True),
+        ("until", "1" * 20),
+        ("until", "latest"),
+        ("until", None),
+        ("target_topic", "a;b"),
+        ("target_topic", ""),
+        ("dry_run", "yes"),
     ],
-)  # fmt: skip
+)
 def test_the_form_refuses(dag: DAG, name: str, value: Any) -> None:
     with pytest.raises(ParamValidationError):
         dag.params.get_param(name).resolve(value)
@@ -104,7 +147,12 @@ def test_the_task_reads_the_form_again_before_it_touches_anything(
 def test_an_interval_replication_has_intervals_since_its_start_and_catches_up() -> None:
     dag = build_dag(replication(**INTERVAL))
     assert isinstance(dag.timetable, CronDataIntervalTimetable)
-    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.start_date) == ("orders-dr", True, 1, datetime(2024, 1, 31, 6, tzinfo=UTC))
+    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.start_date) == (
+        "orders-dr",
+        True,
+        1,
+        datetime(2024, 1, 31, 6, tzinfo=UTC),
+    )
     assert [task.task_id for task in dag.tasks] == ["plan", "copy", "report"]
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
 

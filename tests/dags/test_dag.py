@@ -20,10 +20,15 @@ from kafka_replication.runs.audit import AuditRequest
 
 
 def replication(**settings: Any) -> Replication:
-    return Replication.model_validate({
-        "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},
-        "topics": {"include": ["orders", "^audit\\.(a|b)$"], "exclude": ["audit.scratch"]}, **settings,
-    })  # fmt: skip
+    return Replication.model_validate(
+        {
+            "name": "orders-dr",
+            "source": {"connection": "here"},
+            "target": {"connection": "there"},
+            "topics": {"include": ["orders", "^audit\\.(a|b)$"], "exclude": ["audit.scratch"]},
+            **settings,
+        }
+    )
 
 
 @pytest.fixture
@@ -33,8 +38,12 @@ def dag() -> DAG:
 
 def test_the_steps_follow_each_other_and_each_needs_a_plan(dag: DAG) -> None:
     assert {task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks} == {
-        "plan": [], "copy": ["plan"], "verify": ["copy", "plan"], "advance": ["plan", "verify"], "report": ["advance", "plan"],
-    }  # fmt: skip
+        "plan": [],
+        "copy": ["plan"],
+        "verify": ["copy", "plan"],
+        "advance": ["plan", "verify"],
+        "report": ["advance", "plan"],
+    }
 
 
 def test_what_a_failed_copy_leaves_is_verified_but_nothing_runs_without_a_plan(dag: DAG) -> None:
@@ -44,7 +53,11 @@ def test_what_a_failed_copy_leaves_is_verified_but_nothing_runs_without_a_plan(d
 
 
 def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
-    dag = build_dag(replication(schedule="*/15 * * * *", owner="data", tags=["dr"], retries={"attempts": 7, "delay": 5, "max_delay": 50}))
+    dag = build_dag(
+        replication(
+            schedule="*/15 * * * *", owner="data", tags=["dr"], retries={"attempts": 7, "delay": 5, "max_delay": 50}
+        )
+    )
     assert str(dag.schedule) == "*/15 * * * *"
     assert (dag.dag_id, dag.tags) == ("orders-dr", {"dr"})
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
@@ -74,11 +87,19 @@ def test_the_form_takes_latest_and_rfc_3339(dag: DAG, until: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("until", "tomorrow"), ("until", "earliest"), ("until", "2030-01-31"), ("until", "2030-01-31T06:00:00"),
-        ("until", "2030-13-01T06:00:00Z"), ("until", 5), ("topics", "orders"), ("topics", ["a b"]), ("topics", [1]),
-        ("topics", ["a", "a"]), ("dry_run", "yes"),
+        ("until", "tomorrow"),
+        ("until", "earliest"),
+        ("until", "2030-01-31"),
+        ("until", "2030-01-31T06:00:00"),
+        ("until", "2030-13-01T06:00:00Z"),
+        ("until", 5),
+        ("topics", "orders"),
+        ("topics", ["a b"]),
+        ("topics", [1]),
+        ("topics", ["a", "a"]),
+        ("dry_run", "yes"),
     ],
-)  # fmt: skip
+)
 def test_the_form_refuses(dag: DAG, name: str, value: Any) -> None:
     with pytest.raises(ParamValidationError):
         dag.params.get_param(name).resolve(value)
@@ -99,7 +120,11 @@ def test_airflow_stores_nothing_of_a_task_but_its_place(dag: DAG) -> None:
 
 def test_an_audit_is_one_task_that_nothing_starts_by_itself() -> None:
     dag = build_audit_dag(replication(owner="data"))
-    assert (dag.dag_id, str(dag.schedule), [task.task_id for task in dag.tasks]) == ("orders-dr.audit", "None", ["audit"])
+    assert (dag.dag_id, str(dag.schedule), [task.task_id for task in dag.tasks]) == (
+        "orders-dr.audit",
+        "None",
+        ["audit"],
+    )
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
 
 

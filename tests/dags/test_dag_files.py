@@ -37,7 +37,14 @@ def parse(folder: Path) -> DagBag:
 
 def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is_none(dags_folder: Path) -> None:
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.audit", "orders.backfill", "payments", "payments.audit", "payments.backfill"]
+    assert sorted(bag.dags) == [
+        "orders",
+        "orders.audit",
+        "orders.backfill",
+        "payments",
+        "payments.audit",
+        "payments.backfill",
+    ]
     assert bag.import_errors == {}
 
 
@@ -45,7 +52,14 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
     (dags_folder / "replications" / "broken.yaml").write_text(GOOD.format(name="broken") + "shedule: '@hourly'\n")
     (dags_folder / "replications" / "worse.yaml").write_text("name: Worse\n")
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.audit", "orders.backfill", "payments", "payments.audit", "payments.backfill"]
+    assert sorted(bag.dags) == [
+        "orders",
+        "orders.audit",
+        "orders.backfill",
+        "payments",
+        "payments.audit",
+        "payments.backfill",
+    ]
     [(file, message)] = bag.import_errors.items()
     assert file.endswith("replication_import_errors.py")
     assert f"{dags_folder / 'replications' / 'broken.yaml'}:5: key 'shedule'" in message
@@ -55,7 +69,14 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
 def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_folder: Path) -> None:
     (dags_folder / "replications" / "zz.yaml").write_text(GOOD.format(name="orders"))
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == ["orders", "orders.audit", "orders.backfill", "payments", "payments.audit", "payments.backfill"]
+    assert sorted(bag.dags) == [
+        "orders",
+        "orders.audit",
+        "orders.backfill",
+        "payments",
+        "payments.audit",
+        "payments.backfill",
+    ]
     [message] = bag.import_errors.values()
     assert "zz.yaml:1: key 'name'" in message
 
@@ -75,12 +96,18 @@ def test_parsing_reads_files_only(dags_folder: Path) -> None:
     assert has_pyspark == "False", "importing pyspark takes longer than everything else that parsing does"
 
 
-def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(dags_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(
+    dags_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = dags_folder.parent / "library"
     library.mkdir()
     (library / "night_shift.py").write_text("raise SystemExit('executed while parsing')\n\ndef tell(context): ...\n")
     monkeypatch.syspath_prepend(str(library))
-    for name, callback in {"good": "night_shift:tell", "typo": "night_shift:tel", "absent": "no.such.module:tell"}.items():
+    for name, callback in {
+        "good": "night_shift:tell",
+        "typo": "night_shift:tel",
+        "absent": "no.such.module:tell",
+    }.items():
         text = GOOD.format(name=name) + f"alerts: {{callback: '{callback}'}}\n"
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
@@ -93,6 +120,8 @@ def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(dags_fo
 
 
 def test_a_callback_has_a_form(dags_folder: Path) -> None:
-    (dags_folder / "replications" / "bad.yaml").write_text(GOOD.format(name="bad") + "alerts: {callback: oncall.tell}\n")
+    (dags_folder / "replications" / "bad.yaml").write_text(
+        GOOD.format(name="bad") + "alerts: {callback: oncall.tell}\n"
+    )
     [message] = parse(dags_folder).import_errors.values()
     assert "bad.yaml:5: key 'alerts.callback': must read package.module:function" in message

@@ -16,10 +16,15 @@ from kafka_replication.spark import submit
 from kafka_replication.spark.jobs import Job
 
 SECRET = "do-not-show-me"
-REPLICATION = Replication.model_validate({
-    "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"}, "topics": {"include": ["orders"]},
-    "spark": {"conf": {"spark.executor.memory": "2g"}},
-})  # fmt: skip
+REPLICATION = Replication.model_validate(
+    {
+        "name": "orders-dr",
+        "source": {"connection": "here"},
+        "target": {"connection": "there"},
+        "topics": {"include": ["orders"]},
+        "spark": {"conf": {"spark.executor.memory": "2g"}},
+    }
+)
 
 
 @pytest.fixture
@@ -61,7 +66,9 @@ def test_no_secret_is_on_the_command_line(connect: Any) -> None:
         ({"conn_type": "spark", "host": "k8s://https://kube", "port": 443}, "k8s://https://kube:443"),
     ],
 )
-def test_the_master_is_what_the_provider_makes_of_the_connection(connect: Any, connection: dict[str, Any], master: str) -> None:
+def test_the_master_is_what_the_provider_makes_of_the_connection(
+    connect: Any, connection: dict[str, Any], master: str
+) -> None:
     connect("spark_default", **connection)
     assert AirflowConnections().spark("spark_default").master == master
 

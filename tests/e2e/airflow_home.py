@@ -45,7 +45,9 @@ class Airflow:
         file.write_text(FILE.format(name=name, topic=topic, chunk=chunk) + more)
         return file
 
-    def run(self, name: str, *, file: str = "replications_dag.py", logical_date: str = "", **conf: Any) -> tuple[dict[str, Any], str]:
+    def run(
+        self, name: str, *, file: str = "replications_dag.py", logical_date: str = "", **conf: Any
+    ) -> tuple[dict[str, Any], str]:
         """What became of a run, and everything that was logged."""
         script = [str(Path(__file__).with_name("airflow_run.py")), str(self.folder / "dags" / file)]
         done = subprocess.run(
@@ -82,4 +84,6 @@ class Airflow:
 
 
 def connection(cluster: KafkaCluster) -> str:
-    return json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}})
+    return json.dumps(
+        {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}}
+    )

@@ -20,7 +20,9 @@ def main(dag_file: str, dag_id: str, conf: str, logical_date: str = "") -> None:
     returned = {}
     with create_session() as session:
         for name in ("plan", "report", "audit"):
-            found = session.scalars(XComModel.get_many(key="return_value", run_id=run.run_id, dag_ids=dag_id, task_ids=name)).first()
+            found = session.scalars(
+                XComModel.get_many(key="return_value", run_id=run.run_id, dag_ids=dag_id, task_ids=name)
+            ).first()
             returned[name] = XComModel.deserialize_value(found) if found else None
     tasks = {each.task_id: str(each.state) for each in run.get_task_instances()}
     print(json.dumps({"state": str(run.state), "tasks": tasks, **returned}))

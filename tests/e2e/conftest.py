@@ -14,14 +14,18 @@ from tests.e2e.airflow_home import ONCALL, REPOSITORY, Airflow, connection
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> Airflow:
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> Airflow:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags" / "replications").mkdir(parents=True)
     for file in (REPOSITORY / "dags").glob("*.py"):
         (folder / "dags" / file.name).write_text(file.read_text())
     (folder / "library" / "alerts").mkdir(parents=True)
     (folder / "library" / "alerts" / "oncall.py").write_text(ONCALL)
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))}
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "KAFKA_REPLICATION_"))
+    }
     environment = inherited | {
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",

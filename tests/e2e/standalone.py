@@ -15,7 +15,11 @@ from tests.e2e.airflow_home import REPOSITORY
 
 @contextlib.contextmanager
 def standalone(
-    folder: Path, source: KafkaCluster, target: KafkaCluster, replications: list[dict[str, Any]], env: Mapping[str, str] | None = None
+    folder: Path,
+    source: KafkaCluster,
+    target: KafkaCluster,
+    replications: list[dict[str, Any]],
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[AirflowStandalone]:
     """Started in ``folder``, stopped in the end. ``replications`` are completed with the connections."""
     dags = folder / "dags"

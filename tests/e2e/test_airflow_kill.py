@@ -22,8 +22,11 @@ NAME = "af-kill"
 PARTITIONS, RECORDS = 2, 12_000
 # Many small chunks take long enough to be stopped in the middle; the time-out is far beyond every wait here.
 FILE = {
-    "name": NAME, "topics": {"include": [NAME]}, "copy": {"chunk_records": 50, "transaction_timeout": 600}, "retries": {"attempts": 0},
-}  # fmt: skip
+    "name": NAME,
+    "topics": {"include": [NAME]},
+    "copy": {"chunk_records": 50, "transaction_timeout": 600},
+    "retries": {"attempts": 0},
+}
 
 
 @pytest.fixture
@@ -75,7 +78,13 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
         wait_until(lambda: target.is_settled([TopicPartition(NAME, partition) for partition in range(PARTITIONS)]))
         assert api.wait_for_run(NAME, run_id) == "failed"
         states = {each["task_id"]: each["state"] for each in api.task_instances(NAME, run_id)}
-        assert states == {"plan": "success", "copy": "failed", "verify": "success", "advance": "success", "report": "failed"}
+        assert states == {
+            "plan": "success",
+            "copy": "failed",
+            "verify": "success",
+            "advance": "success",
+            "report": "failed",
+        }
         api.clear(NAME, run_id, "copy")
         assert api.wait_for_run(NAME, run_id) == "success"
         report: Any = api.xcom(NAME, run_id, "report")

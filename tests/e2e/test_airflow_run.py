@@ -27,10 +27,15 @@ def produce(cluster: KafkaCluster, topic: str = TOPIC, records: int = RECORDS) -
 
 def values(cluster: KafkaCluster) -> list[bytes]:
     """Every record of the topic, as a `read_committed` reader sees them."""
-    consumer = Consumer({
-        "bootstrap.servers": cluster.bootstrap, "group.id": "reader", "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest", "enable.auto.commit": False,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     found = []
     while batch := consumer.consume(1000, 3):
@@ -39,14 +44,18 @@ def values(cluster: KafkaCluster) -> list[bytes]:
     return sorted(found)
 
 
-def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+def test_a_run_copies_and_the_next_is_idle(
+    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
     produce(source_cluster)
     airflow.replicate("af-e2e", TOPIC)
     first, log = airflow.run("af-e2e")
     assert (first["state"], first["tasks"]) == ("success", ALL_DONE)
     assert airflow.alerts() == []
     assert first["report"]["outcome"] == "done"
-    assert [(each["copied"], each["digest_ok"], each["watermark"]) for each in first["report"]["ranges"]] == [(RECORDS, True, RECORDS)] * 3
+    assert [(each["copied"], each["digest_ok"], each["watermark"]) for each in first["report"]["ranges"]] == [
+        (RECORDS, True, RECORDS)
+    ] * 3
     assert values(target_cluster) == values(source_cluster)
     assert airflow.watermarks("af-e2e") == dict.fromkeys(range(PARTITIONS), RECORDS)
     assert SECRET not in log
@@ -87,7 +96,9 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
     assert airflow.watermarks("af-e2e-missing") == {}
 
 
-def test_airflow_and_the_command_line_at_once(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+def test_airflow_and_the_command_line_at_once(
+    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
     """Whoever comes second waits for the lease and finds nothing left to copy."""
     topic, records = "af-e2e-twice", 2_000
     produce(source_cluster, topic, records)

@@ -37,12 +37,23 @@ QUICK = {
 def airflow(
     tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster
 ) -> Iterator[AirflowStandalone]:
-    killed = {"name": KILLED, "topics": {"include": [KILLED]}, "copy": {"chunk_records": 50}, "retries": {"attempts": 3, "delay": 1}}
+    killed = {
+        "name": KILLED,
+        "topics": {"include": [KILLED]},
+        "copy": {"chunk_records": 50},
+        "retries": {"attempts": 3, "delay": 1},
+    }
     hourly = {
-        "name": HOURLY, "topics": {"include": [HOURLY]}, "progress": "interval", "schedule": "@hourly", "start_from": FIRST.isoformat(),
+        "name": HOURLY,
+        "topics": {"include": [HOURLY]},
+        "progress": "interval",
+        "schedule": "@hourly",
+        "start_from": FIRST.isoformat(),
         "retries": {"attempts": 0},
-    }  # fmt: skip
-    with standalone(tmp_path_factory.mktemp("scheduler"), source_cluster, target_cluster, [killed, hourly], QUICK) as started:
+    }
+    with standalone(
+        tmp_path_factory.mktemp("scheduler"), source_cluster, target_cluster, [killed, hourly], QUICK
+    ) as started:
         yield started
 
 
@@ -59,18 +70,30 @@ def test_airflows_own_backfill_runs_intervals_that_are_copied_once(
         assert keys(target_cluster, HOURLY) == list(range(12))
 
         assert isinstance(airflow.settings, AirflowSettings)
-        dates = ["--from-date", FIRST.isoformat(), "--to-date", (FIRST + HOUR).isoformat(), "--reprocess-behavior", "completed"]
+        dates = [
+            "--from-date",
+            FIRST.isoformat(),
+            "--to-date",
+            (FIRST + HOUR).isoformat(),
+            "--reprocess-behavior",
+            "completed",
+        ]
         asked = subprocess.run(
             [str(airflow.home / "bin" / "airflow"), "backfill", "create", "--dag-id", HOURLY, *dates],
-            env=airflow.environment(airflow.settings), capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=airflow.environment(airflow.settings),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert asked.returncode == 0, asked.stderr[-2000:]
         wait_until(lambda: len(found := states(api, "backfill")) == 2 and set(found) == {"success"}, 600)
     assert keys(target_cluster, HOURLY) == list(range(12)), "what is on the target is not copied again"
 
 
 def states(api: AirflowApi, kind: str) -> list[str]:
-    return [each["state"] for each in api.get(f"dags/{HOURLY}/dagRuns", limit=100)["dag_runs"] if each["run_type"] == kind]
+    return [
+        each["state"] for each in api.get(f"dags/{HOURLY}/dagRuns", limit=100)["dag_runs"] if each["run_type"] == kind
+    ]
 
 
 @pytest.mark.slow
@@ -90,11 +113,16 @@ def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
         wait_until(lambda: target.size(KILLED) > 400, 300)
         [scheduler] = [each for each in psutil.Process(airflow.process.pid).children() if " scheduler" in command(each)]
         scheduler.kill()
-        assert target.size(KILLED) < PARTITIONS * RECORDS, "all was copied before the scheduler was killed: make it slower"
+        assert target.size(KILLED) < PARTITIONS * RECORDS, (
+            "all was copied before the scheduler was killed: make it slower"
+        )
         again = launch(
-            [str(airflow.home / "bin" / "airflow"), "scheduler"], airflow.home / "scheduler.log", airflow.home / "scheduler.pid",
-            env=airflow.environment(airflow.settings), cwd=airflow.home,
-        )  # fmt: skip
+            [str(airflow.home / "bin" / "airflow"), "scheduler"],
+            airflow.home / "scheduler.log",
+            airflow.home / "scheduler.pid",
+            env=airflow.environment(airflow.settings),
+            cwd=airflow.home,
+        )
         try:
             assert api.wait_for_run(KILLED, run_id, 600) == "success"
         finally:

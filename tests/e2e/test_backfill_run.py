@@ -23,16 +23,23 @@ def produce(cluster: KafkaCluster, topic: str, times: list[datetime]) -> None:
     admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number, time in enumerate(times):
-        producer.produce(topic, key=str(number), value=f"event {number}", partition=0, timestamp=int(time.timestamp() * 1000))
+        producer.produce(
+            topic, key=str(number), value=f"event {number}", partition=0, timestamp=int(time.timestamp() * 1000)
+        )
     assert producer.flush(30) == 0
 
 
 def keys(cluster: KafkaCluster, topic: str) -> list[int]:
     """The keys of the copied records, in the target's order."""
-    consumer = Consumer({
-        "bootstrap.servers": cluster.bootstrap, "group.id": "reader", "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest", "enable.auto.commit": False,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
     while batch := consumer.consume(1000, 3):
@@ -41,7 +48,9 @@ def keys(cluster: KafkaCluster, topic: str) -> list[int]:
     return found
 
 
-def test_a_backfill_is_planned_copied_and_repeated(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+def test_a_backfill_is_planned_copied_and_repeated(
+    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
     topic, file = "af-e2e-backfill", "backfills_dag.py"
     asked: dict[str, Any] = {"topics": [topic], "from": "100", "until": "250"}
     produce(source_cluster, topic, [SIX] * 300)
@@ -56,8 +65,16 @@ def test_a_backfill_is_planned_copied_and_repeated(airflow: Airflow, source_clus
     first, log = airflow.run("af-backfill.backfill", file=file, **asked)
     assert (first["state"], first["tasks"]) == ("success", ALL_DONE), log[-5000:]
     [line] = first["report"]["ranges"]
-    assert (line["from"], line["until"], line["copied"], line["digest_ok"], line["watermark"]) == (100, 250, 150, True, 300)
-    assert "backfill, slice 2: af-e2e-backfill-0 [200, 250); until now 100 of 150 offsets are on the target (66%)" in log
+    assert (line["from"], line["until"], line["copied"], line["digest_ok"], line["watermark"]) == (
+        100,
+        250,
+        150,
+        True,
+        300,
+    )
+    assert (
+        "backfill, slice 2: af-e2e-backfill-0 [200, 250); until now 100 of 150 offsets are on the target (66%)" in log
+    )
     assert keys(target_cluster, topic) == list(range(100, 250))
 
     again, log = airflow.run("af-backfill.backfill", file=file, **asked)
@@ -71,16 +88,22 @@ def test_a_backfill_is_planned_copied_and_repeated(airflow: Airflow, source_clus
 
 
 @pytest.mark.slow
-def test_each_data_interval_is_copied_once(airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+def test_each_data_interval_is_copied_once(
+    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> None:
     topic = "af-e2e-intervals"
     produce(source_cluster, topic, [SIX - HOUR, SIX, SIX + HOUR / 2, SIX + HOUR, SIX + 1.5 * HOUR, SIX + 2 * HOUR])
-    airflow.replicate("af-intervals", topic, f"progress: interval\nschedule: '@hourly'\nstart_from: {SIX.isoformat()}\n")
+    airflow.replicate(
+        "af-intervals", topic, f"progress: interval\nschedule: '@hourly'\nstart_from: {SIX.isoformat()}\n"
+    )
     first, log = airflow.run("af-intervals", logical_date=(SIX + HOUR).isoformat())
     assert (first["state"], first["tasks"]) == ("success", ALL_DONE), log[-5000:]
     assert keys(target_cluster, topic) == [1, 2]
 
     second, _ = airflow.run("af-intervals", logical_date=(SIX + 2 * HOUR).isoformat())
-    assert [(each["from"], each["until"], each["copied"], each["watermark"]) for each in second["report"]["ranges"]] == [(3, 5, 2, 5)]
+    assert [
+        (each["from"], each["until"], each["copied"], each["watermark"]) for each in second["report"]["ranges"]
+    ] == [(3, 5, 2, 5)]
 
     cleared, log = airflow.run("af-intervals", logical_date=(SIX + HOUR).isoformat())
     assert (cleared["state"], cleared["tasks"]) == ("success", ALL_DONE)

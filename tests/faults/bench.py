@@ -56,7 +56,9 @@ class Side:
 
     def coordinator(self, transactional_id: str) -> Broker:
         """The coordinator of a transactional id: the leader of its partition of ``__transaction_state``."""
-        partitions = len(self.admin.list_topics("__transaction_state", timeout=30).topics["__transaction_state"].partitions)
+        partitions = len(
+            self.admin.list_topics("__transaction_state", timeout=30).topics["__transaction_state"].partitions
+        )
         return self.leader("__transaction_state", _java_hash(transactional_id) % partitions)
 
     def heal(self) -> None:
@@ -78,7 +80,9 @@ class Side:
         except KafkaException:
             return False
         partitions = [each for topic in metadata.topics.values() for each in topic.partitions.values()]
-        return len(metadata.brokers) == len(self.brokers) and all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in partitions)
+        return len(metadata.brokers) == len(self.brokers) and all(
+            p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in partitions
+        )
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Move the log start, as retention does."""

@@ -136,10 +136,24 @@ def compaction_of_old_records(trial: Trial) -> None:
 ROWS = (
     Row("target-data-deleted", deleted_before_verification, expected="unverifiable: ", sampled=False),
     Row("target-topic-deleted", topic_deleted, expected="was re-created or deleted", ignore=("lost",), sampled=False),
-    Row("target-topic-recreated", topic_recreated, "core", "was re-created or deleted", ignore=("lost",), sampled=False),
-    Row("target-topic-recreated-during", topic_recreated_during, "core", "was re-created or deleted", ignore=("lost",), sampled=False),
+    Row(
+        "target-topic-recreated", topic_recreated, "core", "was re-created or deleted", ignore=("lost",), sampled=False
+    ),
+    Row(
+        "target-topic-recreated-during",
+        topic_recreated_during,
+        "core",
+        "was re-created or deleted",
+        ignore=("lost",),
+        sampled=False,
+    ),
     Row("target-foreign-writer", foreign_writer, expected="that the ledger does not know", ignore=("foreign",)),
-    Row("target-foreign-writer-during", foreign_writer_during, expected="that the ledger does not know", ignore=("foreign",)),
+    Row(
+        "target-foreign-writer-during",
+        foreign_writer_during,
+        expected="that the ledger does not know",
+        ignore=("foreign",),
+    ),
     Row("target-partitions-added", partitions_added),
     Row("target-retention-of-old-records", retention_of_old_records, own_load=True, sampled=False),
     Row("target-compaction-of-old-records", compaction_of_old_records, own_load=True, sampled=False),

@@ -59,7 +59,9 @@ def with_null_keys(records: Iterator[Rec], dice: random.Random) -> Iterator[Rec]
         yield Rec(None, each.value, each.headers, each.timestamp) if each.value and dice.randrange(6) == 0 else each
 
 
-def fill(source: Cluster, topic: str, seed: int, *, blocks: int = BLOCKS, first: int = 0, null_keys: bool = True) -> None:
+def fill(
+    source: Cluster, topic: str, seed: int, *, blocks: int = BLOCKS, first: int = 0, null_keys: bool = True
+) -> None:
     """Blocks of plain, committed and aborted records, the latter two in transactions over all partitions."""
     dice = random.Random(seed)
     plain, transactional = source.producer(), source.transactional()
@@ -86,7 +88,12 @@ def make(source: Cluster, topic: str, seed: int) -> Load:
 
 def make_compacted(source: Cluster, topic: str, seed: int) -> Load:
     """As `make`, and with holes: of three records with the same key the cleaner leaves the last one. It is switched off afterwards."""
-    quick = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "86400000"}
+    quick = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.001",
+        "delete.retention.ms": "86400000",
+    }
     source.create(topic, PARTITIONS, quick)
     for partition in range(PARTITIONS):
         for copy in range(3):
@@ -101,7 +108,13 @@ def make_compacted(source: Cluster, topic: str, seed: int) -> Load:
 
 
 def _has_holes(source: Cluster, topic: str, partition: int) -> bool:
-    return sum(record.key is not None and record.key.startswith(b"same-") for _, record in read(source.bootstrap, topic, partition)) <= 40
+    return (
+        sum(
+            record.key is not None and record.key.startswith(b"same-")
+            for _, record in read(source.bootstrap, topic, partition)
+        )
+        <= 40
+    )
 
 
 def look(source: Cluster, topic: str) -> Load:

@@ -52,9 +52,17 @@ def receipt_outside() -> None:
         failpoints.reached("P2")
         other = clients.producer(self.target)
         other.produce(
-            RECEIPTS, key=ledger.receipt_key(self.key, receipt), value=ledger.encode(receipt), partition=self.key.ledger_partition
+            RECEIPTS,
+            key=ledger.receipt_key(self.key, receipt),
+            value=ledger.encode(receipt),
+            partition=self.key.ledger_partition,
         )
-        other.produce(POSITIONS, key=ledger.position_key(self.key), value=ledger.encode(position), partition=self.key.ledger_partition)
+        other.produce(
+            POSITIONS,
+            key=ledger.position_key(self.key),
+            value=ledger.encode(position),
+            partition=self.key.ledger_partition,
+        )
         other.flush(30)
 
     LedgerSession.commit = careless  # type: ignore[method-assign]
@@ -69,16 +77,22 @@ def watermark_before_verification() -> None:
         for key, position in run.view().positions.items():
             before: Any = stored.get(key)
             run.store.advance(
-                key, generation=position.generation, source_topic_id=position.ids.source_topic, target_topic_id=position.ids.target_topic,
-                offset=position.next_offset, expected_version=before.version if before else None, run_id=run.run_id,
-            )  # fmt: skip
+                key,
+                generation=position.generation,
+                source_topic_id=position.ids.source_topic,
+                target_topic_id=position.ids.target_topic,
+                offset=position.next_offset,
+                expected_version=before.version if before else None,
+                run_id=run.run_id,
+            )
         return verify(run, keys, launch)
 
     steps.verify = hasty
 
 
 ALL: dict[str, Callable[[], None]] = {
-    each.__name__.replace("_", "-"): each for each in (position_before_fencing, receipt_outside, watermark_before_verification)
+    each.__name__.replace("_", "-"): each
+    for each in (position_before_fencing, receipt_outside, watermark_before_verification)
 }
 
 

@@ -70,7 +70,11 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     move_clock(settings.get("clock", 0))
     clients = Clients(settings["clients"])
     threads = Threads()
-    launcher: Launcher = threads if "spark" not in settings else SubmitLauncher(SparkConnection(settings["master"], {}), settings["spark"])
+    launcher: Launcher = (
+        threads
+        if "spark" not in settings
+        else SubmitLauncher(SparkConnection(settings["master"], {}), settings["spark"])
+    )
     replication = Replication.model_validate(settings["config"])
     try:
         report = runner.run(replication, clients, open_store(settings["store_url"]), lambda: launcher, Request())

@@ -144,7 +144,9 @@ class _Link:
         if self._proxy.wants(self._asked.pop(correlation, -1)):
             raise EOFError
 
-    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], None]) -> None:
+    async def pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], None]
+    ) -> None:
         """Pass frames on, each when it is due, until one side ends."""
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
         passing = asyncio.ensure_future(_pass_on(queue, writer))

@@ -41,7 +41,13 @@ class Sampler:
     """One thread; ``violations`` grows, ``samples`` counts the comparisons that were made."""
 
     def __init__(self, bootstrap: str, store: Path, replication: str, target_topic: str, load: Load) -> None:
-        self._bootstrap, self._store, self._replication, self._topic, self._load = bootstrap, store, replication, target_topic, load
+        self._bootstrap, self._store, self._replication, self._topic, self._load = (
+            bootstrap,
+            store,
+            replication,
+            target_topic,
+            load,
+        )
         self.violations: list[str] = []
         self.samples = 0
         self._verified: dict[int, list[list[int]]] = {}
@@ -60,11 +66,18 @@ class Sampler:
         self._thread.join(30)
 
     def _watch(self) -> None:
-        reader = Consumer({
-            "bootstrap.servers": self._bootstrap, "group.id": f"sampler-{uuid.uuid4()}", "isolation.level": "read_committed",
-            "enable.partition.eof": True, "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100,
-            "log_level": 0,
-        })  # fmt: skip
+        reader = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": f"sampler-{uuid.uuid4()}",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+                "log_level": 0,
+            }
+        )
         try:
             while not self._stop.wait(PAUSE):
                 with suppress(KafkaException):
@@ -141,9 +154,13 @@ class Sampler:
             verified = _contiguous(self._verified.get(partition, []), position["start"])
             if watermark > verified:
                 self._note(f"partition {partition}: watermark {watermark} > verified {verified}")
-            wanted = self._load.visible_below(partition, watermark) - self._load.visible_below(partition, position["start"])
+            wanted = self._load.visible_below(partition, watermark) - self._load.visible_below(
+                partition, position["start"]
+            )
             if self._copied[partition] < wanted:
-                self._note(f"partition {partition}: watermark {watermark} means {wanted} records, {self._copied[partition]} are there")
+                self._note(
+                    f"partition {partition}: watermark {watermark} means {wanted} records, {self._copied[partition]} are there"
+                )
         for partition, ranges in self._verified.items():
             copied = self._positions.get(partition, {}).get("coverage", [])
             outside = [each for each in ranges if not any(c[0] <= each[0] and each[1] <= c[1] for c in copied)]

@@ -74,7 +74,10 @@ class Session:
                     (folder / f"{side.cluster.name}-{broker.log.name}").write_bytes(log.read())
 
     def _forget(self, trial: Trial, row: Row) -> None:
-        for side, topic in ((self.bench.target, trial.target_topic), *([(self.bench.source, trial.load.topic)] if row.own_load else [])):
+        for side, topic in (
+            (self.bench.target, trial.target_topic),
+            *([(self.bench.source, trial.load.topic)] if row.own_load else []),
+        ):
             with suppress(KafkaException):
                 side.admin.delete_topics([topic])[topic].result(30)
 
@@ -102,7 +105,9 @@ def open_session(folder: Path) -> Iterator[Session]:
 
 def main(
     table: Annotated[bool, typer.Option("--table", help="Only show what was found so far.")] = False,
-    write_docs: Annotated[bool, typer.Option("--write-docs", help="Put what was found so far into docs/reliability.md.")] = False,
+    write_docs: Annotated[
+        bool, typer.Option("--write-docs", help="Put what was found so far into docs/reliability.md.")
+    ] = False,
 ) -> None:
     """Run what is not done yet, show the table; exits with 1 where a run failed.
 
@@ -126,9 +131,15 @@ def main(
         if jobs:
             deadline = time.time() + 60 * float(os.environ.get("FAULT_MINUTES") or "inf")
             with get_context("spawn").Pool(jobs) as pool:
-                left = sum(pool.map(_work, [(folder, wanted[each::jobs], each, jobs, deadline) for each in range(jobs)], chunksize=1))
+                left = sum(
+                    pool.map(
+                        _work, [(folder, wanted[each::jobs], each, jobs, deadline) for each in range(jobs)], chunksize=1
+                    )
+                )
             if left:
-                print(f"FAULT_MINUTES are over with {left} of {len(wanted)} runs left; the same command goes on with them")
+                print(
+                    f"FAULT_MINUTES are over with {left} of {len(wanted)} runs left; the same command goes on with them"
+                )
         known = results.Results(known.file)
     print(results.table(known, rows))
     if write_docs:

@@ -90,7 +90,10 @@ def edited_ahead(trial: Trial) -> None:
     trial.part(PART)
     partition = trial.dice.randrange(PARTITIONS)
     with closing(sqlite3.connect(trial.store)) as store:
-        store.execute("UPDATE kafka_replication_watermarks SET next_offset = next_offset + 50 WHERE source_partition = ?", (partition,))
+        store.execute(
+            "UPDATE kafka_replication_watermarks SET next_offset = next_offset + 50 WHERE source_partition = ?",
+            (partition,),
+        )
         store.commit()
     trial.note(f"partition {partition}: watermark 50 ahead")
 
@@ -115,7 +118,9 @@ def _over_position(trial: Trial, value: bytes) -> None:
 
 
 def malformed(trial: Trial) -> None:
-    _over_position(trial, trial.dice.choice([b"", b"{}", b"nonsense", b"[1]", b'{"format":1,"type":"position"}', b"\xff\xfe"]))
+    _over_position(
+        trial, trial.dice.choice([b"", b"{}", b"nonsense", b"[1]", b'{"format":1,"type":"position"}', b"\xff\xfe"])
+    )
 
 
 def newer(trial: Trial) -> None:

@@ -32,7 +32,9 @@ def coordinator_killed(trial: Trial) -> None:
     """The coordinator of one of the transactional ids, so that no commit of it can go through for a while."""
     run = trial.start()
     trial.middle(run)
-    _kill_for_a_while(trial, trial.bench.target.coordinator(trial.key(trial.dice.randrange(PARTITIONS)).transactional_id))
+    _kill_for_a_while(
+        trial, trial.bench.target.coordinator(trial.key(trial.dice.randrange(PARTITIONS)).transactional_id)
+    )
     trial.finish(run)
 
 

@@ -11,7 +11,14 @@ from tests.faults.session import Session
 
 SEED = int(os.environ.get("FAULT_SEED", "2"))
 SHORT = ("target-broker-killed", "target-endtxn-answer-lost", "zombie")
-LONGER = ("target-coordinator-killed", "two-runs-at-once", "failpoint-p1", "failpoint-p2", "failpoint-p3", "source-retention-before")
+LONGER = (
+    "target-coordinator-killed",
+    "two-runs-at-once",
+    "failpoint-p1",
+    "failpoint-p2",
+    "failpoint-p3",
+    "source-retention-before",
+)
 SELECTION = [*SHORT, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)]
 
 

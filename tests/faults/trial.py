@@ -96,16 +96,26 @@ class Trial:
 
     def document(self, **more: Any) -> dict[str, Any]:
         return {
-            "name": self.name, "source": {"connection": "source"}, "target": {"connection": "target"},
-            "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"}, "lease": {"duration": 3, "wait": 30},
-            "copy": self.copy, **self.settings, **more,
-        }  # fmt: skip
+            "name": self.name,
+            "source": {"connection": "source"},
+            "target": {"connection": "target"},
+            "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
+            "lease": {"duration": 3, "wait": 30},
+            "copy": self.copy,
+            **self.settings,
+            **more,
+        }
 
     def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
         """Start a run; ``more`` goes into its replication file."""
         number = len(self.attempts) + 1
         clients = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
-        settings = {"config": self.document(**more), "store_url": f"sqlite:///{store or self.store}", "clients": clients, **self.job}
+        settings = {
+            "config": self.document(**more),
+            "store_url": f"sqlite:///{store or self.store}",
+            "clients": clients,
+            **self.job,
+        }
         file = self.folder / f"job{number}.json"
         file.write_text(json.dumps(settings))
         environment = {
@@ -116,9 +126,14 @@ class Trial:
             **({VARIABLE: failpoint} if failpoint else {}),
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.process", str(file)], cwd=ROOT, env=environment, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            [sys.executable, "-m", "tests.faults.process", str(file)],
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         self.attempts.append(Attempt(number, process, self.folder / f"run{number}.log"))
         self.note(f"run {number} started{' with failpoint ' + failpoint if failpoint else ''}")
         return self.attempts[-1]
@@ -130,7 +145,9 @@ class Trial:
         """Wait for a random moment in the middle of the copy: some chunks, and a part of one more."""
         chunks = self.dice.randrange(1, most)
         if not attempt.await_chunks(chunks):
-            raise TrialFailed(f"run {attempt.number} ended before it had committed {chunks} chunks: {attempt.end()} {attempt.errors}")
+            raise TrialFailed(
+                f"run {attempt.number} ended before it had committed {chunks} chunks: {attempt.end()} {attempt.errors}"
+            )
         time.sleep(self.dice.random() * 0.1)  # the dice choose the moment: nothing is waited for here
         self.hit = time.monotonic()
 
@@ -139,7 +156,9 @@ class Trial:
         wanted, deadline = self.dice.randrange(1, self.load.count // 2), time.monotonic() + ATTEMPT_SECONDS
         while self.bench.target.direct.size(self.target_topic) < wanted:
             if attempt.ended or time.monotonic() > deadline:
-                raise TrialFailed(f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}")
+                raise TrialFailed(
+                    f"run {attempt.number} ended before it had copied {wanted} records: {attempt.end()} {attempt.errors}"
+                )
             time.sleep(0.2)
         self.hit = time.monotonic()
 
@@ -274,7 +293,12 @@ class Trial:
 
 
 def conduct(
-    trial: Trial, inject: Callable[[Trial], None], *, expected: str = "", ignore: tuple[str, ...] = (), sampled: bool = True
+    trial: Trial,
+    inject: Callable[[Trial], None],
+    *,
+    expected: str = "",
+    ignore: tuple[str, ...] = (),
+    sampled: bool = True,
 ) -> Verdict:
     """Inject the fault, run again until healed (or until the expected error was named), judge."""
     verdict = Verdict()
@@ -288,7 +312,16 @@ def conduct(
             else:
                 trial.heal()
             verdict.outcome = "refused" if expected else "healed"
-        except (TrialFailed, AssertionError, LookupError, ValueError, OSError, KafkaException, psutil.Error, sqlite3.Error) as e:
+        except (
+            TrialFailed,
+            AssertionError,
+            LookupError,
+            ValueError,
+            OSError,
+            KafkaException,
+            psutil.Error,
+            sqlite3.Error,
+        ) as e:
             verdict.problems.append(f"{type(e).__name__}: {e}")
         verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
         time.sleep(0.3 if sampler else 0)  # one more sample of the end
@@ -300,7 +333,9 @@ def conduct(
     return verdict
 
 
-def _settle(trial: Trial, verdict: Verdict, sampler: Sampler | None, *, complete: bool, ignore: tuple[str, ...]) -> None:
+def _settle(
+    trial: Trial, verdict: Verdict, sampler: Sampler | None, *, complete: bool, ignore: tuple[str, ...]
+) -> None:
     verdict.attempts = len(trial.attempts)
     if left := trial.leftovers():
         verdict.problems.append(f"processes left behind: {left}")
@@ -333,5 +368,7 @@ def _refusal(trial: Trial, expected: str) -> str:
         raise TrialFailed(f"expected a failed run that says {expected!r}, got {outcome} with {attempt.errors}")
     for partition, watermark in trial.watermarks().items():
         if watermark > trial.limits.get(partition, watermark):
-            raise TrialFailed(f"partition {partition}: watermark {watermark} passed the damage at {trial.limits[partition]}")
+            raise TrialFailed(
+                f"partition {partition}: watermark {watermark} passed the damage at {trial.limits[partition]}"
+            )
     return named

@@ -33,7 +33,9 @@ def _sized(data: bytes | None) -> bytes:
     return _varint(-1) if data is None else _varint(len(data)) + data
 
 
-def _batch(key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytes:
+def _batch(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]], timestamp: int
+) -> bytes:
     fields = b"\0" + _varint(0) + _varint(0) + _sized(key) + _sized(value) + _varint(len(headers))
     record = _sized(fields + b"".join(_sized(name) + _sized(content) for name, content in headers))
     # attributes, last offset delta, first and last timestamp, producer id, its epoch, base sequence, record count
@@ -43,9 +45,14 @@ def _batch(key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes
 
 
 def produce_raw(
-    bootstrap: str, topic: str, partition: int, key: bytes | None, value: bytes | None,
-    headers: Sequence[tuple[bytes, bytes | None]] = (), timestamp: int = 1,
-) -> int:  # fmt: skip
+    bootstrap: str,
+    topic: str,
+    partition: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+    timestamp: int = 1,
+) -> int:
     """Send one record to a cluster of one broker; returns its offset."""
     batch, name = _batch(key, value, headers, timestamp), topic.encode()
     body = struct.pack(">hhih4s", 0, 3, 7, 4, b"test") + struct.pack(">hhi", -1, -1, 30_000)

@@ -15,5 +15,5 @@ if __name__ == "__main__":
     source, target, store_url, config = sys.argv[1:]
     report = runner.run(
         Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), InProcess, Request()
-    )  # fmt: skip
+    )
     print(json.dumps(report.as_json()))

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewPartitions,
     NewTopic,
     ResourceType,
-)  # fmt: skip
+)
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import SparkConnection
@@ -54,7 +54,9 @@ class Rec:
 
 def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
     """Distinct records of ``size`` bytes."""
-    return [Rec(b"k%d" % n, (b"%d-" % n).ljust(size, b"x"), (), 1_700_000_000_000 + n) for n in range(first, first + count)]
+    return [
+        Rec(b"k%d" % n, (b"%d-" % n).ljust(size, b"x"), (), 1_700_000_000_000 + n) for n in range(first, first + count)
+    ]
 
 
 @dataclass
@@ -66,7 +68,9 @@ class InProcess:
 
     def __call__(self, job: Job) -> JobResult:
         self.jobs.append(job)
-        result = JobResult([copy_one(job, task) for task in job.copies], [verify_one(job, task) for task in job.verifications])
+        result = JobResult(
+            [copy_one(job, task) for task in job.copies], [verify_one(job, task) for task in job.verifications]
+        )
         self.then(job)
         return result
 
@@ -131,7 +135,11 @@ class Cluster:
         try:
             return sum(high_watermark(self.bootstrap, topic, partition) for partition in range(self.partitions(topic)))
         except KafkaException as error:
-            if error.args[0].code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            if error.args[0].code() in (
+                KafkaError._UNKNOWN_PARTITION,
+                KafkaError._UNKNOWN_TOPIC,
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+            ):
                 return 0
             raise
 
@@ -141,7 +149,8 @@ class Cluster:
 
     def set(self, topic: str, **config: str) -> None:
         entries = [
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         next(iter(self.admin.incremental_alter_configs([resource]).values())).result(30)
@@ -157,7 +166,12 @@ class Cluster:
         send(producer, topic, records, partition)
 
     def producer(self, **config: Any) -> Producer:
-        base = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 64 << 20, "linger.ms": 5, "enable.idempotence": True}
+        base = {
+            "bootstrap.servers": self.bootstrap,
+            "message.max.bytes": 64 << 20,
+            "linger.ms": 5,
+            "enable.idempotence": True,
+        }
         return Producer({**base, "log_level": 0, **{name.replace("_", "."): value for name, value in config.items()}})
 
     def transactional(self, timeout: int = 120) -> Producer:
@@ -196,9 +210,14 @@ def send(producer: Producer, topic: str, records: Iterable[Rec], partition: int 
         while True:
             try:
                 producer.produce(
-                    topic, record.value, record.key, partition, timestamp=record.timestamp, headers=list(record.headers),
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    timestamp=record.timestamp,
+                    headers=list(record.headers),
                     on_delivery=lambda error, _: failed.append(error) if error else None,
-                )  # fmt: skip
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -228,11 +247,19 @@ class Scenario:
 
     def document(self, **more: Any) -> dict[str, Any]:
         value: dict[str, Any] = {
-            "name": self.name, "source": {"connection": "source"}, "target": {"connection": "target"},
-            "topics": {"include": [self.topic]}, "lease": {"duration": 3, "wait": 30},
-        }  # fmt: skip
+            "name": self.name,
+            "source": {"connection": "source"},
+            "target": {"connection": "target"},
+            "topics": {"include": [self.topic]},
+            "lease": {"duration": 3, "wait": 30},
+        }
         value |= {**self.settings, **more}
-        value["copy"] = {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 20} | value.get("copy", {})
+        value["copy"] = {
+            "chunk_records": 500,
+            "transaction_timeout": 6,
+            "chunk_seconds": 3,
+            "stall_timeout": 20,
+        } | value.get("copy", {})
         return value
 
     @property
@@ -267,13 +294,25 @@ class Scenario:
     def is_settled(self, *partitions: int) -> bool:
         """Whether no transaction is open on the target's partitions and in the ledger."""
         at = [product.TopicPartition(self.topic, partition) for partition in partitions or (0,)]
-        at += [product.TopicPartition(name, number) for name in (POSITIONS, RECEIPTS) for number in range(keys.LEDGER_PARTITIONS)]
+        at += [
+            product.TopicPartition(name, number)
+            for name in (POSITIONS, RECEIPTS)
+            for number in range(keys.LEDGER_PARTITIONS)
+        ]
         return self.target.is_settled(at)
 
-    def check(self, partition: int = 0, target_topic: str | None = None, from_: int = 0, until: int = 2**63) -> Comparison:
+    def check(
+        self, partition: int = 0, target_topic: str | None = None, from_: int = 0, until: int = 2**63
+    ) -> Comparison:
         return check(
-            self.source.bootstrap, self.target.bootstrap, self.topic, target_topic or self.topic, partition, from_, until
-        )  # fmt: skip
+            self.source.bootstrap,
+            self.target.bootstrap,
+            self.topic,
+            target_topic or self.topic,
+            partition,
+            from_,
+            until,
+        )
 
     def assert_copied(self, *partitions: int, from_: int = 0) -> None:
         for partition in partitions or (0,):

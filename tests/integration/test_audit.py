@@ -149,7 +149,9 @@ def test_a_receipt_that_does_not_fit_the_copy(scene: Scenario) -> None:
     put_receipt(scene, key, value)
     assert audit(scene).outcome == "clean"
     scene.source.delete_before(scene.topic, 0, 120)
-    assert [str(each) for each in one(audit(scene)).stretches] == ["altered source [50, 100), target [51, 101): 1 record"]
+    assert [str(each) for each in one(audit(scene)).stretches] == [
+        "altered source [50, 100), target [51, 101): 1 record"
+    ]
 
 
 def test_a_missing_receipt_is_an_error(scene: Scenario) -> None:

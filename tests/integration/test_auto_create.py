@@ -24,7 +24,9 @@ from tests.integration.scenario import Cluster, Scenario, numbered
 
 @pytest.fixture(scope="module")
 def obliging(stack_folder: Path) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(f"obliging-{uuid.uuid4().hex[:6]}", stack_folder, extra={"auto.create.topics.enable": "true"})
+    cluster = KafkaCluster(
+        f"obliging-{uuid.uuid4().hex[:6]}", stack_folder, extra={"auto.create.topics.enable": "true"}
+    )
     with started(cluster):
         yield cluster
 

@@ -14,7 +14,9 @@ from stack.kafka_cluster import Broker, KafkaCluster
 from tests.integration.scenario import Scenario, numbered, wait_until
 
 RECORDS = 4_000
-SHORT: dict[str, Any] = {"copy": {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 3}}
+SHORT: dict[str, Any] = {
+    "copy": {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 3}
+}
 
 
 @contextmanager

@@ -35,12 +35,17 @@ class Backfills:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def request(self, from_: object, until: object, **more: Any) -> BackfillRequest:
-        return parse(self.scene.replication(**self.settings), **{"topics": [self.scene.topic], "from_": from_, "until": until, **more})
+        return parse(
+            self.scene.replication(**self.settings),
+            **{"topics": [self.scene.topic], "from_": from_, "until": until, **more},
+        )
 
     def run(self, from_: object, until: object, launcher: Launcher | None = None, **more: Any) -> RunReport:
         scene, launch = self.scene, launcher or InProcess()
         request = self.request(from_, until, **more)
-        return backfilling.run(scene.replication(**self.settings), scene.connections, scene.store, lambda: launch, request)
+        return backfilling.run(
+            scene.replication(**self.settings), scene.connections, scene.store, lambda: launch, request
+        )
 
     def idle(self, from_: object, until: object, **more: Any) -> None:
         scene, request = self.scene, self.request(from_, until, **more)
@@ -58,7 +63,9 @@ def backfills(scene: Scenario) -> Backfills:
     return Backfills(scene)
 
 
-def test_a_backfill_below_the_start_copies_once_and_leaves_live_copying_alone(scene: Scenario, backfills: Backfills) -> None:
+def test_a_backfill_below_the_start_copies_once_and_leaves_live_copying_alone(
+    scene: Scenario, backfills: Backfills
+) -> None:
     backfills.settings = {"start_from": "latest"}
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(300))
@@ -119,7 +126,12 @@ def test_a_dry_run_answers_and_changes_nothing(scene: Scenario, backfills: Backf
     made = backfills.look(100, 250)
     assert (scene.target.partitions(scene.topic), scene.store.runs(scene.name)) == (0, [])
     [row] = backfill_report.as_json(made)["partitions"]
-    assert (row["to_copy"], row["on_target"], row["estimated_records"], row["kept_until"]) == ([[100, 250]], [], 150, None)
+    assert (row["to_copy"], row["on_target"], row["estimated_records"], row["kept_until"]) == (
+        [[100, 250]],
+        [],
+        150,
+        None,
+    )
     assert row["oldest_record"] == "2023-11-14T22:13:20.100000Z"
 
     scene.run()
@@ -186,7 +198,9 @@ def test_what_a_dead_backfill_left_unverified_is_verified_by_a_live_run(scene: S
     launcher = InProcess()
     report = scene.run(launcher)
     assert [job.kind for job in launcher.jobs] == ["verify"]
-    assert [(each.key.target_topic, str(each.range), each.digest_ok) for each in report.ranges] == [(again, "[30, 60)", True)]
+    assert [(each.key.target_topic, str(each.range), each.digest_ok) for each in report.ranges] == [
+        (again, "[30, 60)", True)
+    ]
     scene.idle_run()
 
 
@@ -220,13 +234,23 @@ SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("P3:1", "P4:2", 
 
 @pytest.mark.parametrize("failpoint", ["P0", "P1:2", "P2:2", "P3:3", "P4:1", "P5:1", *SLOW])
 def test_a_backfill_killed_anywhere_is_finished_by_the_next_one(scene: Scenario, failpoint: str) -> None:
-    scene.settings |= {"max_records_per_run": 60, "copy": {"chunk_records": 25, "transaction_timeout": 6}, "start_from": "latest"}
+    scene.settings |= {
+        "max_records_per_run": 60,
+        "copy": {"chunk_records": 25, "transaction_timeout": 6},
+        "start_from": "latest",
+    }
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(200))
     scene.idle_run()
     scene.source.produce(scene.topic, numbered(20, 200))
     scene.run()
-    places = [scene.source.bootstrap, scene.target.bootstrap, scene.store_url, json.dumps(scene.document()), scene.topic]
+    places = [
+        scene.source.bootstrap,
+        scene.target.bootstrap,
+        scene.store_url,
+        json.dumps(scene.document()),
+        scene.topic,
+    ]
     assert end_of(spawn("backfill_process", *places, "30", "180", failpoint=failpoint)) == -signal.SIGKILL
     assert end_of(spawn("backfill_process", *places, "0", "170")) == 0
     assert end_of(spawn("backfill_process", *places, "30", "210")) == 0
@@ -264,9 +288,10 @@ def test_bad_input_starts_nothing(scene: Scenario, backfills: Backfills) -> None
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(10))
     for from_, until, more, words in (
-        (0, 11, {}, "past the end"), (0, 10, {"partitions": [1]}, "has no partition 1"),
+        (0, 11, {}, "past the end"),
+        (0, 10, {"partitions": [1]}, "has no partition 1"),
         (9, "2001-01-01T00:00:00Z", {}, "lies after until: 0"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(BadInput, match=words):
             backfills.idle(from_, until, **more)
     settings = {"topics": {"include": [f"^{scene.name}"]}}
@@ -287,7 +312,9 @@ def test_a_leader_epoch_of_old_records_does_not_look_like_a_truncation(scene: Sc
     assert scene.position().leader_epoch is None
 
 
-def test_what_another_target_lost_before_it_was_verified_is_given_up_there(scene: Scenario, backfills: Backfills) -> None:
+def test_what_another_target_lost_before_it_was_verified_is_given_up_there(
+    scene: Scenario, backfills: Backfills
+) -> None:
     """Live runs look after it, too; nothing else of them is held up."""
     other = f"{scene.topic}.other"
     scene.source.create(scene.topic)

@@ -60,7 +60,10 @@ def test_many_chunks_and_partitions(scene: Scenario) -> None:
         scene.source.produce(scene.topic, numbered(count, size=100), partition)
     report = scene.run()
     assert report.outcome == "done", report.table()
-    assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [(0, 14_000), (1, 6_000)]
+    assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [
+        (0, 14_000),
+        (1, 6_000),
+    ]
     scene.assert_copied(0, 1, 2)
     assert [scene.watermark(partition) for partition in range(3)] == [14_000, 6_000, 0]
 
@@ -153,9 +156,16 @@ def test_raw_records_that_are_fine_arrive(scene: Scenario) -> None:
 
 def compact(source: Cluster, topic: str) -> int:
     """Fill a topic whose cleaner may work at once. Segments roll by the records' own times, so each turn is a minute later."""
-    source.create(topic, 1, {
-        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000", "max.compaction.lag.ms": "1000",
-    })  # fmt: skip
+    source.create(
+        topic,
+        1,
+        {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.001",
+            "segment.ms": "1000",
+            "max.compaction.lag.ms": "1000",
+        },
+    )
     start = 1_700_000_000_000
     for turn in range(3):
         now = start + 60_000 * turn

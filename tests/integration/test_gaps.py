@@ -35,7 +35,9 @@ def overrun(scene: Scenario, copied: int = 50, lost: int = 12) -> OffsetRange:
 
 
 def approve(scene: Scenario, from_: int, until: int, partition: int = 0) -> tuple[Gap, bool]:
-    asked = Approval(TopicPartition(scene.topic, partition), OffsetRange(from_, until), "retention was too short", "ann")
+    asked = Approval(
+        TopicPartition(scene.topic, partition), OffsetRange(from_, until), "retention was too short", "ann"
+    )
     return approval.approve(scene.bare_run("approving"), asked)
 
 
@@ -46,7 +48,9 @@ def failed(report: RunReport, partition: int = 0) -> str:
 
 def test_an_approved_gap_is_crossed(scene: Scenario) -> None:
     overrun(scene)
-    assert f"approve-gap {scene.name}.yaml --topic {scene.topic} --partition 0 --from 50 --until 62" in failed(scene.run())
+    assert f"approve-gap {scene.name}.yaml --topic {scene.topic} --partition 0 --from 50 --until 62" in failed(
+        scene.run()
+    )
     gap, new = approve(scene, 50, 62)
     assert new and (gap.kind, gap.range, gap.approved_by, gap.reason) == (
         "retention",
@@ -75,7 +79,9 @@ def test_status_shows_it_ever_after_and_an_emptied_store_is_rebuilt_across_it(sc
     rows = status.status(plan.plan(run.replication, snapshot, view, {}), snapshot, view)
     assert (rows[0].lost, rows[0].as_json()["gaps"][0]["until"]) == (12, 62)
     assert "given up by ann" in status.status_table(rows)
-    assert view.read_back(scene.key(), 1).missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), "nothing was read back of the gap"
+    assert view.read_back(scene.key(), 1).missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), (
+        "nothing was read back of the gap"
+    )
     (scene.folder / "store.db").unlink()
     scene.store = type(scene)(scene.source, scene.target, scene.folder).store
     assert scene.watermark() is None
@@ -132,7 +138,10 @@ def test_the_log_that_went_on_is_approved_again(scene: Scenario) -> None:
     assert "--from 62 --until 70" in failed(scene.run())
     approve(scene, 62, 70)
     assert only(scene.run()).copied == 10
-    assert [gap.range for gap in scene.bare_run().view().gaps[scene.key()]] == [OffsetRange(50, 62), OffsetRange(62, 70)]
+    assert [gap.range for gap in scene.bare_run().view().gaps[scene.key()]] == [
+        OffsetRange(50, 62),
+        OffsetRange(62, 70),
+    ]
 
 
 def test_copied_and_unverified_records_before_the_gap_hold_the_watermark(scene: Scenario) -> None:
@@ -164,7 +173,14 @@ def test_a_plan_that_is_older_than_the_gap_accounts_for_it(scene: Scenario) -> N
     verified = steps.verify(run, [scene.key()], InProcess())
     steps.advance(run, [scene.key()])
     line = only(steps.report(run, made, verified))
-    assert (line.error, line.range, line.copied, line.lost, line.missing, line.not_visible) == (None, OffsetRange(0, 80), 18, 62, 0, 0)
+    assert (line.error, line.range, line.copied, line.lost, line.missing, line.not_visible) == (
+        None,
+        OffsetRange(0, 80),
+        18,
+        62,
+        0,
+        0,
+    )
     assert scene.watermark() == 80
 
 
@@ -265,25 +281,41 @@ def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
     }
     root = Path(__file__).parents[2]
     ended = subprocess.run(
-        [sys.executable, "-m", "kafka_replication.cli", arguments[0], str(file), *arguments[1:]], capture_output=True, text=True, check=False,
-        env={**os.environ, **connections, "KAFKA_REPLICATION_STORE_URL": scene.store_url, "PYTHONPATH": f"{root}/plugins:{root}"},
-    )  # fmt: skip
+        [sys.executable, "-m", "kafka_replication.cli", arguments[0], str(file), *arguments[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            **connections,
+            "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+            "PYTHONPATH": f"{root}/plugins:{root}",
+        },
+    )
     return ended.returncode, ended.stdout, ended.stderr
 
 
 def test_the_command(scene: Scenario) -> None:
     overrun(scene)
     place = ("--topic", scene.topic, "--partition", "0")
-    code, out, _ = command(scene, "approve-gap", *place, "--from", "50", "--until", "60", "--reason", "why not", "--by", "ann", "--json")
+    code, out, _ = command(
+        scene, "approve-gap", *place, "--from", "50", "--until", "60", "--reason", "why not", "--by", "ann", "--json"
+    )
     assert code == 1 and "exactly [50, 62)" in json.loads(out)["error"]
     for wrong in (["62", "50"], ["-5", "50"], ["50", "50"], ["50", str(2**63)]):
-        code, out, _ = command(scene, "approve-gap", *place, "--from", wrong[0], "--until", wrong[1], "--reason", "r", "--json")
+        code, out, _ = command(
+            scene, "approve-gap", *place, "--from", wrong[0], "--until", wrong[1], "--reason", "r", "--json"
+        )
         assert (code, json.loads(out)["outcome"]) == (2, "failed"), out
     code, _, err = command(scene, "approve-gap", *place, "--from", "50", "--until", "62", "--reason", " ")
     assert code == 2 and "--reason" in err
-    code, out, err = command(scene, "approve-gap", *place, "--from", "50", "--until", "62", "--reason", "too late", "--json")
+    code, out, err = command(
+        scene, "approve-gap", *place, "--from", "50", "--until", "62", "--reason", "too late", "--json"
+    )
     document = json.loads(out)
-    assert code == 0 and document["new"] and document["gap"]["reason"] == "too late" and document["gap"]["approved_by"], err
+    assert (
+        code == 0 and document["new"] and document["gap"]["reason"] == "too late" and document["gap"]["approved_by"]
+    ), err
     code, out, _ = command(scene, "status")
     assert code == 0 and "LOST" in out and "too late" in out
     assert scene.run().outcome == "done"

@@ -74,7 +74,11 @@ def test_intervals_in_any_order_tile(scene: Scenario) -> None:
     for partition in (0, 1):
         held_ = [record.key for _, record in read(scene.target.bootstrap, scene.topic, partition)]
         assert len(held_) == len(set(held_)), "a record is on the target twice"
-    ranges = [(each.key.source.partition, each.range) for minute in range(8) for each in scene.store.outcomes(f"scheduled-{minute}")]
+    ranges = [
+        (each.key.source.partition, each.range)
+        for minute in range(8)
+        for each in scene.store.outcomes(f"scheduled-{minute}")
+    ]
     for one in ranges:
         assert not any(one[0] == other[0] and one[1] != other[1] and one[1].intersection(other[1]) for other in ranges)
 
@@ -133,7 +137,9 @@ def test_late_records_are_not_lost_with_the_store(scene: Scenario) -> None:
     assert scene.check().clean
 
 
-def test_a_topic_that_cannot_be_seen_is_named_before_an_interval_leaves_it_out(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_cannot_be_seen_is_named_before_an_interval_leaves_it_out(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if the right to describe it was taken away for a while."""
     other = f"{scene.name}.other"
     scene.settings |= {"topics": {"include": [scene.topic, other]}}

@@ -128,7 +128,9 @@ def test_kill_at_every_step_of_a_copy(scene: Scenario, failpoint: str) -> None:
 
 def run_process(scene: Scenario, failpoint: str = "") -> subprocess.Popen[str]:
     config = json.dumps(scene.document())
-    return spawn("run_process", scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, failpoint=failpoint)
+    return spawn(
+        "run_process", scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, failpoint=failpoint
+    )
 
 
 @pytest.mark.parametrize("failpoint", ["P1:2", "P2:3", "P3:2", "P4", "P5"])

@@ -43,10 +43,16 @@ def put(scene: Scenario, topic: str, key: bytes, value: bytes | None, partition:
 
 
 FOREIGN = [
-    (b"", b"x"), (b"\xff\xfe", b"\x00"), (b"{}", b"{}"), (b'["position"]', b"{}"), (b'["position","a","b","c","d"]', b"{}"),
-    (b'["of a later version","somebody",{"more":1}]', b"{}"), (b'["position","somebody","t",0,"t"]', b"not json"),
-    (b'["unheard of","somebody","t",0,"t"]', b"{}"), (b'["receipt","somebody","t",0,"t",1,0]', b"not json"),
-]  # fmt: skip
+    (b"", b"x"),
+    (b"\xff\xfe", b"\x00"),
+    (b"{}", b"{}"),
+    (b'["position"]', b"{}"),
+    (b'["position","a","b","c","d"]', b"{}"),
+    (b'["of a later version","somebody",{"more":1}]', b"{}"),
+    (b'["position","somebody","t",0,"t"]', b"not json"),
+    (b'["unheard of","somebody","t",0,"t"]', b"{}"),
+    (b'["receipt","somebody","t",0,"t",1,0]', b"not json"),
+]
 
 
 def test_what_lies_under_nobodys_key_stops_nobody(scene: Scenario, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +84,11 @@ def test_what_lies_under_nobodys_key_stops_nobody(scene: Scenario, caplog: pytes
         (lambda value: b"not json", "is not readable", "only this product may write"),
         (lambda value: json.dumps(value | {"format": 2}).encode(), "has format 2, this version knows 1", "upgrade"),
         (lambda value: json.dumps(value | {"next_offset": -1}).encode(), "is malformed", "only this product may write"),
-        (lambda value: json.dumps(value | {"type": "receipt"}).encode(), "where a position belongs", "only this product may write"),
+        (
+            lambda value: json.dumps(value | {"type": "receipt"}).encode(),
+            "where a position belongs",
+            "only this product may write",
+        ),
     ],
     ids=["no json", "newer format", "malformed", "another type"],
 )
@@ -151,10 +161,14 @@ def test_a_ledger_that_was_deleted_after_use_is_missed(own_scene: Scenario, crea
             scene.target.create(topic, 16, COMPACT)
     scene.source.produce(scene.topic, numbered(10, 50))
     before, watermarks = read(scene.target.bootstrap, scene.topic, 0), table(scene)
-    for _ in range(2):  # the first run creates the topics anew: that must not make the second one take them for the truth
+    for _ in range(
+        2
+    ):  # the first run creates the topics anew: that must not make the second one take them for the truth
         report = scene.run()
         assert report.outcome == "failed"
-        assert "the store says everything below 50 was verified, but the ledger has no entry" in (only(report).error or "")
+        assert "the store says everything below 50 was verified, but the ledger has no entry" in (
+            only(report).error or ""
+        )
         assert "bring back the ledger topics" in only(report).remedy
     assert (read(scene.target.bootstrap, scene.topic, 0), table(scene)) == (before, watermarks)
     scene.store.close()

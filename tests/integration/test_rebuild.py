@@ -16,7 +16,10 @@ Table = dict[Any, tuple[int, int, str, str]]
 
 
 def table(scene: Scenario) -> Table:
-    return {key: (m.offset, m.generation, m.source_topic_id, m.target_topic_id) for key, m in scene.store.watermarks(scene.name).items()}
+    return {
+        key: (m.offset, m.generation, m.source_topic_id, m.target_topic_id)
+        for key, m in scene.store.watermarks(scene.name).items()
+    }
 
 
 def copied(scene: Scenario) -> None:
@@ -68,9 +71,15 @@ def test_an_emptied_store_is_restored_exactly(scene: Scenario) -> None:
     code, document, _ = rebuild(scene)
     assert code == 0
     assert table(scene) == before
-    assert [(each["partition"], each["before"], each["after"]) for each in document["partitions"]] == [(0, None, 100), (1, None, 25)]
+    assert [(each["partition"], each["before"], each["after"]) for each in document["partitions"]] == [
+        (0, None, 100),
+        (1, None, 25),
+    ]
     code, document, _ = rebuild(scene)  # once more changes nothing
-    assert [(each["before"], each["after"], each["version"]) for each in document["partitions"]] == [(100, 100, 1), (25, 25, 1)]
+    assert [(each["before"], each["after"], each["version"]) for each in document["partitions"]] == [
+        (100, 100, 1),
+        (25, 25, 1),
+    ]
     assert scene.store.lease_of(scene.name) is None
     scene.idle_run()
     assert table(scene) == before
@@ -85,7 +94,10 @@ def test_an_old_backup_is_brought_up_to_date_by_the_command(scene: Scenario) -> 
     assert (scene.watermark(0), scene.watermark(1)) == (60, 25)
     code, document, _ = rebuild(scene)
     assert code == 0
-    assert [(each["before"], each["after"], each["version"]) for each in document["partitions"]] == [(60, 100, 2), (25, 25, 1)]
+    assert [(each["before"], each["after"], each["version"]) for each in document["partitions"]] == [
+        (60, 100, 2),
+        (25, 25, 1),
+    ]
     assert table(scene) == before
 
 
@@ -116,9 +128,14 @@ def test_a_store_ahead_of_the_ledger_is_lowered_only_when_asked(scene: Scenario)
     right = table(scene)
     stored = scene.store.watermarks(scene.name)[scene.key()]
     scene.store.advance(
-        scene.key(), generation=stored.generation, source_topic_id=stored.source_topic_id, target_topic_id=stored.target_topic_id,
-        offset=70, expected_version=stored.version, run_id="somebody",
-    )  # fmt: skip
+        scene.key(),
+        generation=stored.generation,
+        source_topic_id=stored.source_topic_id,
+        target_topic_id=stored.target_topic_id,
+        offset=70,
+        expected_version=stored.version,
+        run_id="somebody",
+    )
     edited = table(scene)
     code, document, err = rebuild(scene)
     assert code == 1
@@ -130,8 +147,14 @@ def test_a_store_ahead_of_the_ledger_is_lowered_only_when_asked(scene: Scenario)
     assert code == 0
     assert table(scene) == right
     assert document["partitions"][0] | {"topic": ""} == {
-        "topic": "", "partition": 0, "target_topic": scene.topic, "before": 70, "after": 60, "generation": 1, "version": 3,
-    }  # fmt: skip
+        "topic": "",
+        "partition": 0,
+        "target_topic": scene.topic,
+        "before": 70,
+        "after": 60,
+        "generation": 1,
+        "version": 3,
+    }
     more(scene)
     scene.assert_copied(0, 1)
 
@@ -139,7 +162,13 @@ def test_a_store_ahead_of_the_ledger_is_lowered_only_when_asked(scene: Scenario)
 def test_what_the_ledger_does_not_know_is_refused_whatever_is_asked(scene: Scenario) -> None:
     copied(scene)
     scene.store.advance(
-        scene.key(7), generation=1, source_topic_id="s", target_topic_id="t", offset=1, expected_version=None, run_id="somebody"
+        scene.key(7),
+        generation=1,
+        source_topic_id="s",
+        target_topic_id="t",
+        offset=1,
+        expected_version=None,
+        run_id="somebody",
     )
     edited = table(scene)
     code, document, _ = rebuild(scene, "--force")

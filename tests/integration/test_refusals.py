@@ -67,7 +67,11 @@ def test_oversized_record(scene: Scenario) -> None:
 def test_a_record_that_no_queue_of_the_client_takes(scene: Scenario) -> None:
     """Zeros that compress a thousandfold: the topic's limits let them pass, the producer's 64 MiB do not."""
     scene.source.create(scene.topic)
-    big: dict[str, Any] = {"message_max_bytes": 200 << 20, "queue_buffering_max_kbytes": 1 << 20, "compression_type": "gzip"}
+    big: dict[str, Any] = {
+        "message_max_bytes": 200 << 20,
+        "queue_buffering_max_kbytes": 1 << 20,
+        "compression_type": "gzip",
+    }
     scene.source.produce(scene.topic, numbered(3))
     scene.source.produce(scene.topic, [Rec(b"big", bytes(65 << 20))], **big)
     report = scene.run(copy={"attempts": 2})
@@ -82,7 +86,9 @@ def test_oversized_record_first_and_last(scene: Scenario, chunk: int) -> None:
     scene.source.create(scene.topic, 2, {"max.message.bytes": "2000000"})
     scene.target.create(scene.topic, 2, {"max.message.bytes": "100000"})
     scene.source.produce(scene.topic, [Rec(b"big", os.urandom(150_000)), *numbered(3)])
-    scene.source.produce(scene.topic, [Rec(b"fits", os.urandom(99_800)), *numbered(3), Rec(b"big", os.urandom(100_001))], 1)
+    scene.source.produce(
+        scene.topic, [Rec(b"fits", os.urandom(99_800)), *numbered(3), Rec(b"big", os.urandom(100_001))], 1
+    )
     report = scene.run(copy={"chunk_records": chunk})
     assert "offset 0 " in (only(report, 0).error or "") and "offset 4 " in (only(report, 1).error or ""), report.table()
     assert (scene.watermark(0), scene.watermark(1)) == (0, 4)
@@ -184,7 +190,9 @@ def test_a_replication_is_opened_as_a_whole_or_not_at_all(scene: Scenario) -> No
 def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     for side in (scene.source, scene.target):
         side.create(scene.topic)
-    openings = [Opening(scene.name, scene.bare_run().target, scene.target.admin, scene.replication().copying) for _ in range(3)]
+    openings = [
+        Opening(scene.name, scene.bare_run().target, scene.target.admin, scene.replication().copying) for _ in range(3)
+    ]
     old, new, third = openings
     start = Position(1, Ids("SRC", "s", "t"), 5, 5)
     try:
@@ -224,7 +232,9 @@ def test_foreign_writer_between_the_chunks_of_a_run(scene: Scenario, abort: bool
         assert (result.error, result.copied) == (None, 200)
         return
     assert result.copied == 100
-    assert f"{scene.topic}-0 on the target holds a record at offset 102 that the ledger does not know" in (result.error or "")
+    assert f"{scene.topic}-0 on the target holds a record at offset 102 that the ledger does not know" in (
+        result.error or ""
+    )
     report = scene.run()
     [failed] = [each for each in report.ranges if each.error]
     assert "offset 102 that the ledger does not know" in (failed.error or "")
@@ -264,7 +274,11 @@ def test_a_source_that_grew_beyond_its_target(scene: Scenario) -> None:
     for partition in range(3):
         scene.source.produce(scene.topic, numbered(30, 50), partition)
     report = scene.run()
-    assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [(0, 30), (1, 30), (2, 0)]
+    assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [
+        (0, 30),
+        (1, 30),
+        (2, 0),
+    ]
     assert "has 2 partitions, the source 3" in (only(report, 2).error or "")
     assert [scene.watermark(partition) for partition in range(3)] == [80, 80, None]
     scene.target.grow(scene.topic, 3)
@@ -276,9 +290,14 @@ def test_watermark_ahead_of_the_ledger(scene: Scenario) -> None:
     copied_once(scene)
     stored = scene.store.watermarks(scene.name)[scene.key()]
     scene.store.advance(
-        scene.key(), generation=stored.generation, source_topic_id=stored.source_topic_id, target_topic_id=stored.target_topic_id,
-        offset=70, expected_version=stored.version, run_id="somebody",
-    )  # fmt: skip
+        scene.key(),
+        generation=stored.generation,
+        source_topic_id=stored.source_topic_id,
+        target_topic_id=stored.target_topic_id,
+        offset=70,
+        expected_version=stored.version,
+        run_id="somebody",
+    )
     scene.source.produce(scene.topic, numbered(40, 50))
     refused(scene, "below 70", "ends at 50")
 
@@ -292,6 +311,9 @@ def test_one_refused_topic_does_not_hold_up_another(scene: Scenario) -> None:
     scene.source.create(scene.topic)
     report = scene.run(topics={"include": [f"^{scene.name}[.]"]})
     assert report.outcome == "failed"
-    assert [(each.key.source.topic, each.copied, bool(each.error)) for each in sorted(report.ranges, key=lambda r: r.key)] == [
-        (scene.topic, 0, True), (other, 20, False),
-    ]  # fmt: skip
+    assert [
+        (each.key.source.topic, each.copied, bool(each.error)) for each in sorted(report.ranges, key=lambda r: r.key)
+    ] == [
+        (scene.topic, 0, True),
+        (other, 20, False),
+    ]

@@ -57,7 +57,9 @@ def test_a_recreated_source_needs_an_empty_target_or_a_word(scene: Scenario) -> 
     reset_topic(scene.bare_run("reset"), scene.topic)
     report = scene.run()
     assert report.outcome == "done", report.table()
-    assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][-7:] == [each.key for each in numbered(7, 900)]
+    assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][-7:] == [
+        each.key for each in numbered(7, 900)
+    ]
     assert (scene.position(0).generation, scene.position(2).generation) == (2, 1)
     scene.idle_run()
 
@@ -108,7 +110,9 @@ def test_a_reset_that_died_is_finished_by_the_next(scene: Scenario, monkeypatch:
         reset_topic(scene.bare_run("dies"), scene.topic)
     monkeypatch.undo()
     report = scene.run()
-    assert report.outcome == "failed" and only(report, 0).error is None and "re-created" in (only(report, 1).error or ""), report.table()
+    assert (
+        report.outcome == "failed" and only(report, 0).error is None and "re-created" in (only(report, 1).error or "")
+    ), report.table()
     assert list(reset_topic(scene.bare_run("again"), scene.topic)) == [scene.key(1)]
     assert scene.run().outcome == "done"
     scene.assert_copied(0, 1)
@@ -152,7 +156,7 @@ def test_the_command(scene: Scenario) -> None:
     assert code == 0, err
     assert json.loads(out)["partitions"] == [
         {"topic": scene.topic, "partition": 0, "target_topic": scene.topic, "generation": 2, "start": 0}
-    ]  # fmt: skip
+    ]
     code, _, err = command(scene, "reset", "--topic", scene.topic, "--confirm", scene.topic)
     assert code == 0, "nothing was copied yet: once more is harmless"
     assert scene.run().outcome == "done"

@@ -27,7 +27,9 @@ def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) 
     scene.idle_run()
     scene.source.produce(scene.topic, numbered(5, 1_000))
     report = scene.run()
-    assert [(each.range.from_, each.range.until, each.copied, each.copied_before) for each in report.ranges] == [(1_000, 1_005, 5, 0)]
+    assert [(each.range.from_, each.range.until, each.copied, each.copied_before) for each in report.ranges] == [
+        (1_000, 1_005, 5, 0)
+    ]
     scene.assert_copied(0, 1)
     scene.idle_run()
 
@@ -39,7 +41,10 @@ def test_max_records_per_run_bounds_the_span(scene: Scenario) -> None:
     for copied, watermarks in (((100, 90), (100, 90)), ((100, None), (200, 90)), ((50, None), (250, 90))):
         report = scene.run(max_records_per_run=100)
         assert report.outcome == "done", report.table()
-        assert tuple(next((r.copied for r in report.ranges if r.key.source.partition == p), None) for p in range(2)) == copied
+        assert (
+            tuple(next((r.copied for r in report.ranges if r.key.source.partition == p), None) for p in range(2))
+            == copied
+        )
         assert (scene.watermark(0), scene.watermark(1)) == watermarks
     scene.assert_copied(0, 1)
     scene.idle_run(max_records_per_run=100)
@@ -52,7 +57,9 @@ def test_topics_filter(scene: Scenario) -> None:
         scene.source.produce(topic, numbered(10))
     topics = {"include": [f"^{scene.name}[.]"], "rename": "dr.{topic}"}
     report = scene.run(request=Request(topics=(other,)), topics=topics)
-    assert [(each.key.source.topic, each.key.target_topic, each.copied) for each in report.ranges] == [(other, f"dr.{other}", 10)]
+    assert [(each.key.source.topic, each.key.target_topic, each.copied) for each in report.ranges] == [
+        (other, f"dr.{other}", 10)
+    ]
     assert scene.target.partitions(f"dr.{scene.topic}") == 1, "a replication begins as a whole"
     assert high_watermark(scene.target.bootstrap, f"dr.{scene.topic}", 0) == 0
     report = scene.run(topics=topics)

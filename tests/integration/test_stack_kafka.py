@@ -38,7 +38,9 @@ def produce(cluster: KafkaCluster, topic: str, value: bytes) -> None:
 
 
 def values(cluster: KafkaCluster, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
+    )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         return [message.value() or b"" for message in consumer.consume(count, 40) if message.error() is None]
@@ -129,9 +131,9 @@ def test_a_jar_with_a_wrong_checksum_is_refused_by_name(tmp_path: Path) -> None:
     copy = tmp_path / real.name
     copy.mkdir()
     for jar in real.glob("*.jar"):
-        (copy / jar.name).hardlink_to(jar) if jar.stat().st_dev == tmp_path.stat().st_dev else (copy / jar.name).write_bytes(
-            jar.read_bytes()
-        )
+        (copy / jar.name).hardlink_to(jar) if jar.stat().st_dev == tmp_path.stat().st_dev else (
+            copy / jar.name
+        ).write_bytes(jar.read_bytes())
     assert kafka_jars(cache=tmp_path) == copy
     name = next(each for each in read_lock(LOCK) if each.startswith("kafka-clients-"))
     (copy / name).unlink()
@@ -153,7 +155,9 @@ def test_a_jar_that_the_lock_does_not_know_is_refused(tmp_path: Path) -> None:
 def test_ivy_takes_the_mirror_of_mavens_settings(tmp_path: Path, mirror_of: str, expected: str | None) -> None:
     settings = tmp_path / "settings.xml"
     mirror = f"<mirror><id>m</id><mirrorOf>{mirror_of}</mirrorOf><url>https://m.example/maven2</url></mirror>"
-    settings.write_text(f'<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>{mirror}</mirrors></settings>')
+    settings.write_text(
+        f'<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>{mirror}</mirrors></settings>'
+    )
     assert central_mirror([settings]) == expected
 
 

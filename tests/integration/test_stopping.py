@@ -31,7 +31,14 @@ def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number
     """SIGTERM is the operating system's and Airflow's way to ask, SIGHUP that of Spark's Python daemon."""
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(RECORDS))
-    scene.settings |= {"copy": {"chunk_records": 2 * RECORDS, "chunk_seconds": 200, "stall_timeout": 200, "transaction_timeout": MINUTES}}
+    scene.settings |= {
+        "copy": {
+            "chunk_records": 2 * RECORDS,
+            "chunk_seconds": 200,
+            "stall_timeout": 200,
+            "transaction_timeout": MINUTES,
+        }
+    }
     job = scene.copy_job()
     # The range ends beyond the source's end, so that its chunk stays open: the copier waits for more.
     job = replace(job, copies=[replace(each, range=OffsetRange(0, RECORDS + 1)) for each in job.copies])

@@ -140,7 +140,9 @@ def test_a_verification_that_failed_is_repeated_once_the_receipt_is_right_again(
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=("a plain record", "a transaction of one"))
-def test_a_foreign_record_before_our_marker_is_named(scene: Scenario, monkeypatch: pytest.MonkeyPatch, transactional: bool) -> None:
+def test_a_foreign_record_before_our_marker_is_named(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, transactional: bool
+) -> None:
     """It comes when a chunk's records are there and its marker is not; the same run's next chunk finds it."""
     scene.settings |= {"copy": {"chunk_records": 100}}
     scene.source.create(scene.topic)

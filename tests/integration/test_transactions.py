@@ -59,7 +59,9 @@ def test_a_run_ends_at_the_last_stable_offset(scene: Scenario, caplog: pytest.Lo
     scene.source.produce(scene.topic, numbered(20, 50))  # committed, but behind the open transaction
     report = scene.run()
     assert (only(report).range.until, only(report).copied) == (40, 40)
-    withheld = "the last stable offset is 40, the high watermark 70; the 30 offsets between them are withheld until it ends"
+    withheld = (
+        "the last stable offset is 40, the high watermark 70; the 30 offsets between them are withheld until it ends"
+    )
     assert any(f"{scene.topic}-0: a transaction is open: {withheld}" in line for line in caplog.messages)
     text = yaml.safe_dump(scene.document())
     code, out, _ = ended(cli(scene, text, scene.source.bootstrap, "status", "--json"))
@@ -91,9 +93,14 @@ def test_an_open_transaction_on_the_target_partition_is_waited_for(scene: Scenar
 
 def naive_next_offset(scene: Scenario) -> int:
     """What a reader that does not wait takes for the newest position."""
-    reader = Consumer({
-        "bootstrap.servers": scene.target.bootstrap, "group.id": "naive", "isolation.level": "read_committed", "enable.partition.eof": True,
-    })  # fmt: skip
+    reader = Consumer(
+        {
+            "bootstrap.servers": scene.target.bootstrap,
+            "group.id": "naive",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
     reader.assign([TopicPartition(POSITIONS, scene.key().ledger_partition, OFFSET_BEGINNING)])
     newest = -1
     try:

@@ -42,7 +42,9 @@ def settle(scene: Scenario) -> None:
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=("plain records", "a range that ends in a marker"))
-def test_one_that_has_grown_past_the_position_is_named(scene: Scenario, own_target: KafkaCluster, transactional: bool) -> None:
+def test_one_that_has_grown_past_the_position_is_named(
+    scene: Scenario, own_target: KafkaCluster, transactional: bool
+) -> None:
     write: Callable[..., None] = scene.source.transaction if transactional else scene.source.produce
     scene.source.create(scene.topic)
     write(scene.topic, numbered(60))
@@ -70,4 +72,6 @@ def test_one_whose_last_stable_offset_went_back_is_named(scene: Scenario, own_ta
         assert only(scene.run()).copied == 100
     scene.source.produce(scene.topic, numbered(80, 1_000))
     report = scene.run()
-    assert report.outcome == "failed" and "the source ends at 0, 101 offsets below the position 101" in (only(report).error or "")
+    assert report.outcome == "failed" and "the source ends at 0, 101 offsets below the position 101" in (
+        only(report).error or ""
+    )

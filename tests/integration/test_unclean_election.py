@@ -50,10 +50,15 @@ def elect_the_one_that_missed_some(scene: Scenario, brokers: KafkaCluster) -> No
 
 @pytest.mark.parametrize(
     ("written_since", "named"),
-    [(0, f"the source ends at {KEPT}, {LOST} offsets below the position {KEPT + LOST}"), (LOST + 20, "truncated below offset 100")],
+    [
+        (0, f"the source ends at {KEPT}, {LOST} offsets below the position {KEPT + LOST}"),
+        (LOST + 20, "truncated below offset 100"),
+    ],
     ids=("shorter than what was copied", "as long again, with other records"),
 )
-def test_it_is_named_and_nothing_is_copied(scene: Scenario, target3: KafkaCluster, written_since: int, named: str) -> None:
+def test_it_is_named_and_nothing_is_copied(
+    scene: Scenario, target3: KafkaCluster, written_since: int, named: str
+) -> None:
     elect_the_one_that_missed_some(scene, target3)
     scene.source.produce(scene.topic, numbered(written_since, 1_000))
     report = scene.run()

@@ -56,12 +56,18 @@ def cli(scene: Scenario, text: str, source: str, *command: str) -> subprocess.Po
     file = scene.folder / f"{abs(hash((text, source, command)))}.yaml"
     file.write_text(text)
     environment = {
-        **os.environ, "PYTHONPATH": str(ROOT / "plugins"), "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "plugins"),
+        "KAFKA_REPLICATION_STORE_URL": scene.store_url,
         "AIRFLOW_CONN_SOURCE": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": source}}),
-        "AIRFLOW_CONN_TARGET": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": scene.target.bootstrap}}),
-    }  # fmt: skip
+        "AIRFLOW_CONN_TARGET": json.dumps(
+            {"conn_type": "kafka", "extra": {"bootstrap.servers": scene.target.bootstrap}}
+        ),
+    }
     line = [sys.executable, "-m", "kafka_replication.cli", command[0], str(file), *command[1:]]
-    return subprocess.Popen(line, cwd=scene.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        line, cwd=scene.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -83,7 +89,9 @@ def test_the_command_line_names_the_host(scene: Scenario, closed: str, silent: s
 
 
 def test_json_output_stays_one_document(scene: Scenario, closed: str) -> None:
-    code, out, _ = ended(cli(scene, yaml.safe_dump(scene.document(timeouts={"request": 3})), closed, "status", "--json"))
+    code, out, _ = ended(
+        cli(scene, yaml.safe_dump(scene.document(timeouts={"request": 3})), closed, "status", "--json")
+    )
     assert code == 1
     assert closed in json.loads(out)["error"]
 
@@ -102,7 +110,14 @@ def test_commands_on_living_clusters(scene: Scenario) -> None:
         "time": cli(scene, good, scene.source.bootstrap, "run", "--until", "tomorrow"),
     }
     found = {name: ended(process) for name, process in asked.items()}
-    assert {name: code for name, (code, _, _) in found.items()} == {"check": 0, "plan": 0, "unknown": 1, "syntax": 2, "key": 2, "time": 2}
+    assert {name: code for name, (code, _, _) in found.items()} == {
+        "check": 0,
+        "plan": 0,
+        "unknown": 1,
+        "syntax": 2,
+        "key": 2,
+        "time": 2,
+    }
     assert json.loads(found["check"][1])["ok"] is True
     assert [each["state"] for each in json.loads(found["plan"][1])["partitions"]] == ["not opened yet"]
     assert "colour" in found["key"][2] and "unknown source topic" in found["unknown"][2]

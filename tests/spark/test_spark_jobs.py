@@ -37,9 +37,14 @@ class SparkRun:
         arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
         self.errors = (self.scene.folder / "stderr").open("a+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.whole_run", *arguments], cwd=ROOT, start_new_session=True, text=True,
-            stdout=subprocess.PIPE, stderr=self.errors, env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"},
-        )  # fmt: skip
+            [sys.executable, "-m", "tests.spark.whole_run", *arguments],
+            cwd=ROOT,
+            start_new_session=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"},
+        )
         self.root = psutil.Process(self.process.pid)
         self.seen: dict[int, psutil.Process] = {}
         self._stop = threading.Event()
@@ -215,7 +220,9 @@ sys.meta_path.insert(0, Without())
 """
 
 
-@pytest.mark.parametrize("module", ["xxhash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("confluent_kafka", "pyarrow"))])
+@pytest.mark.parametrize(
+    "module", ["xxhash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("confluent_kafka", "pyarrow"))]
+)
 def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     folder = ready.folder / "executor"
     folder.mkdir()

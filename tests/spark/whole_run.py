@@ -25,7 +25,9 @@ if __name__ == "__main__":
     clusters = Addresses(source, target)
     launcher = SubmitLauncher(clusters.spark(""))
     try:
-        report = runner.run(Replication.model_validate_json(config), clusters, open_store(store_url), lambda: launcher, Request())
+        report = runner.run(
+            Replication.model_validate_json(config), clusters, open_store(store_url), lambda: launcher, Request()
+        )
     except ReplicationError as error:
         print(json.dumps({"outcome": "failed", "error": str(error), "ranges": []}))
         sys.exit(1)

@@ -104,24 +104,38 @@ def test_nothing_is_stored_where_nothing_differs() -> None:
 
 def receipt(from_: int, until: int, *segments: tuple[int, int]) -> Receipt:
     made = tuple(Segment(3, first, last, last - first + 1, "d") for first, last in segments)
-    return Receipt(1, OffsetRange(from_, until), sum(s.count for s in made), 9, "d", "k", "e", made, IDS, "run-1", "time")
+    return Receipt(
+        1, OffsetRange(from_, until), sum(s.count for s in made), 9, "d", "k", "e", made, IDS, "run-1", "time"
+    )
 
 
-LIVE, NEXT, MARKERS, BACKFILL = receipt(50, 60, (0, 9)), receipt(60, 70, (11, 20)), receipt(70, 71), receipt(0, 50, (22, 71))
+LIVE, NEXT, MARKERS, BACKFILL = (
+    receipt(50, 60, (0, 9)),
+    receipt(60, 70, (11, 20)),
+    receipt(70, 71),
+    receipt(0, 50, (22, 71)),
+)
 
 
 def test_chunks_come_in_the_order_of_the_target_with_what_lies_between_them() -> None:
     made = units([BACKFILL, LIVE, NEXT, MARKERS], [], OffsetRange(0, 80))
     assert made == [
-        Unit(OffsetRange(0, 10), LIVE), Unit(OffsetRange(10, 11), None), Unit(OffsetRange(11, 21), NEXT), Unit(None, MARKERS),
-        Unit(OffsetRange(21, 22), None), Unit(OffsetRange(22, 72), BACKFILL), Unit(OffsetRange(72, 80), None),
-    ]  # fmt: skip
+        Unit(OffsetRange(0, 10), LIVE),
+        Unit(OffsetRange(10, 11), None),
+        Unit(OffsetRange(11, 21), NEXT),
+        Unit(None, MARKERS),
+        Unit(OffsetRange(21, 22), None),
+        Unit(OffsetRange(22, 72), BACKFILL),
+        Unit(OffsetRange(72, 80), None),
+    ]
 
 
 def test_chunks_of_others_are_neither_audited_nor_strangers() -> None:
     assert units([NEXT], [LIVE, BACKFILL], OffsetRange(0, 72)) == [
-        Unit(OffsetRange(10, 11), None), Unit(OffsetRange(11, 21), NEXT), Unit(OffsetRange(21, 22), None),
-    ]  # fmt: skip
+        Unit(OffsetRange(10, 11), None),
+        Unit(OffsetRange(11, 21), NEXT),
+        Unit(OffsetRange(21, 22), None),
+    ]
 
 
 def test_the_area_of_a_chunk() -> None:
@@ -136,8 +150,15 @@ def audited(*found: Difference) -> PartitionAudit:
 
 
 def test_a_record_missing_here_and_extra_there_was_moved() -> None:
-    made = audited(Difference(Kind.MISSING, 5, None, b"a"), Difference(Kind.MISSING, 6, None, b"b"), Difference(Kind.EXTRA, None, 90, b"a"))
-    assert [str(each) for each in made.stretches] == ["missing source [6, 7): 1 record", "moved source [5, 6), target [90, 91): 1 record"]
+    made = audited(
+        Difference(Kind.MISSING, 5, None, b"a"),
+        Difference(Kind.MISSING, 6, None, b"b"),
+        Difference(Kind.EXTRA, None, 90, b"a"),
+    )
+    assert [str(each) for each in made.stretches] == [
+        "missing source [6, 7): 1 record",
+        "moved source [5, 6), target [90, 91): 1 record",
+    ]
     assert (made.counts[Kind.MISSING], made.counts[Kind.EXTRA], made.counts[Kind.MOVED]) == (1, 0, 1)
 
 
@@ -148,9 +169,11 @@ def test_neighbours_become_one_stretch() -> None:
         Difference(Kind.ALTERED, 2, 13),
     )
     assert [str(each) for each in made.stretches] == [
-        "altered source [1, 2), target [11, 12): 1 record", "altered source [2, 3), target [13, 14): 1 record",
-        "missing source [5, 8): 3 records", "missing source [9, 10): 1 record",
-    ]  # fmt: skip
+        "altered source [1, 2), target [11, 12): 1 record",
+        "altered source [2, 3), target [13, 14): 1 record",
+        "missing source [5, 8): 3 records",
+        "missing source [9, 10): 1 record",
+    ]
 
 
 def test_what_is_too_much_to_list_is_counted() -> None:
@@ -159,7 +182,9 @@ def test_what_is_too_much_to_list_is_counted() -> None:
     assert made.stretches[0].count == LISTED
 
 
-@pytest.mark.parametrize(("count", "kind", "records"), [(3, Kind.MISSING, 7), (12, Kind.EXTRA, 2), (10, Kind.ALTERED, 1)])
+@pytest.mark.parametrize(
+    ("count", "kind", "records"), [(3, Kind.MISSING, 7), (12, Kind.EXTRA, 2), (10, Kind.ALTERED, 1)]
+)
 def test_without_the_source_a_chunk_is_judged_as_a_whole(count: int, kind: Kind, records: int) -> None:
     made = PartitionAudit(KEY, 1, OffsetRange(0, 100))
     made.differ_by_receipt(LIVE, count)
@@ -171,26 +196,53 @@ def test_without_the_source_a_chunk_is_judged_as_a_whole(count: int, kind: Kind,
 def test_outcomes() -> None:
     clean, differs, failed = audited(), audited(Difference(Kind.EXTRA, None, 1, b"")), audited()
     failed.errors.append("unreachable")
-    outcomes = [AuditReport("r", "run-1", "time", each).outcome for each in ((), (clean,), (clean, differs), (differs, failed))]
+    outcomes = [
+        AuditReport("r", "run-1", "time", each).outcome for each in ((), (clean,), (clean, differs), (differs, failed))
+    ]
     assert outcomes == ["clean", "clean", "differs", "failed"]
 
 
 def test_the_json_of_a_report_is_the_documented_one() -> None:
     made = audited(Difference(Kind.ALTERED, 1, 11))
     assert AuditReport("orders-dr", "run-1", "time", (made,)).as_json() == {
-        "format": 1, "replication": "orders-dr", "run_id": "run-1", "time": "time", "outcome": "differs",
-        "partitions": [{
-            "topic": "orders", "partition": 3, "target_topic": "dr.orders", "generation": 1, "from": 0, "until": 100, "outcome": "differs",
-            "chunks": 0, "source_records": 0, "target_records": 0, "by_content": 0, "by_receipt": 0, "not_at_source": 0,
-            "missing": 0, "extra": 0, "moved": 0, "altered": 1,
-            "differences": [{"kind": "altered", "source": [1, 2], "target": [11, 12], "count": 1}], "unlisted": 0,
-            "lost": [], "notes": [], "errors": [],
-        }],
-    }  # fmt: skip
+        "format": 1,
+        "replication": "orders-dr",
+        "run_id": "run-1",
+        "time": "time",
+        "outcome": "differs",
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 3,
+                "target_topic": "dr.orders",
+                "generation": 1,
+                "from": 0,
+                "until": 100,
+                "outcome": "differs",
+                "chunks": 0,
+                "source_records": 0,
+                "target_records": 0,
+                "by_content": 0,
+                "by_receipt": 0,
+                "not_at_source": 0,
+                "missing": 0,
+                "extra": 0,
+                "moved": 0,
+                "altered": 1,
+                "differences": [{"kind": "altered", "source": [1, 2], "target": [11, 12], "count": 1}],
+                "unlisted": 0,
+                "lost": [],
+                "notes": [],
+                "errors": [],
+            }
+        ],
+    }
 
 
 def test_the_text_shows_a_line_a_partition_and_each_stretch() -> None:
-    head, line, *more = AuditReport("orders-dr", "run-1", "time", (audited(Difference(Kind.ALTERED, 1, 11)),)).text().splitlines()
+    head, line, *more = (
+        AuditReport("orders-dr", "run-1", "time", (audited(Difference(Kind.ALTERED, 1, 11)),)).text().splitlines()
+    )
     assert head.split()[-5:] == ["missing", "extra", "moved", "altered", "outcome"]
     assert line.split()[-5:] == ["0", "0", "0", "1", "differs"]
     assert more == ["DIFFERS orders-3 altered source [1, 2), target [11, 12): 1 record"]

@@ -17,7 +17,15 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.backfill import BackfillLine, BackfillPlan, Sample, World, next_slice, one_topic, plan_backfill
+from kafka_replication.planning.backfill import (
+    BackfillLine,
+    BackfillPlan,
+    Sample,
+    World,
+    next_slice,
+    one_topic,
+    plan_backfill,
+)
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.plan import Plan, State, plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
@@ -34,9 +42,15 @@ OTHER = replace(OWN, target_topic="again")
 
 
 def replication(**more: Any) -> Replication:
-    return Replication.model_validate({
-        "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"}, "topics": {"include": ["orders"]}, **more,
-    })  # fmt: skip
+    return Replication.model_validate(
+        {
+            "name": "orders-dr",
+            "source": {"connection": "here"},
+            "target": {"connection": "there"},
+            "topics": {"include": ["orders"]},
+            **more,
+        }
+    )
 
 
 def covered(*pairs: tuple[int, int]) -> Coverage:
@@ -62,12 +76,20 @@ class Case:
 
     def plan(self, from_: int, until: int, sample: Sample | None = None) -> BackfillPlan:
         config = one_topic(replication(**self.config), self.request)
-        source = {"orders": Topic("orders", self.source_id, {0: PartitionOffsets(self.log_start, 1000, 1000)}, 3, {"retention.ms": "-1"})}
+        source = {
+            "orders": Topic(
+                "orders", self.source_id, {0: PartitionOffsets(self.log_start, 1000, 1000)}, 3, {"retention.ms": "-1"}
+            )
+        }
         name = self.request.target_topic or "orders"
         target = {} if self.target is None else {name: Topic(name, "t", {0: PartitionOffsets(0, 0, 0)}, 3, self.target)}
         key = replace(KEY, target_topic=name)
         seen = self.verified if self.verified is not None else self.position.coverage if self.position else Coverage()
-        view = LedgerView({key: self.position}, {key: Verified(1, seen, "digest", "run", "t")}) if self.position else LedgerView()
+        view = (
+            LedgerView({key: self.position}, {key: Verified(1, seen, "digest", "run", "t")})
+            if self.position
+            else LedgerView()
+        )
         snapshot = Snapshot("SRC", "TGT", source, target, {AT: 1000} if config.start_from == "latest" else {})
         live = plan(config, snapshot, view, self.watermarks)
         world = World(config, snapshot, view, self.watermarks, live)
@@ -81,7 +103,11 @@ class Case:
 
 def test_it_says_what_is_there_and_what_would_be_copied() -> None:
     line = Case(position(400, 600, (100, 150))).line(50, 500)
-    assert (str(line.covered), str(line.gone), str(line.left)) == ("[100, 150) [400, 500)", "nothing", "[50, 100) [150, 400)")
+    assert (str(line.covered), str(line.gone), str(line.left)) == (
+        "[100, 150) [400, 500)",
+        "nothing",
+        "[50, 100) [150, 400)",
+    )
     assert (line.plan.state, line.plan.copy, line.plan.position) == (State.BEHIND, OffsetRange(50, 500), 600)
     assert line.newer == 250, "50 offsets of an earlier backfill and 200 of live copying lie beyond 50"
 
@@ -95,7 +121,11 @@ def test_all_of_it_on_the_target_is_nothing_to_do() -> None:
 
 def test_what_an_earlier_run_left_unverified_is_verified() -> None:
     made = Case(verified=covered((400, 550))).plan(450, 600)
-    assert (made.lines[0].plan.state, str(made.lines[0].plan.verify), made.plan.idle) == (State.PENDING, "[550, 600)", False)
+    assert (made.lines[0].plan.state, str(made.lines[0].plan.verify), made.plan.idle) == (
+        State.PENDING,
+        "[550, 600)",
+        False,
+    )
     assert "nothing to copy" in plan_table(made, NOW)
 
 
@@ -113,11 +143,13 @@ def test_an_estimate_is_scaled_from_the_sample() -> None:
 @pytest.mark.parametrize(
     ("config", "age", "words"),
     [
-        ({"retention.ms": str(7 * DAY)}, 2, "5.0 d more"), ({"retention.ms": str(7 * DAY)}, 8, "NOT: too old"),
-        ({"retention.ms": "-1"}, 999, "for ever"), ({"retention.ms": "5", "cleanup.policy": "compact"}, 999, "for ever"),
+        ({"retention.ms": str(7 * DAY)}, 2, "5.0 d more"),
+        ({"retention.ms": str(7 * DAY)}, 8, "NOT: too old"),
+        ({"retention.ms": "-1"}, 999, "for ever"),
+        ({"retention.ms": "5", "cleanup.policy": "compact"}, 999, "for ever"),
         ({"retention.ms": "5", "cleanup.policy": "compact,delete"}, 1, "NOT: too old"),
     ],
-)  # fmt: skip
+)
 def test_how_long_the_target_keeps_such_records(config: dict[str, str], age: int, words: str) -> None:
     made = Case(target=config).plan(50, 250, Sample(10, 10, 10, NOW_MS - age * DAY))
     assert words in plan_table(made, NOW)
@@ -126,29 +158,71 @@ def test_how_long_the_target_keeps_such_records(config: dict[str, str], age: int
 
 def test_the_document_of_a_dry_run() -> None:
     assert as_json(Case().plan(50, 450, Sample(10, 10, 500, NOW_MS))) == {
-        "replication": "orders-dr", "dry_run": True, "outcome": "planned", "offsets_to_copy": 350, "estimated_records": 350,
-        "estimated_bytes": 17_500, "partitions": [{
-            "topic": "orders", "partition": 0, "target_topic": "orders", "from": 50, "until": 450, "on_target": [[400, 450]], "gone": [],
-            "to_copy": [[50, 400]], "to_verify": [], "estimated_records": 350, "estimated_bytes": 17_500, "newer_on_target": 200,
-            "oldest_record": "2024-01-31T00:00:00Z", "target_keeps_ms": 7 * DAY, "kept_until": "2024-02-07T00:00:00Z",
-            "error": None, "remedy": None,
-        }],
-    }  # fmt: skip
+        "replication": "orders-dr",
+        "dry_run": True,
+        "outcome": "planned",
+        "offsets_to_copy": 350,
+        "estimated_records": 350,
+        "estimated_bytes": 17_500,
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "target_topic": "orders",
+                "from": 50,
+                "until": 450,
+                "on_target": [[400, 450]],
+                "gone": [],
+                "to_copy": [[50, 400]],
+                "to_verify": [],
+                "estimated_records": 350,
+                "estimated_bytes": 17_500,
+                "newer_on_target": 200,
+                "oldest_record": "2024-01-31T00:00:00Z",
+                "target_keeps_ms": 7 * DAY,
+                "kept_until": "2024-02-07T00:00:00Z",
+                "error": None,
+                "remedy": None,
+            }
+        ],
+    }
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
-    "gone": (Case(), State.OVERRUN, "orders-0: offsets [10, 30) can no longer be read, the log now starts at 30", "ask for what is there: from 30"),
-    "source re-created": (Case(source_id="new"), State.SOURCE_RECREATED, "the source topic was re-created", "kafka-replication reset"),
-    "target deleted": (Case(target=None), State.TARGET_RECREATED, "the target topic orders was re-created or deleted", ""),
-    "ledger went back": (Case(watermarks={KEY: 700}), State.LEDGER_LOST, "below 700 was verified, but the ledger ends at 600", ""),
+    "gone": (
+        Case(),
+        State.OVERRUN,
+        "orders-0: offsets [10, 30) can no longer be read, the log now starts at 30",
+        "ask for what is there: from 30",
+    ),
+    "source re-created": (
+        Case(source_id="new"),
+        State.SOURCE_RECREATED,
+        "the source topic was re-created",
+        "kafka-replication reset",
+    ),
+    "target deleted": (
+        Case(target=None),
+        State.TARGET_RECREATED,
+        "the target topic orders was re-created or deleted",
+        "",
+    ),
+    "ledger went back": (
+        Case(watermarks={KEY: 700}),
+        State.LEDGER_LOST,
+        "below 700 was verified, but the ledger ends at 600",
+        "",
+    ),
     "ledger lost": (Case(None, watermarks={KEY: 700}), State.LEDGER_LOST, "the ledger has no entry", ""),
     "target missing": (
         Case(None, target=None, request=OTHER, config={"target_topics": {"create": False}}),
-        State.TARGET_MISSING, "the target topic again does not exist", "create it",
+        State.TARGET_MISSING,
+        "the target topic again does not exist",
+        "create it",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("case", "state", "what", "remedy"), REFUSED.values(), ids=REFUSED.keys())
@@ -186,7 +260,12 @@ def test_the_replications_own_partition_opens_where_live_copying_begins_it() -> 
 
 def test_another_target_opens_where_the_range_begins() -> None:
     line = Case(None, target={}, request=OTHER).line(50, 100)
-    assert (line.plan.state, line.plan.start, line.plan.copy, line.key.target_topic) == (State.OPENING, 50, OffsetRange(50, 100), "again")
+    assert (line.plan.state, line.plan.start, line.plan.copy, line.key.target_topic) == (
+        State.OPENING,
+        50,
+        OffsetRange(50, 100),
+        "again",
+    )
 
 
 def world_with_another_target(verified: Coverage, topic_id: str = "t") -> tuple[Snapshot, LedgerView]:
@@ -206,7 +285,12 @@ def test_live_copying_is_not_misled_by_a_backfill_to_another_target() -> None:
 def test_what_such_a_backfill_left_unverified_is_found_by_a_live_run_unless_its_topic_is_gone() -> None:
     snapshot, view = world_with_another_target(covered((100, 150)))
     pending = plan(replication(), snapshot, view, {}).partitions[1]
-    assert (pending.key.target_topic, pending.state, str(pending.verify), pending.copy) == ("again", State.PENDING, "[150, 200)", None)
+    assert (pending.key.target_topic, pending.state, str(pending.verify), pending.copy) == (
+        "again",
+        State.PENDING,
+        "[150, 200)",
+        None,
+    )
     snapshot, view = world_with_another_target(covered((100, 150)), topic_id="new")
     assert len(plan(replication(), snapshot, view, {}).partitions) == 1
 
@@ -281,7 +365,9 @@ def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
         if settles:
             world.settle()
         assert sorted(world.target) == sorted(set(world.target)), "an offset is on the target twice"
-        assert {offset for each in world.position.coverage for offset in range(each.from_, each.until)} == set(world.target)
+        assert {offset for each in world.position.coverage for offset in range(each.from_, each.until)} == set(
+            world.target
+        )
         assert set(world.target) <= wanted | set(range(start, END))
     world.copy(world.planned(END, None, None), 7, 1000)
     world.settle()
@@ -312,4 +398,6 @@ def test_an_older_records_leader_epoch_is_not_resumed_with() -> None:
     ahead = live.after(OffsetRange(800, 900), 7, 0)
     assert (ahead.next_offset, ahead.leader_epoch) == (600, 5)
     filled = ahead.after(OffsetRange(600, 800), 6, 0)
-    assert (filled.next_offset, filled.leader_epoch) == (900, None), "the epoch of the record before 900 is not known any more"
+    assert (filled.next_offset, filled.leader_epoch) == (900, None), (
+        "the epoch of the record before 900 is not known any more"
+    )

@@ -17,10 +17,14 @@ from kafka_replication.planning.backfill import partitions_of, resolve
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 
-REPLICATION = Replication.model_validate({
-    "name": "orders-dr", "source": {"connection": "here"}, "target": {"connection": "there"},
-    "topics": {"include": ["orders", "^audit[.]"], "exclude": ["audit.scratch"]},
-})  # fmt: skip
+REPLICATION = Replication.model_validate(
+    {
+        "name": "orders-dr",
+        "source": {"connection": "here"},
+        "target": {"connection": "there"},
+        "topics": {"include": ["orders", "^audit[.]"], "exclude": ["audit.scratch"]},
+    }
+)
 GOOD: dict[str, Any] = {"topics": ["orders"], "from_": "10", "until": "20"}
 ORDERS = {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(0, 20, 20)}, 3)}
 
@@ -70,7 +74,10 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"until": 2**63}, "until: '9223372036854775808' is larger than any offset: Kafka's offsets are below 2^63"),
     ({"until": 10**400}, "is larger than any offset"),
     ({"until": "9" * 5000}, "characters) is larger than any offset"),
-    ({"from_": "ten"}, "from: must be an offset (a whole number from 0 to 9223372036854775807), or an RFC 3339 time with its zone"),
+    (
+        {"from_": "ten"},
+        "from: must be an offset (a whole number from 0 to 9223372036854775807), or an RFC 3339 time with its zone",
+    ),
     ({"from_": ""}, "from: must be an offset"),
     ({"from_": " 10"}, "from: must be an offset"),
     ({"from_": "10\n"}, "from: must be an offset"),
@@ -93,10 +100,16 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"from_": "2024-01-31T06:00:00"}, "from: must say its time zone"),
     ({"from_": "2024-02-30T06:00:00Z"}, "from: must be a time that exists"),
     ({"from_": "1969-12-31T23:59:59Z", "until": "2024-01-01T00:00:00Z"}, "must not lie before 1970"),
-    ({"from_": "9999-01-01T00:00:00Z", "until": "9999-01-02T00:00:00Z"}, "from: '9999-01-01T00:00:00Z' lies in the future"),
+    (
+        {"from_": "9999-01-01T00:00:00Z", "until": "9999-01-02T00:00:00Z"},
+        "from: '9999-01-01T00:00:00Z' lies in the future",
+    ),
     ({"topics": []}, "topic: none is given"),
     ({"topics": "orders"}, "topic: must be a list; found 'orders'"),
-    ({"topics": ["payments"]}, "topic: 'payments' is not a topic of replication orders-dr: topics.include selects orders, ^audit[.]"),
+    (
+        {"topics": ["payments"]},
+        "topic: 'payments' is not a topic of replication orders-dr: topics.include selects orders, ^audit[.]",
+    ),
     ({"topics": ["audit.scratch"]}, "is not a topic of replication"),
     ({"topics": ["__consumer_offsets"]}, "is not a topic of replication"),
     ({"topics": ["../etc/passwd"]}, "is no topic name to Kafka"),
@@ -132,7 +145,14 @@ def test_what_makes_no_sense_is_refused_in_words(changes: dict[str, Any], words:
     assert refused.value.what.isprintable() and len(refused.value.what) < 400
 
 
-ANY = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.one_of(st.text(), st.integers()), max_size=3))
+ANY = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.lists(st.one_of(st.text(), st.integers()), max_size=3),
+)
 
 
 @settings(deadline=None)
@@ -166,11 +186,17 @@ def test_two_times_between_which_nothing_was_written_are_an_empty_range() -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"until": "21"}, "until: 21 lies past the end of orders-1; allowed are offsets up to 20, its last stable offset"),
+        (
+            {"until": "21"},
+            "until: 21 lies past the end of orders-1; allowed are offsets up to 20, its last stable offset",
+        ),
         ({"from_": "101", "until": "110", "partitions": [0]}, "from: 101 lies past the end of orders-0"),
         ({"partitions": [2]}, "partition: orders has no partition 2; it has 2, from 0 on"),
         ({"topics": ["audit.gone"]}, "topic: 'audit.gone' does not exist on the source"),
-        ({"from_": "50", "until": "2024-01-31T00:00:00Z", "partitions": [0]}, "orders-0: from: 50 lies after until: 40"),
+        (
+            {"from_": "50", "until": "2024-01-31T00:00:00Z", "partitions": [0]},
+            "orders-0: from: 50 lies after until: 40",
+        ),
     ],
 )
 def test_what_the_source_does_not_have_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -42,7 +42,11 @@ def _default(found: re.Match[str]) -> str:
 
 RAW = yaml.safe_load(COMPOSE.read_text())
 SERVICES: dict[str, dict[str, Any]] = interpolated(RAW["services"])
-AIRFLOW = {name: each for name, each in SERVICES.items() if each.get("build", {}).get("dockerfile") == "deploy/airflow.Dockerfile"}
+AIRFLOW = {
+    name: each
+    for name, each in SERVICES.items()
+    if each.get("build", {}).get("dockerfile") == "deploy/airflow.Dockerfile"
+}
 KAFKA = {name: each for name, each in SERVICES.items() if each["image"].startswith("apache/kafka:")}
 SCHEDULER: dict[str, str] = SERVICES["airflow-scheduler"]["environment"]
 
@@ -139,7 +143,11 @@ def test_the_airflow_image_installs_the_requirements_and_the_driver_of_its_datab
     assert "COPY requirements.txt /requirements.txt" in text
     assert "--requirement /requirements.txt" in text
     assert "psycopg" in pins(text)
-    for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC", "KAFKA_REPLICATION_STORE_URL"):
+    for name in (
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC",
+        "KAFKA_REPLICATION_STORE_URL",
+    ):
         assert SCHEDULER[name].startswith("postgresql+psycopg://")
 
 
@@ -149,7 +157,9 @@ def closure(names: set[str]) -> set[str]:
     while todo:
         name = todo.pop()
         found.add(name)
-        needed = [line for line in requires(name) or [] if not re.search(r"extra ==|platform_system|sys_platform", line)]
+        needed = [
+            line for line in requires(name) or [] if not re.search(r"extra ==|platform_system|sys_platform", line)
+        ]
         matches = [re.match(r"[\w.-]+", line) for line in needed]
         todo |= {m[0].lower().replace("_", "-") for m in matches if m} - found
     return found
@@ -175,7 +185,12 @@ print(json.dumps(sorted({d.lower().replace("_", "-") for m in outside for d in o
 def test_every_folder_and_file_that_is_mounted_exists_and_is_mounted_read_only() -> None:
     mounts = {mount for each in SERVICES.values() for mount in each.get("volumes", [])}
     mounted = {mount for mount in mounts if mount.startswith(".")}
-    assert {mount.split(":")[0] for mount in mounted} == {"./dags", "./plugins", "./spark_jobs", "./deploy/create-store.sql"}
+    assert {mount.split(":")[0] for mount in mounted} == {
+        "./dags",
+        "./plugins",
+        "./spark_jobs",
+        "./deploy/create-store.sql",
+    }
     for mount in mounted:
         source, _, options = mount.split(":")
         assert (ROOT / source).exists(), mount
@@ -205,14 +220,18 @@ def test_every_connection_that_a_replication_uses_is_defined(path: Path) -> None
     replication = yaml.safe_load(path.read_text())
     for side in ("source", "target"):
         assert environment_connection(replication[side]["connection"])["conn_type"] == "kafka"
-    assert environment_connection(replication.get("spark", {}).get("connection", "spark_default"))["conn_type"] == "spark"
+    assert (
+        environment_connection(replication.get("spark", {}).get("connection", "spark_default"))["conn_type"] == "spark"
+    )
 
 
 def test_there_is_a_replication_to_run() -> None:
     assert replications()
 
 
-@pytest.mark.parametrize(("connection", "service"), [("kafka_source", "kafka-source"), ("kafka_target", "kafka-target")])
+@pytest.mark.parametrize(
+    ("connection", "service"), [("kafka_source", "kafka-source"), ("kafka_target", "kafka-target")]
+)
 def test_a_kafka_connection_leads_to_the_listener_of_its_cluster(connection: str, service: str) -> None:
     servers = environment_connection(connection)["extra"]["bootstrap.servers"]
     advertised = SERVICES[service]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
@@ -237,7 +256,9 @@ def test_the_clusters_have_ids_of_their_own() -> None:
 
 
 def test_the_store_has_the_user_password_and_database_of_its_url() -> None:
-    url = re.fullmatch(r"postgresql\+psycopg://(\w+):(\w+)@postgres:5432/(\w+)", SCHEDULER["KAFKA_REPLICATION_STORE_URL"])
+    url = re.fullmatch(
+        r"postgresql\+psycopg://(\w+):(\w+)@postgres:5432/(\w+)", SCHEDULER["KAFKA_REPLICATION_STORE_URL"]
+    )
     assert url is not None
     sql = STORE_SQL.read_text()
     assert f"CREATE ROLE {url[1]} LOGIN" in sql
@@ -251,7 +272,12 @@ def test_the_store_has_the_user_password_and_database_of_its_url() -> None:
 
 def test_every_airflow_service_runs_a_command_that_airflow_has() -> None:
     commands = {name: each["command"] for name, each in AIRFLOW.items() if name != "airflow-init"}
-    assert {name.removeprefix("airflow-") for name in commands} == {"api-server", "scheduler", "dag-processor", "triggerer"}
+    assert {name.removeprefix("airflow-") for name in commands} == {
+        "api-server",
+        "scheduler",
+        "dag-processor",
+        "triggerer",
+    }
     for name, command in commands.items():
         assert command == [name.removeprefix("airflow-")]
         assert (installed("airflow") / "cli" / "commands" / f"{command[0].replace('-', '_')}_command.py").is_file()
@@ -307,7 +333,10 @@ def test_every_password_and_key_can_be_replaced() -> None:
 
 
 def test_what_one_airflow_service_signs_or_encrypts_the_others_can_read() -> None:
-    shared = [{key: value for key, value in each["environment"].items() if not key.startswith("ADMIN_")} for each in AIRFLOW.values()]
+    shared = [
+        {key: value for key, value in each["environment"].items() if not key.startswith("ADMIN_")}
+        for each in AIRFLOW.values()
+    ]
     assert all(each == shared[0] for each in shared)
     assert len(base64.urlsafe_b64decode(SCHEDULER["AIRFLOW__CORE__FERNET_KEY"])) == 32
     assert len(SCHEDULER["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64, "HS512 asks for 64 bytes (RFC 7518, 3.2)"

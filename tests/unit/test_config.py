@@ -37,7 +37,11 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     assert made.schedule is None
     assert made.start_from == "earliest"
     assert made.max_records_per_run is None
-    assert (made.copying.chunk_records, made.copying.chunk_bytes, made.copying.chunk_seconds) == (100_000, 268_435_456, 60)
+    assert (made.copying.chunk_records, made.copying.chunk_bytes, made.copying.chunk_seconds) == (
+        100_000,
+        268_435_456,
+        60,
+    )
     assert (made.copying.engine, made.copying.transaction_timeout, made.copying.stall_timeout, made.copying.rounds) == (
         "record",
         600,
@@ -46,7 +50,11 @@ def test_a_minimal_replication_gets_the_documented_defaults() -> None:
     )
     assert made.verify.level == "digest"
     assert (made.target_topics.create, made.on_existing_target) == (True, "refuse")
-    assert (made.target_topics.replication_factor, made.target_topics.min_compaction_lag, made.target_topics.config) == (None, 604_800, {})
+    assert (
+        made.target_topics.replication_factor,
+        made.target_topics.min_compaction_lag,
+        made.target_topics.config,
+    ) == (None, 604_800, {})
     assert made.preflight.unsafe_target == "warn"
     assert (made.spark.connection, made.spark.parallelism, made.spark.conf) == ("spark_default", None, {})
     assert (made.retries.attempts, made.retries.delay, made.retries.max_delay) == (3, 30, 600)
@@ -99,7 +107,10 @@ def test_is_pattern() -> None:
 
 def test_target_topic_follows_the_template() -> None:
     assert replication().target_topic("orders") == "orders"
-    assert replication(topics={"include": ["orders"], "rename": "dr.{topic}-copy"}).target_topic("orders") == "dr.orders-copy"
+    assert (
+        replication(topics={"include": ["orders"], "rename": "dr.{topic}-copy"}).target_topic("orders")
+        == "dr.orders-copy"
+    )
 
 
 @given(TOPIC_NAMES)
@@ -123,21 +134,30 @@ def test_the_ledger_and_kafkas_own_topics_are_never_a_target(topic: str) -> None
 
 
 def test_numbers_and_booleans_among_settings_become_their_text() -> None:
-    made = replication(target_topics={"config": {"retention.ms": 1000, "preallocate": True}}, spark={"conf": {"spark.cores.max": 2}})
+    made = replication(
+        target_topics={"config": {"retention.ms": 1000, "preallocate": True}}, spark={"conf": {"spark.cores.max": 2}}
+    )
     assert made.target_topics.config == {"retention.ms": "1000", "preallocate": "true"}
     assert made.spark.conf == {"spark.cores.max": "2"}
 
 
 def test_start_times_become_utc() -> None:
     six = datetime(2030, 1, 31, 6, tzinfo=UTC)
-    for text in ("2030-01-31T06:00:00Z", "2030-01-31t08:00:00+02:00", "2030-01-31 05:30:00-00:30", "2030-01-31T06:00:00.000000000Z"):
+    for text in (
+        "2030-01-31T06:00:00Z",
+        "2030-01-31t08:00:00+02:00",
+        "2030-01-31 05:30:00-00:30",
+        "2030-01-31T06:00:00.000000000Z",
+    ):
         made = replication(start_from=text).start_from
         assert isinstance(made, datetime)
         assert made == six and made.utcoffset() == timedelta(0)
     assert replication(start_from=six.astimezone(timezone(timedelta(hours=9)))).start_from == six
 
 
-@pytest.mark.parametrize("schedule", [*PRESETS, "* * * * *", "*/15 8-18 * * mon-fri", "0 0 29 2 *", "0 0 31 2 1", "5/10 0,12 1 JAN-jun 7"])
+@pytest.mark.parametrize(
+    "schedule", [*PRESETS, "* * * * *", "*/15 8-18 * * mon-fri", "0 0 29 2 *", "0 0 31 2 1", "5/10 0,12 1 JAN-jun 7"]
+)
 def test_schedules_that_run(schedule: str) -> None:
     assert replication(schedule=schedule).schedule == schedule
 

@@ -37,7 +37,10 @@ FIFTH_LINE = [
     ("topcs: {}", "did you mean 'topics'?"),
     ("copy: {chunk_record: 1}", "F:5: key 'copy.chunk_record': unknown key; allowed: engine, chunk_records, "),
     ("copy: {chunk_record: 1}", "did you mean 'chunk_records'?"),
-    ("copy: {chunk_records: many}", "key 'copy.chunk_records': must be a whole number from 1 to 10000000; found 'many'"),
+    (
+        "copy: {chunk_records: many}",
+        "key 'copy.chunk_records': must be a whole number from 1 to 10000000; found 'many'",
+    ),
     ("copy: {chunk_records: '5'}", "must be a whole number from 1 to 10000000; found '5'"),
     ("copy: {chunk_records: 0}", "must be a whole number from 1 to 10000000; found 0"),
     ("copy: {chunk_records: 1.5}", "found '1.5'"),
@@ -46,7 +49,10 @@ FIFTH_LINE = [
     ("copy: {chunk_records: true}", "found true"),
     (f"copy: {{chunk_records: {'9' * 5000}}}", "... (5002 characters)"),
     ("copy: {transaction_timeout: 901}", "must be a whole number from 2 to 900; found 901"),
-    ("copy: {chunk_seconds: 301}", "F:5: key 'copy.chunk_seconds': chunk_seconds (301) must be at most half of transaction_timeout (600)"),
+    (
+        "copy: {chunk_seconds: 301}",
+        "F:5: key 'copy.chunk_seconds': chunk_seconds (301) must be at most half of transaction_timeout (600)",
+    ),
     ("copy: {transaction_timeout: 100}", "chunk_seconds (60) must be at most half of transaction_timeout (100)"),
     ("copy: {engine: spark}", "key 'copy.engine': must be record; found 'spark'"),
     ("copy: 5", "key 'copy': must be a mapping with the keys engine, chunk_records, "),
@@ -56,14 +62,20 @@ FIFTH_LINE = [
     ("target_topics: {create: 1}", "must be true or false; found 1"),
     ("on_existing_target: adopt", "must be refuse or append; found 'adopt'"),
     ("target_topics: {replication_factor: 0}", "must be a whole number from 1 to 32767, or null; found 0"),
-    ("target_topics: {config: {retention.ms: [1]}}", "key 'target_topics.config.retention.ms': must be text; found a list"),
+    (
+        "target_topics: {config: {retention.ms: [1]}}",
+        "key 'target_topics.config.retention.ms': must be text; found a list",
+    ),
     ("target_topics: {config: {a: null}}", "must be text; found nothing (null)"),
     ("target_topics: {config: {'': a}}", "key 'target_topics.config.': must not be empty"),
     ("target_topics: {config: [a]}", "must be a mapping of text to text; found a list"),
     ("target_topics: {config: {min.compaction.lag.ms: 1}}", "set min_compaction_lag, in seconds, instead"),
     ("target_topics: {config: {message.timestamp.type: LogAppendTime}}", "message.timestamp.type must be CreateTime"),
     ("preflight: {unsafe_target: ignore}", "must be warn or refuse; found 'ignore'"),
-    ("spark: {conf: {executor.memory: 2g}}", "keys must start with 'spark.', or spark-submit ignores them: executor.memory"),
+    (
+        "spark: {conf: {executor.memory: 2g}}",
+        "keys must start with 'spark.', or spark-submit ignores them: executor.memory",
+    ),
     ("spark: {connection: 'a b'}", "key 'spark.connection': must be the id of an Airflow connection"),
     ("spark: {connection: 'spark://user:secret@host'}", "found 'spark://***@host'"),
     ("spark: {connection: 'spark://host'}", "must be the id of an Airflow connection"),
@@ -79,7 +91,10 @@ FIFTH_LINE = [
     ("tags: [1]", "key 'tags[0]': must be text; put it in quotes; found 1"),
     (f"tags: [{'x' * 101}]", "key 'tags[0]': must be at most 100 characters long; found 'xxx"),
     ("start_from: 2030-01-31T06:00:00", "must say its time zone: end it with Z for UTC"),
-    ("start_from: 2030-01-31", "must be earliest, latest, or a time in RFC 3339 such as 2030-01-31T06:00:00Z; found '2030-01-31'"),
+    (
+        "start_from: 2030-01-31",
+        "must be earliest, latest, or a time in RFC 3339 such as 2030-01-31T06:00:00Z; found '2030-01-31'",
+    ),
     ("start_from: 2030-02-30T06:00:00Z", "must be a time that exists: day is out of range for month"),
     ("start_from: 1969-12-31T23:59:59Z", "must not lie before 1970-01-01T00:00:00Z"),
     ("start_from: 9999-12-31T23:59:59-01:00", "must lie between the years 1970 and 9999"),
@@ -124,11 +139,17 @@ TOPICS = [
     ("topics: {include: []}", "F:4: key 'topics.include': must name at least one"),
     ("topics: {include: orders}", "must be a list of text; found 'orders'"),
     ("topics: {include: [12]}", "key 'topics.include[0]': must be text; put it in quotes; found 12"),
-    ("topics: {include: [or ders]}", "is no topic name to Kafka: allowed are letters, digits, dots, underscores and dashes"),
+    (
+        "topics: {include: [or ders]}",
+        "is no topic name to Kafka: allowed are letters, digits, dots, underscores and dashes",
+    ),
     ("topics: {include: ['audit.*']}", "a regular expression must start with ^; found 'audit.*'"),
     ("topics: {include: ['..']}", "is no topic name to Kafka"),
     (f"topics: {{include: [{'x' * 250}]}}", "is 250 characters long; Kafka allows a topic name 249"),
-    ("topics: {include: ['^a(']}", "is not a regular expression that Python's re can read: missing ), unterminated subpattern"),
+    (
+        "topics: {include: ['^a(']}",
+        "is not a regular expression that Python's re can read: missing ), unterminated subpattern",
+    ),
     ("topics: {include: ['^[[a]']}", "Possible nested set"),
     ("topics: {include: ['^a{99999999999999999999}']}", "is not a regular expression that Python's re can read"),
     (f"topics: {{include: ['^{'(' * 2000}']}}", "regular expression of 2001 characters; allowed are 1000"),
@@ -211,7 +232,12 @@ def test_every_mistake_is_shown_at_once_in_the_order_of_lines() -> None:
 def test_one_connection_for_both_ends_needs_other_names() -> None:
     same = MINIMAL.replace("kafka_target", "kafka_source")
     assert "F:4: key 'topics': source and target are the same connection 'kafka_source'" in complaint(same)
-    assert parse_replication(same.replace("[orders]", "[orders], rename: 'b.{topic}'").encode(), "F").target_topic("orders") == "b.orders"
+    assert (
+        parse_replication(same.replace("[orders]", "[orders], rename: 'b.{topic}'").encode(), "F").target_topic(
+            "orders"
+        )
+        == "b.orders"
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,7 +276,11 @@ def test_a_byte_order_mark_and_windows_lines_are_fine() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("absent.yaml", "absent.yaml: cannot be read: No such file"), ("", "is a folder, not a file"), ("a\0b", "cannot be read: ")],
+    [
+        ("absent.yaml", "absent.yaml: cannot be read: No such file"),
+        ("", "is a folder, not a file"),
+        ("a\0b", "cannot be read: "),
+    ],
 )
 def test_paths_that_are_no_file(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
@@ -311,7 +341,18 @@ def test_bytes_raise_nothing_but_config_errors(data: bytes) -> None:
 
 YAML_TEXT = st.lists(
     st.sampled_from(
-        [*"ab:-?[]{},&*!|>'\"%@\\#~<=0 1\n\t\x85\u2028\x00", "\n  ", ": ", "- ", "---\n", "\\U", "name", "topics", "include", "copy"]
+        [
+            *"ab:-?[]{},&*!|>'\"%@\\#~<=0 1\n\t\x85\u2028\x00",
+            "\n  ",
+            ": ",
+            "- ",
+            "---\n",
+            "\\U",
+            "name",
+            "topics",
+            "include",
+            "copy",
+        ]
     )
 )
 
@@ -323,13 +364,26 @@ def test_texts_raise_nothing_but_config_errors(text: str) -> None:
     loads_or_complains((HEAD + "topics: {include: [a]}\nspark: " + text).encode())
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates() | st.datetimes() | st.binary(max_size=20)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.dates()
+    | st.datetimes()
+    | st.binary(max_size=20)
+)
 KEYS = (
     st.text()
     | st.integers()
-    | st.sampled_from([*Replication.model_fields, "copy", "include", "exclude", "rename", "connection", "config", "conf"])
+    | st.sampled_from(
+        [*Replication.model_fields, "copy", "include", "exclude", "rename", "connection", "config", "conf"]
+    )
 )
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=10)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=10
+)
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=6))

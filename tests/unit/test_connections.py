@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from kafka_replication.connections.environment import EnvironmentConnections, SparkConnection, extra_of, master, variable
+from kafka_replication.connections.environment import (
+    EnvironmentConnections,
+    SparkConnection,
+    extra_of,
+    master,
+    variable,
+)
 from kafka_replication.model.errors import BadInput, ConnectionMissing
 
 CONNECTIONS = EnvironmentConnections()
@@ -37,42 +43,57 @@ def test_no_extra_is_no_settings(monkeypatch: pytest.MonkeyPatch, value: dict[st
 
 WRONG: dict[str, tuple[str | None, str, str]] = {
     "missing": (
-        None, "connection 'kafka_source' is not defined", "set AIRFLOW_CONN_KAFKA_SOURCE to its JSON form, see docs/connections.md",
+        None,
+        "connection 'kafka_source' is not defined",
+        "set AIRFLOW_CONN_KAFKA_SOURCE to its JSON form, see docs/connections.md",
     ),
     "URI form": (
-        "kafka://user:secret@host:9092/?x=1", "AIRFLOW_CONN_KAFKA_SOURCE is not JSON (Expecting value: line 1 column 1 (char 0))",
+        "kafka://user:secret@host:9092/?x=1",
+        "AIRFLOW_CONN_KAFKA_SOURCE is not JSON (Expecting value: line 1 column 1 (char 0))",
         "use the JSON form, not the URI form, see docs/connections.md",
     ),
     "empty": (
-        "", "AIRFLOW_CONN_KAFKA_SOURCE is not JSON (Expecting value: line 1 column 1 (char 0))",
+        "",
+        "AIRFLOW_CONN_KAFKA_SOURCE is not JSON (Expecting value: line 1 column 1 (char 0))",
         "use the JSON form, not the URI form, see docs/connections.md",
     ),
     "another type": (
-        '{"conn_type": "spark"}', "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
+        '{"conn_type": "spark"}',
+        "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
         'give it "conn_type": "kafka", see docs/connections.md',
     ),
     "no type": (
-        '{"extra": {}}', "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka", 'give it "conn_type": "kafka", see docs/connections.md',
+        '{"extra": {}}',
+        "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
+        'give it "conn_type": "kafka", see docs/connections.md',
     ),
     "no object": (
-        '["kafka"]', "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka", 'give it "conn_type": "kafka", see docs/connections.md',
+        '["kafka"]',
+        "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
+        'give it "conn_type": "kafka", see docs/connections.md',
     ),
     "extra that is no object": (
-        '{"conn_type": "kafka", "extra": [1]}', "connection 'kafka_source': its extra is not a JSON object", "see docs/connections.md",
+        '{"conn_type": "kafka", "extra": [1]}',
+        "connection 'kafka_source': its extra is not a JSON object",
+        "see docs/connections.md",
     ),
     "extra that is text of no object": (
-        '{"conn_type": "kafka", "extra": "7"}', "connection 'kafka_source': its extra is not a JSON object", "see docs/connections.md",
+        '{"conn_type": "kafka", "extra": "7"}',
+        "connection 'kafka_source': its extra is not a JSON object",
+        "see docs/connections.md",
     ),
     "extra that is no JSON": (
         '{"conn_type": "kafka", "extra": "{secret"}',
         "connection 'kafka_source': its extra is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
         "see docs/connections.md",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "what", "remedy"), WRONG.values(), ids=WRONG)
-def test_a_connection_that_cannot_be_used_is_refused(monkeypatch: pytest.MonkeyPatch, text: str | None, what: str, remedy: str) -> None:
+def test_a_connection_that_cannot_be_used_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, what: str, remedy: str
+) -> None:
     if text is not None:
         monkeypatch.setenv(KAFKA, text)
     with pytest.raises(ConnectionMissing) as caught:
@@ -104,12 +125,16 @@ def test_without_a_spark_connection_it_is_this_machine_with_retries() -> None:
         ({"host": "k8s://https://api:6443"}, "k8s://https://api:6443"),
     ],
 )
-def test_the_master_of_a_spark_connection(monkeypatch: pytest.MonkeyPatch, value: dict[str, object], expected: str) -> None:
+def test_the_master_of_a_spark_connection(
+    monkeypatch: pytest.MonkeyPatch, value: dict[str, object], expected: str
+) -> None:
     monkeypatch.setenv(SPARK, json.dumps({"conn_type": "spark", **value}))
     assert CONNECTIONS.spark("spark_default").master == expected
 
 
-@pytest.mark.parametrize(("text", "what"), [("spark://local[*]", "is not JSON"), ('{"conn_type": "kafka"}', "no connection of type spark")])
+@pytest.mark.parametrize(
+    ("text", "what"), [("spark://local[*]", "is not JSON"), ('{"conn_type": "kafka"}', "no connection of type spark")]
+)
 def test_a_spark_connection_that_cannot_be_used_is_refused_and_not_taken_for_missing(
     monkeypatch: pytest.MonkeyPatch, text: str, what: str
 ) -> None:

@@ -47,7 +47,9 @@ class Target:
     position: Position | None = None
     receipts: dict[int, Receipt] = field(default_factory=dict)
     epoch: int = 0
-    in_doubt: tuple[list[Slot], Position, Receipt] | None = None  # the coordinator has PrepareCommit, nobody sees it yet
+    in_doubt: tuple[list[Slot], Position, Receipt] | None = (
+        None  # the coordinator has PrepareCommit, nobody sees it yet
+    )
     open: list[Slot] = field(default_factory=list)
 
     def settle(self) -> None:
@@ -138,7 +140,9 @@ class Session:
     def check_between(self, first: int) -> None:
         slots, self.known = self.world.target.log[self.known : first], first
         if any(slot.state == "committed" and slot.record is not None for slot in slots):
-            raise ForeignWriter("orders-0 on the target holds a record that the ledger does not know", "stop the other writer")
+            raise ForeignWriter(
+                "orders-0 on the target holds a record that the ledger does not know", "stop the other writer"
+            )
 
     def check_ids(self, ids: Ids) -> None:
         self.world.call("check_ids")
@@ -166,7 +170,15 @@ class Session:
             raise RefusedAt(f"the record at offset {named} is refused", "raise the limit", named)
         until = left.until if len(taken) == len(ready) else ready[world.chunk]
         segments = (Segment(0, first, len(target.log) - 1, len(taken), str(taken)),) if taken else ()
-        return Chunk(OffsetRange(left.from_, until), len(taken), 10 * len(taken), str(taken), "list", segments, 5 if taken else None)
+        return Chunk(
+            OffsetRange(left.from_, until),
+            len(taken),
+            10 * len(taken),
+            str(taken),
+            "list",
+            segments,
+            5 if taken else None,
+        )
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         target, fault = self.world.target, self.world.call("commit")
@@ -277,20 +289,27 @@ def test_whatever_fails_wherever_running_again_leaves_each_record_once_and_in_or
 
 @given(OFFSETS, st.integers(1, 8), FAULTS)
 @settings(max_examples=200)
-def test_the_whole_range_asked_for_again_copies_nothing_twice(records: list[int], chunk: int, faults: dict[int, str]) -> None:
+def test_the_whole_range_asked_for_again_copies_nothing_twice(
+    records: list[int], chunk: int, faults: dict[int, str]
+) -> None:
     world = World(records, opened(), chunk, dict(faults))
     until_settled(world, task(0, 20))
     before = list(world.target.log)
     until_settled(world, task(0, 20))
-    assert [slot for slot in world.target.log[len(before) :] if slot.state == "committed" and slot.record is not None] == []
+    assert [
+        slot for slot in world.target.log[len(before) :] if slot.state == "committed" and slot.record is not None
+    ] == []
     assert until_settled(world, task(0, 30)).error is None  # a stale plan that overlaps what was copied
     assert world.target.visible() == records
 
 
 @given(
-    st.sets(st.integers(0, 29), min_size=1).map(sorted), st.integers(1, 8), FAULTS,
-    st.sets(st.integers(0, 29), max_size=3), st.sets(st.integers(0, 29), max_size=3),
-)  # fmt: skip
+    st.sets(st.integers(0, 29), min_size=1).map(sorted),
+    st.integers(1, 8),
+    FAULTS,
+    st.sets(st.integers(0, 29), max_size=3),
+    st.sets(st.integers(0, 29), max_size=3),
+)
 @settings(max_examples=400)
 def test_a_refused_record_is_named_and_all_before_it_is_copied(
     records: list[int], chunk: int, faults: dict[int, str], late: set[int], at_once: set[int]
@@ -366,8 +385,18 @@ def test_the_position_is_read_after_fencing_and_the_ids_are_checked_before_every
     world = World(list(range(5)), opened(), 3)
     assert copier(world).copy(task(0, 5)).error is None
     assert world.trace == [
-        "session", "fence", "position", "check_ids", "check_target", "copy_chunk", "check_ids", "commit", "copy_chunk", "check_ids", "commit",
-    ]  # fmt: skip
+        "session",
+        "fence",
+        "position",
+        "check_ids",
+        "check_target",
+        "copy_chunk",
+        "check_ids",
+        "commit",
+        "copy_chunk",
+        "check_ids",
+        "commit",
+    ]
 
 
 def test_a_commit_whose_answer_was_lost_is_not_repeated() -> None:
@@ -510,7 +539,12 @@ AT_5 = Position(1, IDS, 0, 5, Coverage.of([OffsetRange(0, 5)]))
 @pytest.mark.parametrize(
     ("position", "wanted", "error", "remedy"),
     [
-        (None, task(0, 9), "orders-0: the ledger has no position for orders-dr: orders-0 -> orders, yet it was opened", "ledger topics"),
+        (
+            None,
+            task(0, 9),
+            "orders-0: the ledger has no position for orders-dr: orders-0 -> orders, yet it was opened",
+            "ledger topics",
+        ),
         (AT_5, task(5, 9, generation=2), "orders-0: the plan is for generation 2, the ledger is at 1", "plan again"),
         (AT_5, task(5, 9, ids=replace(IDS, target_topic="t-new")), "a topic was re-created", "plan again"),
         (
@@ -522,7 +556,9 @@ AT_5 = Position(1, IDS, 0, 5, Coverage.of([OffsetRange(0, 5)]))
     ],
     ids=["no position", "generation", "ids", "ledger went back"],
 )
-def test_a_ledger_that_does_not_fit_the_plan_stops_the_copy(position: Position | None, wanted: CopyTask, error: str, remedy: str) -> None:
+def test_a_ledger_that_does_not_fit_the_plan_stops_the_copy(
+    position: Position | None, wanted: CopyTask, error: str, remedy: str
+) -> None:
     world = World(list(range(9)), Target(position=position))
     result = copier(world).copy(wanted)
     assert error in (result.error or "")
@@ -546,7 +582,17 @@ def test_each_chunk_leaves_a_receipt_and_a_position_that_fit() -> None:
     time = first.time
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
     assert first == Receipt(
-        1, OffsetRange(0, 5), 3, 30, "[0, 1, 4]", "list", "simulated/1", (Segment(0, 0, 2, 3, "[0, 1, 4]"),), IDS, "run-1", time
+        1,
+        OffsetRange(0, 5),
+        3,
+        30,
+        "[0, 1, 4]",
+        "list",
+        "simulated/1",
+        (Segment(0, 0, 2, 3, "[0, 1, 4]"),),
+        IDS,
+        "run-1",
+        time,
     )
     assert (second.range, second.count) == (OffsetRange(5, 9), 1)
     # Target offsets 0-2 and 4 are records, 3 is the first transaction's marker.
@@ -572,7 +618,14 @@ def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commi
     result = copier(world, progress=progress).copy(task(0, 7))
     # The first chunk's commit was answered too late: an earlier session's work that this call cannot vouch for.
     assert told == [(3, 1, 30), (4, 2, 40)]
-    assert (result.key, result.range, result.copied, result.bytes, result.chunks, result.sessions) == (KEY, OffsetRange(0, 7), 4, 40, 2, 2)
+    assert (result.key, result.range, result.copied, result.bytes, result.chunks, result.sessions) == (
+        KEY,
+        OffsetRange(0, 7),
+        4,
+        40,
+        2,
+        2,
+    )
     assert result.seconds >= 0
 
 

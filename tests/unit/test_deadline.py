@@ -26,7 +26,10 @@ def test_what_is_over_names_what_was_going_on_and_the_last_error() -> None:
     assert OVER.within(960.0) == 0
     with pytest.raises(OutOfTime) as over:
         OVER.check("copying orders-0", Unreachable("the target is away", "start it"))
-    assert over.value.what == "copying orders-0: the run's time (timeouts.run) is used up; the last error was: the target is away"
+    assert (
+        over.value.what
+        == "copying orders-0: the run's time (timeouts.run) is used up; the last error was: the target is away"
+    )
     assert over.value.remedy.startswith("start it; then run again")
     assert not over.value.retriable
 

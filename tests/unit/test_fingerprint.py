@@ -15,7 +15,9 @@ Record = tuple[int, bytes | None, bytes | None, Sequence[Header] | None]
 
 # Few and short values: collisions of a sloppy format come from bytes that move between neighbouring fields.
 BYTES = (
-    st.none() | st.binary(max_size=3) | st.sampled_from([b"", b"a", b"ab", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x01\x00\x00\x00"])
+    st.none()
+    | st.binary(max_size=3)
+    | st.sampled_from([b"", b"a", b"ab", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x01\x00\x00\x00"])
 )
 HEADERS = st.lists(st.tuples(st.text("ab\u00e9\x00", max_size=2), BYTES), max_size=3)
 RECORDS = st.lists(st.tuples(st.integers(-1, 2) | st.integers(-1, 2**62), BYTES, BYTES, HEADERS), max_size=4)
@@ -31,13 +33,17 @@ def fed(records: Iterable[Record]) -> Fingerprint:
 def plain_bytes(records: Iterable[Record]) -> int:
     """What the records hold, counted the slow way."""
     return sum(
-        len(key or b"") + len(value or b"") + sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
+        len(key or b"")
+        + len(value or b"")
+        + sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
         for _, key, value, headers in records
     )
 
 
 @given(RECORDS, RECORDS)
-def test_different_records_have_different_digests_and_equal_ones_the_same(one: list[Record], other: list[Record]) -> None:
+def test_different_records_have_different_digests_and_equal_ones_the_same(
+    one: list[Record], other: list[Record]
+) -> None:
     assert (fed(one).hexdigest() == fed(other).hexdigest()) == (one == other)
 
 
@@ -115,11 +121,23 @@ A_RECORD: Record = (7, b"k", b"v", [("h", b"x")])
         ([(7, b"k", b"v", []), (7, b"k", b"w", [])], [(7, b"k", b"v" + tape([(7, b"k", b"w", [])]), [])]),
     ],
     ids=[
-        "key to value", "empty key or value", "null key", "null value", "header name to value", "null header", "header order",
-        "value to header", "timestamp", "no timestamp", "header to the next record", "doubled", "order", "an empty record",
+        "key to value",
+        "empty key or value",
+        "null key",
+        "null value",
+        "header name to value",
+        "null header",
+        "header order",
+        "value to header",
+        "timestamp",
+        "no timestamp",
+        "header to the next record",
+        "doubled",
+        "order",
+        "an empty record",
         "a record inside a value",
     ],
-)  # fmt: skip
+)
 def test_records_that_look_alike_differ(one: list[Record], other: list[Record]) -> None:
     assert fed(one).hexdigest() != fed(other).hexdigest()
 
@@ -147,5 +165,10 @@ def test_no_headers_and_an_empty_list_of_headers_are_the_same_record() -> None:
 def test_the_digest_kind_is_fixed_by_what_it_gives() -> None:
     """Whoever changes what is fed must give `DIGEST_KIND` a new name, or old receipts stop verifying."""
     made = fed([(1_700_000_000_000, b"k", b"v", [("h", b"1"), ("n", None)]), (-1, None, None, None)])
-    assert (DIGEST_KIND, made.hexdigest(), made.count, made.bytes) == ("xxh3_128/1", "e562a515e1682feb2fc6f434f304eb61", 2, 5)
+    assert (DIGEST_KIND, made.hexdigest(), made.count, made.bytes) == (
+        "xxh3_128/1",
+        "e562a515e1682feb2fc6f434f304eb61",
+        2,
+        5,
+    )
     assert Fingerprint().hexdigest() == "99aa06d3014798d86001c324468d497f"

@@ -20,7 +20,12 @@ from kafka_replication.verification.verify import tile
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
-FILE = {"name": "orders-dr", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["orders"]}}
+FILE = {
+    "name": "orders-dr",
+    "source": {"connection": "a"},
+    "target": {"connection": "b"},
+    "topics": {"include": ["orders"]},
+}
 
 
 @dataclass
@@ -37,7 +42,9 @@ class Life:
 
     @property
     def view(self) -> LedgerView:
-        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, "digest", "run", "time")}, {KEY: tuple(self.gaps)})
+        return LedgerView(
+            {KEY: self.position}, {KEY: Verified(1, self.verified, "digest", "run", "time")}, {KEY: tuple(self.gaps)}
+        )
 
     def plan(self) -> PartitionPlan:
         source = Topic("orders", "s", {0: PartitionOffsets(self.start, self.end, self.end)}, 3)
@@ -84,11 +91,15 @@ class Life:
         self.watermark = max(self.watermark, self.view.settled(KEY, 1).contiguous_end(0))
 
 
-STEPS = st.tuples(st.sampled_from(["produce", "retention", "run", "backfill", "approve", "verify", "advance"]), st.integers(1, 20))
+STEPS = st.tuples(
+    st.sampled_from(["produce", "retention", "run", "backfill", "approve", "verify", "advance"]), st.integers(1, 20)
+)
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_every_offset_is_copied_once_or_given_up_and_the_watermark_passes_nothing_else(steps: list[tuple[str, int]]) -> None:
+def test_every_offset_is_copied_once_or_given_up_and_the_watermark_passes_nothing_else(
+    steps: list[tuple[str, int]],
+) -> None:
     life = Life()
     for name, number in steps:
         getattr(life, name)(number)
@@ -99,7 +110,9 @@ def test_every_offset_is_copied_once_or_given_up_and_the_watermark_passes_nothin
         assert not Coverage.of([OffsetRange(0, life.watermark)]).subtract(
             life.verified.union(Coverage.of(each.range for each in life.gaps))
         )
-        assert not life.verified.subtract(Coverage.of(each.range for each in life.receipts)), "a gap was called verified"
+        assert not life.verified.subtract(Coverage.of(each.range for each in life.receipts)), (
+            "a gap was called verified"
+        )
         whole = OffsetRange(0, life.position.next_offset)
         copied, lost = copied_in(whole, life.receipts), life.view.lost(KEY, 1).within(whole).span
         assert copied.records + lost == whole.span, "the report's arithmetic"

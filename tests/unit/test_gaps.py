@@ -39,9 +39,15 @@ def test_crossing_gap_after_gap_leads_to_the_log_start_and_gives_up_what_is_not_
         position = gaps.crossing(position, lost)
         given_up.append(lost)
     assert position.next_offset >= log_start or not given_up
-    assert Coverage.of(given_up) == Coverage.of([OffsetRange(min(begin.next_offset, log_start), log_start)]).subtract(begin.coverage)
+    assert Coverage.of(given_up) == Coverage.of([OffsetRange(min(begin.next_offset, log_start), log_start)]).subtract(
+        begin.coverage
+    )
     assert position.coverage == begin.coverage.union(Coverage.of(given_up))
-    assert (position.start, position.generation, position.target_end) == (begin.start, begin.generation, begin.target_end)
+    assert (position.start, position.generation, position.target_end) == (
+        begin.start,
+        begin.generation,
+        begin.target_end,
+    )
 
 
 def test_a_crossed_position_forgets_the_leader_epoch() -> None:
@@ -81,7 +87,11 @@ def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_ta
 
 def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
     view = LedgerView({}, {}, {KEY: (gap(OffsetRange(0, 20), kind="unverifiable"), gap(OffsetRange(20, 30)))})
-    assert (str(view.settled(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == ("[0, 30)", "[20, 30)", "[0, 20)")
+    assert (str(view.settled(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == (
+        "[0, 30)",
+        "[20, 30)",
+        "[0, 20)",
+    )
     assert not view.read_back(KEY, 1)
     assert str(gaps.listed(view.gaps)[0]).startswith("UNPROVEN orders-3 [0, 20)")
 
@@ -92,6 +102,15 @@ def test_a_gap_names_itself_in_full() -> None:
         "LOST orders-3 [50, 62): 12 offsets (retention, generation 1), given up by ann at 2030-01-31T06:00:00.000Z: too late"
     ]
     assert shown[0].as_json() == {
-        "topic": "orders", "partition": 3, "target_topic": "dr.orders", "generation": 1, "kind": "retention", "from": 50, "until": 62,
-        "reason": "too late", "approved_by": "ann", "time": "2030-01-31T06:00:00.000Z", "run_id": "run-1",
-    }  # fmt: skip
+        "topic": "orders",
+        "partition": 3,
+        "target_topic": "dr.orders",
+        "generation": 1,
+        "kind": "retention",
+        "from": 50,
+        "until": 62,
+        "reason": "too late",
+        "approved_by": "ann",
+        "time": "2030-01-31T06:00:00.000Z",
+        "run_id": "run-1",
+    }

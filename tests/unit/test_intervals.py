@@ -52,7 +52,9 @@ def test_boundaries_settled_in_any_order_never_cross(asked: list[tuple[int, int]
         (NOW - HOUR, NOW + HOUR, "has not ended yet"),
     ],
 )
-def test_a_run_without_a_finished_interval_is_refused_by_name(start: datetime | None, end: datetime | None, words: str) -> None:
+def test_a_run_without_a_finished_interval_is_refused_by_name(
+    start: datetime | None, end: datetime | None, words: str
+) -> None:
     with pytest.raises(BadInput, match=words):
         check_interval("orders-dr", start, end, NOW)
 

@@ -22,7 +22,9 @@ from kafka_replication.verification.verify import VerifyResult, VerifyTask
 TEXT = st.text(max_size=5)
 OFFSET = st.integers(0, MAX_OFFSET)
 SECONDS = st.floats(0, 1e6)
-KEYS = st.builds(PartitionKey, TEXT, st.builds(TopicPartition, st.text("ab.", min_size=1, max_size=4), st.integers(0, 99)), TEXT)
+KEYS = st.builds(
+    PartitionKey, TEXT, st.builds(TopicPartition, st.text("ab.", min_size=1, max_size=4), st.integers(0, 99)), TEXT
+)
 RANGES = st.tuples(OFFSET, OFFSET).map(lambda pair: OffsetRange(min(pair), max(pair)))
 COVERAGES = st.lists(RANGES, max_size=3).map(Coverage.of)
 IDS = st.builds(Ids, TEXT, TEXT, TEXT)
@@ -30,7 +32,8 @@ SEGMENTS = st.lists(st.builds(Segment, OFFSET, OFFSET, OFFSET, OFFSET, TEXT), ma
 RECEIPTS = st.builds(Receipt, OFFSET, RANGES, OFFSET, OFFSET, TEXT, TEXT, TEXT, SEGMENTS, IDS, TEXT, TEXT)
 COPIES = st.lists(st.builds(CopyTask, KEYS, RANGES, IDS, OFFSET, TEXT), max_size=2)
 VERIFICATIONS = st.lists(
-    st.builds(VerifyTask, KEYS, st.lists(RECEIPTS, max_size=2).map(tuple), st.sampled_from(["digest", "count"])), max_size=2
+    st.builds(VerifyTask, KEYS, st.lists(RECEIPTS, max_size=2).map(tuple), st.sampled_from(["digest", "count"])),
+    max_size=2,
 )
 CLIENT: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans(), max_size=3)
 SETTINGS = st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500))
@@ -48,11 +51,29 @@ JOBS = st.builds(
     st.none() | SECONDS,
 )
 COPY_RESULTS = st.builds(
-    CopyResult, KEYS, RANGES, OFFSET, OFFSET, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT, st.booleans(), st.booleans()
+    CopyResult,
+    KEYS,
+    RANGES,
+    OFFSET,
+    OFFSET,
+    OFFSET,
+    OFFSET,
+    SECONDS,
+    st.none() | TEXT,
+    TEXT,
+    st.booleans(),
+    st.booleans(),
 )
-VERIFY_RESULTS = st.builds(VerifyResult, KEYS, COVERAGES, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT, st.booleans())
+VERIFY_RESULTS = st.builds(
+    VerifyResult, KEYS, COVERAGES, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT, st.booleans()
+)
 RESULTS = st.builds(
-    JobResult, st.lists(COPY_RESULTS, max_size=2), st.lists(VERIFY_RESULTS, max_size=2), st.none() | TEXT, TEXT, st.booleans()
+    JobResult,
+    st.lists(COPY_RESULTS, max_size=2),
+    st.lists(VERIFY_RESULTS, max_size=2),
+    st.none() | TEXT,
+    TEXT,
+    st.booleans(),
 )
 
 

@@ -23,7 +23,19 @@ TIME = "2030-01-31T06:00:00.000Z"
 POSITION = Position(1, IDS, 5, 12, Coverage.of([OffsetRange(20, 30), OffsetRange(5, 12)]), 4, 99)
 VERIFIED = Verified(1, Coverage.of([OffsetRange(5, 12)]), "digest", "run-1", TIME)
 GAP = Gap(1, "retention", OffsetRange(12, 20), "too late", "ann", IDS, "run-1", TIME)
-RECEIPT = Receipt(1, OffsetRange(5, 12), 6, 420, "00ff", "xxh3_128/1", "record/1", (Segment(3, 90, 95, 6, "00ff"),), IDS, "run-1", TIME)
+RECEIPT = Receipt(
+    1,
+    OffsetRange(5, 12),
+    6,
+    420,
+    "00ff",
+    "xxh3_128/1",
+    "record/1",
+    (Segment(3, 90, 95, 6, "00ff"),),
+    IDS,
+    "run-1",
+    TIME,
+)
 
 DECODERS: dict[str, Callable[[bytes], Any]] = {
     "position": ledger.decode_position,
@@ -71,7 +83,11 @@ def test_a_fresh_position_is_written_as_these_bytes() -> None:
 
 
 def test_the_names_of_the_ledger_topics_and_their_number_of_partitions() -> None:
-    assert (ledger.POSITIONS, ledger.RECEIPTS, LEDGER_PARTITIONS) == ("kafka-replication.positions", "kafka-replication.receipts", 16)
+    assert (ledger.POSITIONS, ledger.RECEIPTS, LEDGER_PARTITIONS) == (
+        "kafka-replication.positions",
+        "kafka-replication.receipts",
+        16,
+    )
 
 
 def test_record_keys_are_these_bytes() -> None:
@@ -87,7 +103,11 @@ def test_the_transactional_id_is_the_documented_one() -> None:
 
 @pytest.mark.parametrize(
     ("key", "partition"),
-    [(KEY, 13), (PartitionKey("r", TopicPartition("t", 0), "t"), 9), (PartitionKey("r", TopicPartition("t", 2), "t"), 6)],
+    [
+        (KEY, 13),
+        (PartitionKey("r", TopicPartition("t", 0), "t"), 9),
+        (PartitionKey("r", TopicPartition("t", 2), "t"), 6),
+    ],
 )
 def test_a_key_stays_in_its_ledger_partition_for_ever(key: PartitionKey, partition: int) -> None:
     assert key.ledger_partition == partition
@@ -99,7 +119,9 @@ def test_a_key_names_its_target_and_prints_itself() -> None:
 
 
 def test_keys_of_one_replication_spread_over_all_ledger_partitions() -> None:
-    used = {PartitionKey("orders-dr", TopicPartition("orders", number), "orders").ledger_partition for number in range(200)}
+    used = {
+        PartitionKey("orders-dr", TopicPartition("orders", number), "orders").ledger_partition for number in range(200)
+    }
     assert used == set(range(LEDGER_PARTITIONS))
 
 
@@ -112,10 +134,14 @@ KEYS = st.builds(PartitionKey, TOPIC, st.builds(TopicPartition, TOPIC, st.intege
 RANGES = st.tuples(OFFSET, OFFSET).map(lambda pair: OffsetRange(min(pair), max(pair)))
 COVERAGES = st.lists(RANGES, max_size=4).map(Coverage.of)
 IDS_ANY = st.builds(Ids, TEXT, TEXT, TEXT)
-POSITIONS = st.builds(Position, OFFSET, IDS_ANY, OFFSET, OFFSET, COVERAGES, st.none() | st.integers(0, 2**31 - 1), OFFSET)
+POSITIONS = st.builds(
+    Position, OFFSET, IDS_ANY, OFFSET, OFFSET, COVERAGES, st.none() | st.integers(0, 2**31 - 1), OFFSET
+)
 VERIFIEDS = st.builds(Verified, OFFSET, COVERAGES, TEXT, TEXT, TEXT)
 SEGMENTS = st.lists(st.builds(Segment, OFFSET, OFFSET, OFFSET, OFFSET, TEXT), max_size=3).map(tuple)
-GAPS = st.builds(Gap, OFFSET, st.sampled_from(GAP_KINDS), RANGES.filter(lambda each: each.span > 0), TEXT, TEXT, IDS_ANY, TEXT, TEXT)
+GAPS = st.builds(
+    Gap, OFFSET, st.sampled_from(GAP_KINDS), RANGES.filter(lambda each: each.span > 0), TEXT, TEXT, IDS_ANY, TEXT, TEXT
+)
 RECEIPTS = st.builds(Receipt, OFFSET, RANGES, OFFSET, OFFSET, TEXT, TEXT, TEXT, SEGMENTS, IDS_ANY, TEXT, TEXT)
 
 
@@ -154,7 +180,8 @@ def test_a_newer_format_is_refused_by_name(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ENTRIES)
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"7", b"null", b"[]", b'"x"', b"{}", b'{"format":1}', b'{"type":"position"}', b"\xff\xfe", b"\x00"]
+    "data",
+    [b"", b"{", b"7", b"null", b"[]", b'"x"', b"{}", b'{"format":1}', b'{"type":"position"}', b"\xff\xfe", b"\x00"],
 )
 def test_what_is_no_entry_is_refused_and_shown(kind: str, data: bytes) -> None:
     with pytest.raises(LedgerUnreadable) as caught:
@@ -163,7 +190,9 @@ def test_what_is_no_entry_is_refused_and_shown(kind: str, data: bytes) -> None:
     assert "only this product may write the ledger topics" in caught.value.remedy
 
 
-@pytest.mark.parametrize(("kind", "found"), [("position", "verified"), ("verified", "receipt"), ("receipt", "gap"), ("gap", "position")])
+@pytest.mark.parametrize(
+    ("kind", "found"), [("position", "verified"), ("verified", "receipt"), ("receipt", "gap"), ("gap", "position")]
+)
 def test_an_entry_of_another_type_is_refused(kind: str, found: str) -> None:
     with pytest.raises(LedgerUnreadable, match=f"a ledger entry is a '{found}' where a {kind} belongs"):
         DECODERS[kind](GOLDEN[found])
@@ -236,12 +265,26 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 @pytest.mark.parametrize(
     "data",
     [
-        None, b"", b"orders", b"{}", b"7", b'"abcdef"', b'{"a":1,"b":2,"c":3,"d":4,"e":5}', b'["position"]',
-        b'["position","r","t",0]', b'["position","r","t","0","x"]', b'["position","r","t",-1,"x"]', b'["position","r","",0,"x"]',
-        b'["position",7,"t",0,"x"]', b'["position","r","t",true,"x"]', b'[1,"r","t",0,"x"]', b'["receipt","r","t",0,"x","1"]',
-        b'["receipt","r","t",0,"x",1.5]', b"\xff",
+        None,
+        b"",
+        b"orders",
+        b"{}",
+        b"7",
+        b'"abcdef"',
+        b'{"a":1,"b":2,"c":3,"d":4,"e":5}',
+        b'["position"]',
+        b'["position","r","t",0]',
+        b'["position","r","t","0","x"]',
+        b'["position","r","t",-1,"x"]',
+        b'["position","r","",0,"x"]',
+        b'["position",7,"t",0,"x"]',
+        b'["position","r","t",true,"x"]',
+        b'[1,"r","t",0,"x"]',
+        b'["receipt","r","t",0,"x","1"]',
+        b'["receipt","r","t",0,"x",1.5]',
+        b"\xff",
     ],
-)  # fmt: skip
+)
 def test_a_foreign_key_is_refused_and_shown(data: bytes | None) -> None:
     with pytest.raises(LedgerUnreadable) as caught:
         ledger.decode_key(data)

@@ -25,7 +25,9 @@ def test_every_line_is_an_exact_pin_that_the_lock_holds(file: str) -> None:
     lines = [line for line in (ROOT / file).read_text().splitlines() if line and not line.startswith("#")]
     assert [line for line in lines if not PIN.fullmatch(line)] == []
     locked = pins("requirements.lock")
-    assert {name: versions for name, versions in pins(file).items() if locked.get(name) != versions} == {}, "run make lock"
+    assert {name: versions for name, versions in pins(file).items() if locked.get(name) != versions} == {}, (
+        "run make lock"
+    )
 
 
 def test_every_locked_package_has_a_hash() -> None:
@@ -40,7 +42,9 @@ def test_the_lock_names_no_index_and_no_path_of_a_machine() -> None:
 
 
 def test_every_direct_dependency_is_explained() -> None:
-    explained = set(re.findall(r"^\| ([A-Za-z0-9-]+) \|", (ROOT / "docs/dependencies.md").read_text().lower(), re.MULTILINE))
+    explained = set(
+        re.findall(r"^\| ([A-Za-z0-9-]+) \|", (ROOT / "docs/dependencies.md").read_text().lower(), re.MULTILINE)
+    )
     asked = pins("requirements.txt").keys() | pins("requirements-dev.txt").keys()
     assert asked - explained == set()
     assert explained - asked - {"package", "what", "---"} == set()

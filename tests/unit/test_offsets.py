@@ -66,7 +66,9 @@ def test_what_is_missing_from_a_wanted_range(covered: list[OffsetRange], wanted:
 @example([OffsetRange(0, 5)], 5)
 def test_the_contiguous_end_is_the_first_offset_that_is_not_covered(covered: list[OffsetRange], start: int) -> None:
     taken = offsets(covered)
-    assert Coverage.of(covered).contiguous_end(start) == next(offset for offset in range(start, TOP + 4) if offset not in taken)
+    assert Coverage.of(covered).contiguous_end(start) == next(
+        offset for offset in range(start, TOP + 4) if offset not in taken
+    )
 
 
 @given(ranges(), ranges())

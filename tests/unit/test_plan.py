@@ -41,8 +41,12 @@ def topic(name: str, topic_id: str, *offsets: tuple[int, int, int]) -> Topic:
     return Topic(name, topic_id, {number: PartitionOffsets(*each) for number, each in enumerate(offsets)}, 3)
 
 
-def position(next_offset: int, *, start: int = 0, ids: Ids = IDS, generation: int = 1, more: Sequence[OffsetRange] = ()) -> Position:
-    return Position(generation, ids, start, next_offset, Coverage.of([OffsetRange(start, next_offset), *more]), 4, next_offset)
+def position(
+    next_offset: int, *, start: int = 0, ids: Ids = IDS, generation: int = 1, more: Sequence[OffsetRange] = ()
+) -> Position:
+    return Position(
+        generation, ids, start, next_offset, Coverage.of([OffsetRange(start, next_offset), *more]), 4, next_offset
+    )
 
 
 def verified(until: int, *, start: int = 0, generation: int = 1) -> Verified:
@@ -82,67 +86,136 @@ WORK: dict[str, tuple[Case, State, tuple[int, int] | None, list[list[int]]]] = {
     "new": (Case(), State.OPENING, (0, 100), []),
     "new, and the source is empty": (Case(source=source((0, 0, 0))), State.OPENING, None, []),
     "new, and the target topic will be created": (Case(target={}), State.OPENING, (0, 100), []),
-    "new, the log starts late: no promise was made about what is gone": (Case(source=source((30, 100, 100))), State.OPENING, (30, 100), []),
+    "new, the log starts late: no promise was made about what is gone": (
+        Case(source=source((30, 100, 100))),
+        State.OPENING,
+        (30, 100),
+        [],
+    ),
     "new, from latest": (Case(starts={key().source: 100}), State.OPENING, None, []),
     "new, from a time": (Case(starts={key().source: 60}), State.OPENING, (60, 100), []),
     "nothing new": (Case(positions={key(): position(100)}, verified={key(): verified(100)}), State.IN_SYNC, None, []),
     "new records": (Case(positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 100), []),
     "the last stable offset is the end, not the high watermark": (
-        Case(source=source((0, 100, 70)), positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 70), [],
+        Case(source=source((0, 100, 70)), positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (40, 70),
+        [],
     ),
     "an open transaction right after the position": (
-        Case(source=source((0, 100, 40)), positions={key(): position(40)}, verified={key(): verified(40)}), State.IN_SYNC, None, [],
+        Case(source=source((0, 100, 40)), positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.IN_SYNC,
+        None,
+        [],
     ),
     "copied, and never verified": (Case(positions={key(): position(100)}), State.PENDING, None, [[0, 100]]),
     "copied, and verified in part": (
-        Case(positions={key(): position(100)}, verified={key(): verified(40)}), State.PENDING, None, [[40, 100]],
+        Case(positions={key(): position(100)}, verified={key(): verified(40)}),
+        State.PENDING,
+        None,
+        [[40, 100]],
     ),
     "a backfill ahead is not verified": (
-        Case(positions={key(): position(40, more=[OffsetRange(60, 70)])}, verified={key(): verified(40)}), State.BEHIND, (40, 100), [[60, 70]],
+        Case(positions={key(): position(40, more=[OffsetRange(60, 70)])}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (40, 100),
+        [[60, 70]],
     ),
     "behind, and an earlier run died before it verified": (
-        Case(positions={key(): position(60)}, verified={key(): verified(40)}), State.BEHIND, (60, 100), [[40, 60]],
+        Case(positions={key(): position(60)}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (60, 100),
+        [[40, 60]],
     ),
     "verified in an earlier generation counts for nothing": (
-        Case(positions={key(): position(100, generation=2)}, verified={key(): verified(100, generation=1)}), State.PENDING, None, [[0, 100]],
+        Case(positions={key(): position(100, generation=2)}, verified={key(): verified(100, generation=1)}),
+        State.PENDING,
+        None,
+        [[0, 100]],
     ),
     "verified in this generation counts": (
-        Case(positions={key(): position(100, generation=2)}, verified={key(): verified(100, generation=2)}), State.IN_SYNC, None, [],
+        Case(positions={key(): position(100, generation=2)}, verified={key(): verified(100, generation=2)}),
+        State.IN_SYNC,
+        None,
+        [],
     ),
     "the watermark is behind the verified coverage": (
-        Case(positions={key(): position(100)}, verified={key(): verified(100)}, watermarks={key(): 40}), State.IN_SYNC, None, [],
+        Case(positions={key(): position(100)}, verified={key(): verified(100)}, watermarks={key(): 40}),
+        State.IN_SYNC,
+        None,
+        [],
     ),
     "the watermark equals the position": (
-        Case(positions={key(): position(100)}, verified={key(): verified(100)}, watermarks={key(): 100}), State.IN_SYNC, None, [],
+        Case(positions={key(): position(100)}, verified={key(): verified(100)}, watermarks={key(): 100}),
+        State.IN_SYNC,
+        None,
+        [],
     ),
     "retention reached the position and no further": (
-        Case(source=source((40, 100, 100)), positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 100), [],
+        Case(source=source((40, 100, 100)), positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (40, 100),
+        [],
     ),
     "the source ends at the position": (
-        Case(source=source((0, 40, 40)), positions={key(): position(40)}, verified={key(): verified(40)}), State.IN_SYNC, None, [],
+        Case(source=source((0, 40, 40)), positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.IN_SYNC,
+        None,
+        [],
     ),
-    "max_records_per_run bounds a new partition": (Case(config={"max_records_per_run": 30}), State.OPENING, (0, 30), []),
+    "max_records_per_run bounds a new partition": (
+        Case(config={"max_records_per_run": 30}),
+        State.OPENING,
+        (0, 30),
+        [],
+    ),
     "max_records_per_run counts from the position": (
-        Case(config={"max_records_per_run": 30}, positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 70), [],
+        Case(config={"max_records_per_run": 30}, positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (40, 70),
+        [],
     ),
     "max_records_per_run beyond the end": (
-        Case(config={"max_records_per_run": 61}, positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 100), [],
+        Case(config={"max_records_per_run": 61}, positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (40, 100),
+        [],
     ),
     "an end asked for": (
-        Case(until={key().source: 55}, positions={key(): position(40)}, verified={key(): verified(40)}), State.BEHIND, (40, 55), [],
+        Case(until={key().source: 55}, positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.BEHIND,
+        (40, 55),
+        [],
     ),
     "an end asked for that is reached": (
-        Case(until={key().source: 30}, positions={key(): position(40)}, verified={key(): verified(40)}), State.IN_SYNC, None, [],
+        Case(until={key().source: 30}, positions={key(): position(40)}, verified={key(): verified(40)}),
+        State.IN_SYNC,
+        None,
+        [],
     ),
     "an end asked for beyond the last stable offset": (
-        Case(source=source((0, 100, 70)), until={key().source: 90}, positions={key(): position(40)}, verified={key(): verified(40)}),
-        State.BEHIND, (40, 70), [],
+        Case(
+            source=source((0, 100, 70)),
+            until={key().source: 90},
+            positions={key(): position(40)},
+            verified={key(): verified(40)},
+        ),
+        State.BEHIND,
+        (40, 70),
+        [],
     ),
     "both bounds: the nearer one": (
-        Case(until={key().source: 60}, config={"max_records_per_run": 30}, positions={key(): position(40)}, verified={key(): verified(40)}),
-        State.BEHIND, (40, 60), [],
+        Case(
+            until={key().source: 60},
+            config={"max_records_per_run": 30},
+            positions={key(): position(40)},
+            verified={key(): verified(40)},
+        ),
+        State.BEHIND,
+        (40, 60),
+        [],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("case", "state", "copy", "verify"), WORK.values(), ids=WORK)
@@ -162,59 +235,69 @@ AUDIT = topic("audit", "s-audit", (0, 10, 10))
 
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
     "source topic re-created": (
-        Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED), State.SOURCE_RECREATED,
+        Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED),
+        State.SOURCE_RECREATED,
         "orders-0: the source topic was re-created (id s-orders in cluster SRC became s-other in SRC); offset 40 now means other records",
         f"empty or re-create orders (or say on_existing_target: append), then start anew: {RESET}",
     ),
     "another source cluster": (
-        Case(positions={key(): position(40, ids=replace(IDS, source_cluster="OLD"))}), State.SOURCE_RECREATED,
+        Case(positions={key(): position(40, ids=replace(IDS, source_cluster="OLD"))}),
+        State.SOURCE_RECREATED,
         "orders-0: the source topic was re-created (id s-orders in cluster OLD became s-orders in SRC); offset 40 now means other records",
         f"empty or re-create orders (or say on_existing_target: append), then start anew: {RESET}",
     ),
     "target topic re-created": (
-        Case(target={"orders": topic("orders", "t-other", (0, 0, 0))}, positions=OPENED), State.TARGET_RECREATED,
+        Case(target={"orders": topic("orders", "t-other", (0, 0, 0))}, positions=OPENED),
+        State.TARGET_RECREATED,
         "orders-0: the target topic orders was re-created or deleted (id t-orders became t-other); copies below offset 40 are gone with it",
         f"start anew, from where start_from says: {RESET}",
     ),
     "target topic deleted": (
-        Case(target={}, positions=OPENED), State.TARGET_RECREATED,
+        Case(target={}, positions=OPENED),
+        State.TARGET_RECREATED,
         "orders-0: the target topic orders was re-created or deleted (id t-orders became none); copies below offset 40 are gone with it",
         f"start anew, from where start_from says: {RESET}",
     ),
     "ledger went back": (
-        Case(positions=OPENED, watermarks={key(): 41}), State.LEDGER_LOST,
+        Case(positions=OPENED, watermarks={key(): 41}),
+        State.LEDGER_LOST,
         "orders-dr: orders-0 -> orders: the store says everything below 41 was verified, but the ledger ends at 40: it was lost or went back",
         f"bring back the ledger topics of the target, or empty orders and start anew: {RESET}",
     ),
     "ledger empty": (
-        Case(watermarks={key(): 40}), State.LEDGER_LOST,
+        Case(watermarks={key(): 40}),
+        State.LEDGER_LOST,
         "orders-dr: orders-0 -> orders: the store says everything below 40 was verified, but the ledger has no entry: it was lost or went back",
         f"bring back the ledger topics of the target, or empty orders and start anew: {RESET}",
     ),
     "retention overran": (
-        Case(source=source((55, 100, 100)), positions=OPENED), State.OVERRUN,
+        Case(source=source((55, 100, 100)), positions=OPENED),
+        State.OVERRUN,
         "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55; nothing after them is copied",
         "restore them at the source, or give them up: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
         '--from 40 --until 55 --target-topic orders --reason "..."',
     ),
     "source truncated": (
-        Case(source=source((0, 37, 37)), positions=OPENED), State.TRUNCATED,
+        Case(source=source((0, 37, 37)), positions=OPENED),
+        State.TRUNCATED,
         "orders-0: the source ends at 37, 3 offsets below the position 40: it was truncated after its records were copied",
         "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
         "was copied differs from what the source has now: re-create orders and start anew: "
         f"{RESET}",
     ),
     "target topic missing": (
-        Case(target={}, config={"target_topics": {"create": False}}), State.TARGET_MISSING,
+        Case(target={}, config={"target_topics": {"create": False}}),
+        State.TARGET_MISSING,
         "orders-0: the target topic orders does not exist and target_topics.create is false",
         "create it with at least as many partitions as the source, or set target_topics.create: true",
     ),
     "fewer target partitions, once opened": (
-        Case(target={"orders": topic("orders", "t-orders")}, positions=OPENED), State.FEWER_PARTITIONS,
+        Case(target={"orders": topic("orders", "t-orders")}, positions=OPENED),
+        State.FEWER_PARTITIONS,
         "orders-0: orders has 0 partitions, the source 1",
         "add partitions: kafka-topics.sh --alter --topic orders --partitions 1",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("case", "state", "what", "remedy"), REFUSED.values(), ids=REFUSED)
@@ -239,7 +322,11 @@ def test_the_most_fundamental_reason_comes_first() -> None:
 
 def test_every_refusal_is_one_and_every_state_has_a_case_here() -> None:
     covered = {state for _, state, *_ in WORK.values()} | {state for _, state, *_ in REFUSED.values()}
-    assert set(State) - covered == {State.LATE_GAP, State.VANISHED, State.NOT_OPENED}  # below; the last is what opening found
+    assert set(State) - covered == {
+        State.LATE_GAP,
+        State.VANISHED,
+        State.NOT_OPENED,
+    }  # below; the last is what opening found
     assert {state for _, state, *_ in REFUSED.values()} | {State.LATE_GAP, State.VANISHED, State.NOT_OPENED} == REFUSALS
 
 
@@ -248,7 +335,10 @@ def test_every_refusal_is_one_and_every_state_has_a_case_here() -> None:
 
 def test_a_new_partition_beyond_the_targets_is_refused_and_the_others_go_on() -> None:
     made = Case(source=source((0, 100, 100), (0, 5, 5)), positions={key(): position(40)}).plan()
-    assert [(each.key.source.partition, each.state) for each in made.partitions] == [(0, State.BEHIND), (1, State.FEWER_PARTITIONS)]
+    assert [(each.key.source.partition, each.state) for each in made.partitions] == [
+        (0, State.BEHIND),
+        (1, State.FEWER_PARTITIONS),
+    ]
     assert made.partitions[1].what == "orders-1: orders has 1 partitions, the source 2"
     assert made.partitions[1].remedy == "add partitions: kafka-topics.sh --alter --topic orders --partitions 2"
     assert made.to_copy == (made.partitions[0],)
@@ -257,8 +347,13 @@ def test_a_new_partition_beyond_the_targets_is_refused_and_the_others_go_on() ->
 def test_a_replication_begins_as_a_whole() -> None:
     """What its first run left out would count as appeared later, and begin elsewhere."""
     made = Case(source=source((0, 100, 100), (0, 5, 5))).plan()
-    assert [(each.state, each.copy) for each in made.partitions] == [(State.NOT_OPENED, None), (State.FEWER_PARTITIONS, None)]
-    assert made.partitions[0].what.endswith("a replication begins as a whole; orders-1: orders has 1 partitions, the source 2")
+    assert [(each.state, each.copy) for each in made.partitions] == [
+        (State.NOT_OPENED, None),
+        (State.FEWER_PARTITIONS, None),
+    ]
+    assert made.partitions[0].what.endswith(
+        "a replication begins as a whole; orders-1: orders has 1 partitions, the source 2"
+    )
 
 
 @pytest.mark.parametrize(("first", "held_back"), [(True, {0, 1}), (False, {1})])
@@ -271,7 +366,10 @@ def test_a_target_that_holds_records_is_not_opened(first: bool, held_back: set[i
     assert refuse_occupied(made.partitions, {}, first=first) == {}
 
 
-GROWN_TARGET = {"orders": topic("orders", "t-orders", (0, 0, 0), (0, 0, 0)), "audit": topic("audit", "t-audit", (0, 0, 0))}
+GROWN_TARGET = {
+    "orders": topic("orders", "t-orders", (0, 0, 0), (0, 0, 0)),
+    "audit": topic("audit", "t-audit", (0, 0, 0)),
+}
 OPENED_FROM_LATEST = {key(): position(100, start=100)}
 
 
@@ -279,9 +377,12 @@ OPENED_FROM_LATEST = {key(): position(100, start=100)}
 def test_a_partition_that_appears_later_starts_at_its_beginning(start_from: str) -> None:
     at = key(partition=1)
     case = Case(
-        source=source((0, 100, 100), (0, 7, 7)), target=GROWN_TARGET, positions=OPENED_FROM_LATEST, starts={at.source: 7},
+        source=source((0, 100, 100), (0, 7, 7)),
+        target=GROWN_TARGET,
+        positions=OPENED_FROM_LATEST,
+        starts={at.source: 7},
         config={"start_from": start_from},
-    )  # fmt: skip
+    )
     made = case.one(at)
     assert (made.state, made.start, made.copy) == (State.OPENING, 0, OffsetRange(0, 7))
 
@@ -289,9 +390,12 @@ def test_a_partition_that_appears_later_starts_at_its_beginning(start_from: str)
 def test_a_topic_that_appears_later_starts_at_its_beginning() -> None:
     at = key("audit")
     case = Case(
-        source={**source((0, 100, 100)), "audit": AUDIT}, target=GROWN_TARGET, positions=OPENED_FROM_LATEST, starts={at.source: 10},
+        source={**source((0, 100, 100)), "audit": AUDIT},
+        target=GROWN_TARGET,
+        positions=OPENED_FROM_LATEST,
+        starts={at.source: 10},
         config={"start_from": "latest"},
-    )  # fmt: skip
+    )
     made = case.one(at)
     assert (made.state, made.start, made.copy) == (State.OPENING, 0, OffsetRange(0, 10))
 
@@ -300,7 +404,10 @@ def test_a_topic_that_appears_later_starts_at_its_beginning() -> None:
 def test_a_partition_that_appears_later_and_lost_its_beginning_is_a_gap(start_from: str) -> None:
     at = key(partition=1)
     case = Case(
-        source=source((0, 100, 100), (3, 7, 7)), target=GROWN_TARGET, positions=OPENED_FROM_LATEST, config={"start_from": start_from}
+        source=source((0, 100, 100), (3, 7, 7)),
+        target=GROWN_TARGET,
+        positions=OPENED_FROM_LATEST,
+        config={"start_from": start_from},
     )
     made = case.one(at)
     assert (made.state, made.copy, made.refused) == (State.LATE_GAP, None, True)
@@ -327,7 +434,9 @@ def test_partitions_that_a_recreated_source_topic_no_longer_has_are_left_behind_
     assert [(each.key, each.state) for each in reset.plan().partitions] == [(key(), State.BEHIND)]
 
 
-@pytest.mark.parametrize(("gone", "left"), [("topic", {"audit": AUDIT}), ("partition", {"orders": topic("orders", "s-orders")})])
+@pytest.mark.parametrize(
+    ("gone", "left"), [("topic", {"audit": AUDIT}), ("partition", {"orders": topic("orders", "s-orders")})]
+)
 def test_a_source_that_vanished_is_refused_by_name(gone: str, left: dict[str, Topic]) -> None:
     made = Case(source=left, target=GROWN_TARGET, positions=OPENED, watermarks={key(): 40}).one(key())
     assert made.state is State.VANISHED
@@ -338,7 +447,9 @@ def test_a_source_that_vanished_is_refused_by_name(gone: str, left: dict[str, To
 
 
 def test_a_vanished_topic_that_is_no_longer_selected_is_nobodys_business() -> None:
-    case = Case(source={"audit": AUDIT}, target=GROWN_TARGET, positions=OPENED, config={"topics": {"include": ["audit"]}})
+    case = Case(
+        source={"audit": AUDIT}, target=GROWN_TARGET, positions=OPENED, config={"topics": {"include": ["audit"]}}
+    )
     assert [each.key for each in case.plan().partitions] == [key("audit")]
 
 
@@ -361,7 +472,8 @@ def test_a_new_partition_carries_the_ids_it_will_be_opened_with() -> None:
 
 def test_renamed_topics_are_looked_up_under_their_target_name() -> None:
     case = Case(
-        target={"dr.orders": topic("dr.orders", "t-dr", (0, 0, 0))}, config={"topics": {"include": ["orders"], "rename": "dr.{topic}"}}
+        target={"dr.orders": topic("dr.orders", "t-dr", (0, 0, 0))},
+        config={"topics": {"include": ["orders"], "rename": "dr.{topic}"}},
     )
     made = case.one()
     assert (made.key, made.ids.target_topic) == (key(target="dr.orders"), "t-dr")
@@ -369,7 +481,10 @@ def test_renamed_topics_are_looked_up_under_their_target_name() -> None:
 
 def test_partitions_come_in_order_and_the_longest_is_copied_first() -> None:
     made = Case(
-        source={"orders": topic("orders", "s-orders", (0, 5, 5), (0, 9, 9)), "audit": topic("audit", "s-audit", (0, 7, 7), (0, 0, 0))},
+        source={
+            "orders": topic("orders", "s-orders", (0, 5, 5), (0, 9, 9)),
+            "audit": topic("audit", "s-audit", (0, 7, 7), (0, 0, 0)),
+        },
         target={},
     ).plan()
     assert [str(each.key.source) for each in made.partitions] == ["audit-0", "audit-1", "orders-0", "orders-1"]
@@ -379,9 +494,11 @@ def test_partitions_come_in_order_and_the_longest_is_copied_first() -> None:
 
 def test_only_what_is_copied_and_not_verified_is_pending() -> None:
     made = Case(
-        source=source((0, 100, 100), (0, 9, 9)), target=GROWN_TARGET,
-        positions={key(): position(100), key(partition=1): position(9)}, verified={key(): verified(100)},
-    ).plan()  # fmt: skip
+        source=source((0, 100, 100), (0, 9, 9)),
+        target=GROWN_TARGET,
+        positions={key(): position(100), key(partition=1): position(9)},
+        verified={key(): verified(100)},
+    ).plan()
     assert [each.key for each in made.pending] == [key(partition=1)]
     assert not made.idle
 
@@ -393,9 +510,19 @@ RANGES = st.tuples(OFFSET, OFFSET).map(lambda pair: OffsetRange(min(pair), max(p
 ROWS = st.builds(
     PartitionPlan,
     st.builds(PartitionKey, TOPIC_NAME, st.builds(TopicPartition, TOPIC_NAME, st.integers(0, 99)), TOPIC_NAME),
-    st.sampled_from(State), st.builds(Ids, TEXT, TEXT, TEXT), OFFSET, OFFSET, OFFSET, OFFSET, st.none() | OFFSET,
-    st.none() | RANGES, st.lists(RANGES, max_size=3).map(Coverage.of), st.none() | st.integers(0, 99), TEXT, TEXT,
-)  # fmt: skip
+    st.sampled_from(State),
+    st.builds(Ids, TEXT, TEXT, TEXT),
+    OFFSET,
+    OFFSET,
+    OFFSET,
+    OFFSET,
+    st.none() | OFFSET,
+    st.none() | RANGES,
+    st.lists(RANGES, max_size=3).map(Coverage.of),
+    st.none() | st.integers(0, 99),
+    TEXT,
+    TEXT,
+)
 
 
 @given(st.builds(Plan, TEXT, st.lists(ROWS, max_size=3).map(tuple)))
@@ -411,13 +538,28 @@ def test_the_stored_form_of_a_plan_is_fixed() -> None:
     assert stored == {
         "format": 1,
         "replication": "orders-dr",
-        "partitions": [{
-            "key": {"replication": "orders-dr", "source": {"topic": "orders", "partition": 0}, "target_topic": "orders"},
-            "state": "behind", "ids": {"source_cluster": "SRC", "source_topic": "s-orders", "target_topic": "t-orders"},
-            "generation": 1, "start": 0, "position": 40, "source_end": 100, "watermark": 40, "copy": [40, 100], "verify": [[0, 40]],
-            "leader_epoch": 4, "what": "", "remedy": "",
-        }],
-    }  # fmt: skip
+        "partitions": [
+            {
+                "key": {
+                    "replication": "orders-dr",
+                    "source": {"topic": "orders", "partition": 0},
+                    "target_topic": "orders",
+                },
+                "state": "behind",
+                "ids": {"source_cluster": "SRC", "source_topic": "s-orders", "target_topic": "t-orders"},
+                "generation": 1,
+                "start": 0,
+                "position": 40,
+                "source_end": 100,
+                "watermark": 40,
+                "copy": [40, 100],
+                "verify": [[0, 40]],
+                "leader_epoch": 4,
+                "what": "",
+                "remedy": "",
+            }
+        ],
+    }
 
 
 def test_a_plan_of_a_newer_format_is_refused_by_name() -> None:

@@ -13,14 +13,21 @@ from kafka_replication.planning.preflight import Finding, check, raise_errors
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 # As brokers describe them: every setting has a value.
-SOURCE = {"cleanup.policy": "delete", "max.message.bytes": "1048588", "retention.ms": "604800000", "message.timestamp.type": "CreateTime"}
+SOURCE = {
+    "cleanup.policy": "delete",
+    "max.message.bytes": "1048588",
+    "retention.ms": "604800000",
+    "message.timestamp.type": "CreateTime",
+}
 TARGET = {**SOURCE, "min.insync.replicas": "2", "unclean.leader.election.enable": "false", "min.compaction.lag.ms": "0"}
 UNSAFE = "see preflight.unsafe_target; use 3 replicas, min.insync.replicas=2 and no unclean election"
 AT = "orders -> orders"
 
 
 def topic(name: str, config: Mapping[str, str], partitions: int = 2, replicas: int = 3) -> Topic:
-    return Topic(name, f"id-{name}", {number: PartitionOffsets(0, 9, 9) for number in range(partitions)}, replicas, config)
+    return Topic(
+        name, f"id-{name}", {number: PartitionOffsets(0, 9, 9) for number in range(partitions)}, replicas, config
+    )
 
 
 def replication(**changes: Any) -> Replication:
@@ -34,8 +41,12 @@ def replication(**changes: Any) -> Replication:
 
 
 def findings(
-    source: Mapping[str, str] = {}, target: Mapping[str, str] = {}, partitions: int = 2, replicas: int = 3, **changes: Any
-) -> list[Finding]:  # fmt: skip
+    source: Mapping[str, str] = {},
+    target: Mapping[str, str] = {},
+    partitions: int = 2,
+    replicas: int = 3,
+    **changes: Any,
+) -> list[Finding]:
     """Of one topic pair that fits but for what is given."""
     pair = topic("orders", {**SOURCE, **source}), topic("orders", {**TARGET, **target}, partitions, replicas)
     return check(replication(**changes), Snapshot("SRC", "TGT", {"orders": pair[0]}, {"orders": pair[1]}))
@@ -48,32 +59,56 @@ def test_a_pair_that_fits_has_no_findings() -> None:
 CASES: dict[str, tuple[dict[str, Any], Finding]] = {
     "fewer partitions": (
         {"partitions": 1},
-        Finding("warning", AT, "the target has 1 partitions, the source 2: others are refused",
-                "kafka-topics.sh --alter --topic orders --partitions 2"),
+        Finding(
+            "warning",
+            AT,
+            "the target has 1 partitions, the source 2: others are refused",
+            "kafka-topics.sh --alter --topic orders --partitions 2",
+        ),
     ),
     "timestamps replaced": (
         {"target": {"message.timestamp.type": "LogAppendTime"}},
-        Finding("error", AT, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"),
+        Finding(
+            "error", AT, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
+        ),
     ),
     "smaller records only": (
         {"target": {"max.message.bytes": "1048587"}},
-        Finding("warning", AT, "the target's max.message.bytes 1048587 is below the source's 1048588: a larger record is refused",
-                "raise max.message.bytes of orders"),
+        Finding(
+            "warning",
+            AT,
+            "the target's max.message.bytes 1048587 is below the source's 1048588: a larger record is refused",
+            "raise max.message.bytes of orders",
+        ),
     ),
     "compacted at once": (
         {"target": {"cleanup.policy": "compact", "min.compaction.lag.ms": "3599999"}},
-        Finding("warning", AT, "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are verified",
-                "set min.compaction.lag.ms on orders"),
+        Finding(
+            "warning",
+            AT,
+            "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are verified",
+            "set min.compaction.lag.ms on orders",
+        ),
     ),
     "shorter retention": (
         {"target": {"retention.ms": "604799999"}},
-        Finding("warning", AT, "the target keeps records for 604799999 ms, less than the source: old records may be deleted "
-                "before they are verified", "raise retention.ms of orders"),
+        Finding(
+            "warning",
+            AT,
+            "the target keeps records for 604799999 ms, less than the source: old records may be deleted "
+            "before they are verified",
+            "raise retention.ms of orders",
+        ),
     ),
     "retention shorter than for ever": (
         {"source": {"retention.ms": "-1"}},
-        Finding("warning", AT, "the target keeps records for 604800000 ms, less than the source: old records may be deleted "
-                "before they are verified", "raise retention.ms of orders"),
+        Finding(
+            "warning",
+            AT,
+            "the target keeps records for 604800000 ms, less than the source: old records may be deleted "
+            "before they are verified",
+            "raise retention.ms of orders",
+        ),
     ),
     "one replica": (
         {"replicas": 1},
@@ -91,7 +126,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         {"replicas": 1, "preflight": {"unsafe_target": "refuse"}},
         Finding("error", AT, "the target has replication factor 1: one lost disk loses the copy", UNSAFE),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("given", "finding"), CASES.values(), ids=CASES)
@@ -107,13 +142,24 @@ def test_what_does_not_fit_is_found_with_its_remedy(given: dict[str, Any], findi
         {"target": {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}},
         {"target": {"retention.ms": "-1"}},
         {"source": {"retention.ms": "-1"}, "target": {"retention.ms": "-1"}},
-        {"source": {"cleanup.policy": "compact"}, "target": {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000", "retention.ms": "1"}},
+        {
+            "source": {"cleanup.policy": "compact"},
+            "target": {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000", "retention.ms": "1"},
+        },
         {"source": {"message.timestamp.type": "LogAppendTime"}},
         {"replicas": 2},
     ],
-    ids=["more partitions", "larger records", "an hour's lag", "kept for ever", "both for ever", "compacted, not deleted",
-         "the source's timestamp type", "two replicas"],
-)  # fmt: skip
+    ids=[
+        "more partitions",
+        "larger records",
+        "an hour's lag",
+        "kept for ever",
+        "both for ever",
+        "compacted, not deleted",
+        "the source's timestamp type",
+        "two replicas",
+    ],
+)
 def test_what_fits_is_no_finding(given: dict[str, Any]) -> None:
     assert findings(**given) == []
 
@@ -139,7 +185,9 @@ def pairless(*names: str, target: tuple[str, ...] = (), target_cluster: str = "T
 
 
 def test_nothing_selected_is_an_error() -> None:
-    assert pairless() == [Finding("error", "orders-dr", "no topic of the source is selected", "correct topics.include and topics.exclude")]
+    assert pairless() == [
+        Finding("error", "orders-dr", "no topic of the source is selected", "correct topics.include and topics.exclude")
+    ]
 
 
 def test_a_missing_target_topic_is_an_error_only_where_it_is_not_created() -> None:
@@ -151,9 +199,15 @@ def test_a_missing_target_topic_is_an_error_only_where_it_is_not_created() -> No
 
 def test_one_cluster_for_both_sides_needs_other_names() -> None:
     found = pairless("orders", target=("orders",), target_cluster="SRC")
-    assert Finding(
-        "error", "orders-dr", "source and target are the same cluster (SRC)", "use another target connection, or topics.rename"
-    ) in found  # fmt: skip
+    assert (
+        Finding(
+            "error",
+            "orders-dr",
+            "source and target are the same cluster (SRC)",
+            "use another target connection, or topics.rename",
+        )
+        in found
+    )
     renamed = {"include": ["orders"], "rename": "dr.{topic}"}
     assert pairless("orders", target=("dr.orders",), target_cluster="SRC", topics=renamed) == []
 
@@ -161,14 +215,20 @@ def test_one_cluster_for_both_sides_needs_other_names() -> None:
 def test_a_target_topic_that_is_itself_a_source_would_feed_itself() -> None:
     renamed = {"include": ["^.*orders"], "rename": "dr.{topic}"}
     found = pairless("orders", "dr.orders", target_cluster="SRC", topics=renamed)
-    assert found == [Finding("error", "orders", "its target topic dr.orders is itself selected as a source", "exclude it: topics.exclude")]
+    assert found == [
+        Finding(
+            "error", "orders", "its target topic dr.orders is itself selected as a source", "exclude it: topics.exclude"
+        )
+    ]
     assert pairless("orders", "dr.orders", topics=renamed) == []  # on another cluster it is another topic
 
 
 def test_renamed_topics_are_compared_with_their_target() -> None:
     source, target = topic("orders", SOURCE), topic("dr.orders", TARGET, 1)
     renamed = replication(topics={"include": ["orders"], "rename": "dr.{topic}"})
-    assert [str(each) for each in check(renamed, Snapshot("SRC", "TGT", {"orders": source}, {"dr.orders": target}))] == [
+    assert [
+        str(each) for each in check(renamed, Snapshot("SRC", "TGT", {"orders": source}, {"dr.orders": target}))
+    ] == [
         "warning: orders -> dr.orders: the target has 1 partitions, the source 2: others are refused. "
         "Remedy: kafka-topics.sh --alter --topic dr.orders --partitions 2"
     ]

@@ -29,7 +29,9 @@ IDS = Ids("SRC", "s", "t")
 
 
 def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generation: int = 1) -> Receipt:
-    return Receipt(generation, OffsetRange(from_, until), count, 10 * count, "d", "kind", "engine", (), IDS, run_id, "time")
+    return Receipt(
+        generation, OffsetRange(from_, until), count, 10 * count, "d", "kind", "engine", (), IDS, run_id, "time"
+    )
 
 
 # --- sums of receipts -----------------------------------------------------------------------------------------------------------------------
@@ -93,13 +95,20 @@ class Run:
 
     @property
     def replication(self) -> Replication:
-        return Replication.model_validate({
-            "name": "orders-dr", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["orders"]},
-            "verify": {"level": self.level},
-        })  # fmt: skip
+        return Replication.model_validate(
+            {
+                "name": "orders-dr",
+                "source": {"connection": "a"},
+                "target": {"connection": "b"},
+                "topics": {"include": ["orders"]},
+                "verify": {"level": self.level},
+            }
+        )
 
     def view(self) -> LedgerView:
-        return LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")}, {KEY: self.gaps})
+        return LedgerView(
+            {KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")}, {KEY: self.gaps}
+        )
 
     def patiently(self, doing: str, call: Callable[[], Any]) -> Any:
         return call()
@@ -109,15 +118,25 @@ class Run:
 
 
 def report(
-    receipts: list[Receipt], *, copy: tuple[int, int] | None = None, verify: tuple[tuple[int, int], ...] = (),
-    verified: tuple[tuple[int, int], ...] = (), copy_error: str | None = None, verify_error: str | None = None,
-    level: str = "digest", watermark: int | None = None, gaps: tuple[Gap, ...] = (), **plan: Any,
-) -> RunReport:  # fmt: skip
+    receipts: list[Receipt],
+    *,
+    copy: tuple[int, int] | None = None,
+    verify: tuple[tuple[int, int], ...] = (),
+    verified: tuple[tuple[int, int], ...] = (),
+    copy_error: str | None = None,
+    verify_error: str | None = None,
+    level: str = "digest",
+    watermark: int | None = None,
+    gaps: tuple[Gap, ...] = (),
+    **plan: Any,
+) -> RunReport:
     """What `steps.report` says of one partition, given its plan and the ledger after the run."""
     wanted = OffsetRange(*copy) if copy else None
     covered = Coverage.of(each.range for each in receipts)
     position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
-    store = Store([RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0)] if wanted else [])
+    store = Store(
+        [RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0)] if wanted else []
+    )
     checked = Coverage.of(OffsetRange(*each) for each in verified)
     run = Run(position, checked, Ledger(receipts), store, level, watermark, gaps)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
@@ -141,7 +160,9 @@ def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None
 
 
 def test_a_proof_given_up_is_no_equal_digest() -> None:
-    made = report([receipt(0, 100, 100)], copy=(0, 100), verified=((60, 100),), gaps=(gap("unverifiable", 0, 60),), watermark=100)
+    made = report(
+        [receipt(0, 100, 100)], copy=(0, 100), verified=((60, 100),), gaps=(gap("unverifiable", 0, 60),), watermark=100
+    )
     line = made.ranges[0]
     assert (line.error, line.digest_ok, line.copied, line.lost, line.missing) == (None, None, 100, 0, 0)
 
@@ -156,7 +177,10 @@ ARITHMETIC: dict[str, tuple[list[Receipt], tuple[int, int, int, int]]] = {
     "the copy ended in the middle": ([receipt(0, 40, 30)], (30, 0, 10, 60)),
     "an earlier run died after its commit": ([receipt(0, 40, 30, BEFORE), receipt(40, 100, 55, HERE)], (55, 30, 15, 0)),
     "an earlier run had done it all": ([receipt(0, 100, 99, BEFORE)], (0, 99, 1, 0)),
-    "other generations count for nothing": ([receipt(0, 40, 30), receipt(40, 100, 55, HERE, generation=2)], (30, 0, 10, 60)),
+    "other generations count for nothing": (
+        [receipt(0, 40, 30), receipt(40, 100, 55, HERE, generation=2)],
+        (30, 0, 10, 60),
+    ),
     "other ranges count for nothing": ([receipt(0, 100, 90), receipt(100, 120, 20)], (90, 0, 10, 0)),
 }
 
@@ -180,18 +204,27 @@ def ledgers(draw: st.DrawFn) -> list[Receipt]:
 def test_span_is_copied_and_copied_before_and_not_visible_and_missing(receipts: list[Receipt]) -> None:
     (line,) = report(receipts, copy=(0, 100)).ranges
     assert line.range.span == line.copied + line.copied_before + line.not_visible + line.missing
-    assert line.missing == len(set(range(100)) - {offset for each in receipts for offset in range(each.range.from_, each.range.until)})
+    assert line.missing == len(
+        set(range(100)) - {offset for each in receipts for offset in range(each.range.from_, each.range.until)}
+    )
     assert line.copied + line.copied_before == sum(each.count for each in receipts)
     assert min(line.copied, line.copied_before, line.not_visible, line.missing) >= 0
 
 
 def test_a_range_that_is_only_verified_has_its_own_line() -> None:
     made = report(
-        [receipt(0, 40, 30, BEFORE), receipt(40, 100, 60)], copy=(40, 100), verify=((0, 40),), verified=((0, 100),), watermark=100
+        [receipt(0, 40, 30, BEFORE), receipt(40, 100, 60)],
+        copy=(40, 100),
+        verify=((0, 40),),
+        verified=((0, 100),),
+        watermark=100,
     )
-    assert [(str(each.range), each.copied, each.copied_before, each.digest_ok, each.watermark) for each in made.ranges] == [
-        ("[0, 40)", 0, 30, True, 100), ("[40, 100)", 60, 0, True, 100),
-    ]  # fmt: skip
+    assert [
+        (str(each.range), each.copied, each.copied_before, each.digest_ok, each.watermark) for each in made.ranges
+    ] == [
+        ("[0, 40)", 0, 30, True, 100),
+        ("[40, 100)", 60, 0, True, 100),
+    ]
     assert made.outcome == "done"
 
 
@@ -205,13 +238,18 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
     "the copy differs": ({"verify_error": "differs"}, False, "differs", "do that"),
     "verified after all": ({"verified": ((0, 100),), "verify_error": "another range differs"}, True, None, ""),
     "not stored": (
-        {"verified": ((0, 100),), "watermark": 40}, True, "orders-3 is verified up to 100, but the stored watermark is 40",
+        {"verified": ((0, 100),), "watermark": 40},
+        True,
+        "orders-3 is verified up to 100, but the stored watermark is 40",
         "run again, which stores it; the log of advance says why it was not",
     ),
     "refused": (
-        {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None}, None, "gone", "restore",
+        {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None},
+        None,
+        "gone",
+        "restore",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("given_", "digest_ok", "error", "remedy"), JUDGED.values(), ids=JUDGED)
@@ -240,7 +278,13 @@ def test_a_partition_with_nothing_to_do_has_no_line() -> None:
 # --- how it is told ---------------------------------------------------------------------------------------------------------------------------
 
 LINE = RangeReport(KEY, OffsetRange(0, 100), 85, 5, 10, 0, True, 100, 3_000_000, 1.5)
-FAILED = RangeReport(KEY, OffsetRange(100, 130), missing=30, error="the target refuses the record at offset 100", remedy="raise the limit")
+FAILED = RangeReport(
+    KEY,
+    OffsetRange(100, 130),
+    missing=30,
+    error="the target refuses the record at offset 100",
+    remedy="raise the limit",
+)
 
 
 def test_the_json_of_a_run_is_the_documented_one() -> None:
@@ -250,17 +294,42 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "outcome": "failed",
         "ranges": [
             {
-                "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 0, "until": 100, "copied": 85, "copied_before": 5,
-                "not_visible": 10, "lost": 0, "missing": 0, "digest_ok": True, "watermark": 100, "bytes": 3_000_000, "seconds": 1.5, "error": None,
+                "topic": "orders",
+                "partition": 3,
+                "target_topic": "dr.orders",
+                "from": 0,
+                "until": 100,
+                "copied": 85,
+                "copied_before": 5,
+                "not_visible": 10,
+                "lost": 0,
+                "missing": 0,
+                "digest_ok": True,
+                "watermark": 100,
+                "bytes": 3_000_000,
+                "seconds": 1.5,
+                "error": None,
             },
             {
-                "topic": "orders", "partition": 3, "target_topic": "dr.orders", "from": 100, "until": 130, "copied": 0, "copied_before": 0,
-                "not_visible": 0, "lost": 0, "missing": 30, "digest_ok": None, "watermark": None, "bytes": 0, "seconds": 0.0,
+                "topic": "orders",
+                "partition": 3,
+                "target_topic": "dr.orders",
+                "from": 100,
+                "until": 130,
+                "copied": 0,
+                "copied_before": 0,
+                "not_visible": 0,
+                "lost": 0,
+                "missing": 30,
+                "digest_ok": None,
+                "watermark": None,
+                "bytes": 0,
+                "seconds": 0.0,
                 "error": "the target refuses the record at offset 100. Remedy: raise the limit",
             },
         ],
         "gaps": [],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -271,7 +340,9 @@ def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> 
 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
-    head, first, second, *failures = RunReport("orders-dr", "run-2", (LINE, replace(FAILED, digest_ok=False))).table().splitlines()
+    head, first, second, *failures = (
+        RunReport("orders-dr", "run-2", (LINE, replace(FAILED, digest_ok=False))).table().splitlines()
+    )
     assert head.split() == [
         "partition",
         "range",
@@ -289,7 +360,10 @@ def test_the_table_names_each_range_and_each_failure() -> None:
     assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "0", "equal", "100", "2.0"]
     assert second.split()[:10] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
     assert second.split()[-1] == "-"
-    assert failures == ["FAILED orders-3 [100, 130): the target refuses the record at offset 100", "  remedy: raise the limit"]
+    assert failures == [
+        "FAILED orders-3 [100, 130): the target refuses the record at offset 100",
+        "  remedy: raise the limit",
+    ]
 
 
 def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:

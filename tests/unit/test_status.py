@@ -23,7 +23,12 @@ def key(partition: int) -> PartitionKey:
 BEHIND = PartitionPlan(key(0), State.BEHIND, IDS, 1, 10, 60, 100, 40, OffsetRange(60, 100))
 NEW = PartitionPlan(key(1), State.OPENING, IDS, 1, 5, 5, 9, None, OffsetRange(5, 9))
 GONE = PartitionPlan(key(2), State.VANISHED, IDS, 1, 0, 7, 7, 7, what="orders-2: gone", remedy="exclude it")
-SNAPSHOT = Snapshot("SRC", "TGT", {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)}, 3)}, {})
+SNAPSHOT = Snapshot(
+    "SRC",
+    "TGT",
+    {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)}, 3)},
+    {},
+)
 VIEW = LedgerView(
     {key(0): Position(1, IDS, 10, 60), key(2): Position(1, IDS, 0, 7)},
     {key(0): Verified(1, Coverage.of([OffsetRange(10, 40)]), "digest", "run-1", TIME)},
@@ -37,21 +42,60 @@ def rows() -> list[PartitionStatus]:
 def test_the_json_of_a_partition_is_the_documented_one() -> None:
     assert [row.as_json() for row in rows()] == [
         {
-            "topic": "orders", "partition": 0, "target_topic": "dr.orders", "state": "behind", "log_start": 3, "source_end": 100,
-            "high_watermark": 110, "withheld": 10,
-            "position": 60, "watermark": 40, "lag": 60, "last_verified": TIME, "lost": 0, "gaps": [], "error": None, "remedy": None,
+            "topic": "orders",
+            "partition": 0,
+            "target_topic": "dr.orders",
+            "state": "behind",
+            "log_start": 3,
+            "source_end": 100,
+            "high_watermark": 110,
+            "withheld": 10,
+            "position": 60,
+            "watermark": 40,
+            "lag": 60,
+            "last_verified": TIME,
+            "lost": 0,
+            "gaps": [],
+            "error": None,
+            "remedy": None,
         },
         {
-            "topic": "orders", "partition": 1, "target_topic": "dr.orders", "state": "not opened yet", "log_start": 5, "source_end": 9,
-            "high_watermark": 9, "withheld": 0,
-            "position": None, "watermark": None, "lag": 4, "last_verified": None, "lost": 0, "gaps": [], "error": None, "remedy": None,
+            "topic": "orders",
+            "partition": 1,
+            "target_topic": "dr.orders",
+            "state": "not opened yet",
+            "log_start": 5,
+            "source_end": 9,
+            "high_watermark": 9,
+            "withheld": 0,
+            "position": None,
+            "watermark": None,
+            "lag": 4,
+            "last_verified": None,
+            "lost": 0,
+            "gaps": [],
+            "error": None,
+            "remedy": None,
         },
         {
-            "topic": "orders", "partition": 2, "target_topic": "dr.orders", "state": "topic vanished", "log_start": None, "source_end": 7,
-            "high_watermark": None, "withheld": 0,
-            "position": 7, "watermark": 7, "lag": 0, "last_verified": None, "lost": 0, "gaps": [], "error": "orders-2: gone", "remedy": "exclude it",
+            "topic": "orders",
+            "partition": 2,
+            "target_topic": "dr.orders",
+            "state": "topic vanished",
+            "log_start": None,
+            "source_end": 7,
+            "high_watermark": None,
+            "withheld": 0,
+            "position": 7,
+            "watermark": 7,
+            "lag": 0,
+            "last_verified": None,
+            "lost": 0,
+            "gaps": [],
+            "error": "orders-2: gone",
+            "remedy": "exclude it",
         },
-    ]  # fmt: skip
+    ]
 
 
 def test_the_state_is_plain_text() -> None:
@@ -80,8 +124,18 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
     head, *lines, last = status_table(rows()).splitlines()
     assert head.split("  ")[0] == "partition"
     assert [cell.strip() for cell in head.split("  ") if cell.strip()] == [
-        "partition", "target", "state", "log start", "source end", "withheld", "position", "watermark", "lag", "lost", "last verified",
-    ]  # fmt: skip
+        "partition",
+        "target",
+        "state",
+        "log start",
+        "source end",
+        "withheld",
+        "position",
+        "watermark",
+        "lag",
+        "lost",
+        "last verified",
+    ]
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
         ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "0", TIME],

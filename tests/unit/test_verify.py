@@ -24,7 +24,9 @@ AUDIT = "somebody changed the receipts topic: compare source and target before g
 
 def receipt(from_: int, until: int, *segments: Segment, count: int | None = None) -> Receipt:
     total = sum(each.count for each in segments) if count is None else count
-    return Receipt(1, OffsetRange(from_, until), total, 10 * total, "all", "kind", "engine", segments, IDS, "run", "time")
+    return Receipt(
+        1, OffsetRange(from_, until), total, 10 * total, "all", "kind", "engine", segments, IDS, "run", "time"
+    )
 
 
 def segment(first: int, last: int, digest: str) -> Segment:
@@ -132,16 +134,27 @@ def test_an_equal_copy_is_verified_whole(level: Literal["digest", "count"]) -> N
 REMEDY = "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again under another name"
 DIFFERENCES: dict[str, tuple[int, Found, list[list[int]], int, str]] = {
     "digest": (
-        0, Found(5, "xx"), [], 0, "orders-3 [0, 10): the copy at dr.orders-3 offsets [0, 5) differs from its receipt: digest xx, not d0",
+        0,
+        Found(5, "xx"),
+        [],
+        0,
+        "orders-3 [0, 10): the copy at dr.orders-3 offsets [0, 5) differs from its receipt: digest xx, not d0",
     ),
     "count": (
-        12, Found(1, "d3"), [[0, 20]], 9, "orders-3 [20, 30): the copy at dr.orders-3 offsets [12, 14) differs from its receipt: 1 records, not 2",
+        12,
+        Found(1, "d3"),
+        [[0, 20]],
+        9,
+        "orders-3 [20, 30): the copy at dr.orders-3 offsets [12, 14) differs from its receipt: 1 records, not 2",
     ),
     "a chunk's second segment": (
-        10, Found(0, "xx"), [[0, 12]], 5,
+        10,
+        Found(0, "xx"),
+        [[0, 12]],
+        5,
         "orders-3 [12, 20): the copy at dr.orders-3 offsets [10, 11) differs from its receipt: 0 records, not 1, digest xx, not d2",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("first", "found", "good", "records", "error"), DIFFERENCES.values(), ids=DIFFERENCES)

@@ -40,7 +40,9 @@ def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]
         replication = load_replication(file)
         with closing(default_store()) as store:
             deadline = Deadline.after(replication.timeouts.run)
-            document, text, code = action(Run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline=deadline))
+            document, text, code = action(
+                Run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline=deadline)
+            )
     except ReplicationError as e:
         if as_json:
             typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))

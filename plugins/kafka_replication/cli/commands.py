@@ -96,11 +96,17 @@ def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 @app.command()
 def backfill(
     file: File,
-    topic: Annotated[list[str], typer.Option("--topic", help="A source topic; may be given several times.", show_default=False)],
+    topic: Annotated[
+        list[str], typer.Option("--topic", help="A source topic; may be given several times.", show_default=False)
+    ],
     from_: Annotated[str, typer.Option("--from", help="First offset, or an RFC 3339 time.", show_default=False)],
     until: Annotated[str, typer.Option("--until", help="First offset or time that is left out.", show_default=False)],
-    partition: Annotated[list[str], typer.Option("--partition", help="Only this partition; may be given several times.")] = [],  # noqa: B006
-    target_topic: Annotated[str, typer.Option("--target-topic", help="Copy to this topic instead of the replication's own.")] = "",
+    partition: Annotated[
+        list[str], typer.Option("--partition", help="Only this partition; may be given several times.")
+    ] = [],  # noqa: B006
+    target_topic: Annotated[
+        str, typer.Option("--target-topic", help="Copy to this topic instead of the replication's own.")
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would mean, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -108,12 +114,20 @@ def backfill(
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = backfill_request.parse(
-            run.replication, topics=topic, partitions=partition, from_=from_, until=until, target_topic=target_topic, dry_run=dry_run
+            run.replication,
+            topics=topic,
+            partitions=partition,
+            from_=from_,
+            until=until,
+            target_topic=target_topic,
+            dry_run=dry_run,
         )
         if dry_run:
             made = backfilling.look(run, request)
             return backfill_report.as_json(made), backfill_report.plan_table(made), int(bool(made.refused))
-        report = backfilling.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
+        report = backfilling.run(
+            run.replication, run.connections, run.store, lambda: _launcher(run.replication), request
+        )
         text = report.table() if report.ranges else "nothing to do: all of it is on the target already, and verified"
         return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
 
@@ -147,13 +161,19 @@ def verify(file: File, as_json: Json = False) -> None:
             moved = steps.advance(run, keys)
         rows = [
             {
-                "topic": r.key.source.topic, "partition": r.key.source.partition, "verified": r.verified.encode(), "records": r.records,
-                "error": r.error, "remedy": r.remedy or None, "watermark": moved.get(r.key),
+                "topic": r.key.source.topic,
+                "partition": r.key.source.partition,
+                "verified": r.verified.encode(),
+                "records": r.records,
+                "error": r.error,
+                "remedy": r.remedy or None,
+                "watermark": moved.get(r.key),
             }
             for r in results
-        ]  # fmt: skip
+        ]
         lines = [
-            f"{r.key.source}: {r.verified} verified, {r.records} records" + (f"; FAILED {r.error}" if r.error else "") for r in results
+            f"{r.key.source}: {r.verified} verified, {r.records} records" + (f"; FAILED {r.error}" if r.error else "")
+            for r in results
         ]
         return (
             {"replication": run.replication.name, "ranges": rows},
@@ -175,7 +195,9 @@ class _LazyLauncher:
 
 
 Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]
-Force = Annotated[bool, typer.Option("--force", help="With --rebuild-store: lower watermarks that are ahead of the ledger.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="With --rebuild-store: lower watermarks that are ahead of the ledger.")
+]
 
 
 @app.command()
@@ -188,26 +210,40 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
             steps.settle(run)
             rows = rebuild.rebuild_store(run, force=force)
         document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
-        return document, rebuild.rebuilt_table(rows) if rows else "the ledger knows nothing of it: nothing to restore", 0
+        return (
+            document,
+            rebuild.rebuilt_table(rows) if rows else "the ledger knows nothing of it: nothing to restore",
+            0,
+        )
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
         receipts = run.ledger.receipts(list(view.positions)) if view.positions else {}
         rows = [
             {
-                "topic": key.source.topic, "partition": key.source.partition, "target_topic": key.target_topic,
+                "topic": key.source.topic,
+                "partition": key.source.partition,
+                "target_topic": key.target_topic,
                 "position": json.loads(formats.encode(position)),
                 "verified": json.loads(formats.encode(view.verified[key])) if key in view.verified else None,
                 "gaps": [json.loads(formats.encode(gap)) for gap in view.gaps.get(key, ())],
-                "receipts": [json.loads(formats.encode(r)) for r in sorted(receipts[key], key=lambda r: (r.generation, r.range.from_))],
+                "receipts": [
+                    json.loads(formats.encode(r))
+                    for r in sorted(receipts[key], key=lambda r: (r.generation, r.range.from_))
+                ],
             }
             for key, position in sorted(view.positions.items())
-        ]  # fmt: skip
+        ]
         lines = [
-            f"{key}: generation {p.generation}, started at {p.start}, next {p.next_offset}, on the target {p.coverage}, "
-            f"verified {view.verified[key].coverage if key in view.verified else 'nothing'}, {len(receipts[key])} receipts"
+            f"{key}: generation {p.generation}, started at {p.start}, next {p.next_offset}, on the target {p.coverage},"
+            f" verified {view.verified[key].coverage if key in view.verified else 'nothing'}, {len(receipts[key])}"
+            " receipts"
             for key, p in sorted(view.positions.items())
         ]
-        return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines) or "the ledger knows nothing of it", 0
+        return (
+            {"replication": run.replication.name, "partitions": rows},
+            "\n".join(lines) or "the ledger knows nothing of it",
+            0,
+        )
 
     _act(file, as_json, restore if rebuild_store else action)

@@ -36,8 +36,12 @@ def approve_gap(
     partition: Annotated[int, typer.Option("--partition", help="Its partition.", show_default=False)],
     from_: Annotated[int, typer.Option("--from", help="The first lost offset.", show_default=False)],
     until: Annotated[int, typer.Option("--until", help="The first offset after the gap.", show_default=False)],
-    reason: Annotated[str, typer.Option("--reason", help="Why the loss is accepted; shown ever after.", show_default=False)],
-    by: Annotated[str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why the loss is accepted; shown ever after.", show_default=False)
+    ],
+    by: Annotated[
+        str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)
+    ] = "",
     target_topic: TargetTopic = "",
     as_json: Json = False,
 ) -> None:
@@ -69,21 +73,28 @@ def reset(
     target_topic: TargetTopic = "",
     as_json: Json = False,
 ) -> None:
-    """Start one topic anew, after its source or target topic was re-created; everything is copied again from `start_from` on."""
+    """Start one topic anew, after its source or target topic was re-created; everything is copied again from
+    `start_from` on.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
         if confirm != topic:
-            raise BadInput(f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}")
+            raise BadInput(
+                f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}"
+            )
         with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
             run.check = lease.check
             done = reset_topic(run, topic, target_topic or None)
         rows = [
             {
-                "topic": topic, "partition": key.source.partition, "target_topic": key.target_topic,
-                "generation": position.generation, "start": position.start,
+                "topic": topic,
+                "partition": key.source.partition,
+                "target_topic": key.target_topic,
+                "generation": position.generation,
+                "start": position.start,
             }
             for key, position in sorted(done.items())
-        ]  # fmt: skip
+        ]
         lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
 
@@ -95,13 +106,18 @@ def audit(
     topic: Annotated[str, typer.Option("--topic", help="Only this source topic.")] = "",
     partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
     from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
-    until: Annotated[int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")] = MAX_OFFSET,
-    report: Annotated[Path | None, typer.Option("--report", help="Write everything that differs to this JSON file.")] = None,
+    until: Annotated[
+        int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
+    ] = MAX_OFFSET,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write everything that differs to this JSON file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare what was copied with the source, record by record; where the source no longer has it, with the receipts.
 
-    Changes nothing and may run beside a run. Reads both sides once, in this terminal. Exit code 1 when something differs.
+    Changes nothing and may run beside a run. Reads both sides once, in this terminal. Exit code 1 when something
+    differs.
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
@@ -132,4 +148,6 @@ def _range(from_: int, until: int) -> OffsetRange:
     try:
         return OffsetRange(from_, until)
     except ValueError as e:
-        raise BadInput(f"--from {from_} --until {until}: {e}", "give the first lost offset and the first one after the gap") from e
+        raise BadInput(
+            f"--from {from_} --until {until}: {e}", "give the first lost offset and the first one after the gap"
+        ) from e

@@ -47,13 +47,15 @@ def parse_replication(data: bytes, origin: str) -> Replication:
 def load_all(folder: Path) -> tuple[dict[str, Replication], list[ConfigError]]:
     """Every replication of a folder by name, in the order of the file names, and one error for each broken file.
 
-    Never raises. Files that start with a dot and folders below are passed over. Of two files with one name, the first by
-    file name is kept and the later one is the error, so that adding a file never changes what runs already.
+    Never raises. Files that start with a dot and folders below are passed over. Of two files with one name, the first
+    by file name is kept and the later one is the error, so that adding a file never changes what runs already.
     """
     try:
         paths = sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and not each.name.startswith("."))
     except OSError as error:
-        return {}, [ConfigError(f"{folder}: cannot be listed: {error.strerror}", "create the folder, or give another one")]
+        return {}, [
+            ConfigError(f"{folder}: cannot be listed: {error.strerror}", "create the folder, or give another one")
+        ]
     loaded: dict[str, Replication] = {}
     origins: dict[str, Path] = {}
     errors: list[ConfigError] = []
@@ -94,11 +96,17 @@ def _no_mapping(tree: Tree) -> Problem:
 
 
 def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
-    return ConfigError(f"{path}:{line}: key 'name': '{name}' is already the name of {earlier}", "give one of the two files another name")
+    return ConfigError(
+        f"{path}:{line}: key 'name': '{name}' is already the name of {earlier}",
+        "give one of the two files another name",
+    )
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:
-    lines = [f"{origin}:{each.line}: {_printable(_key(each.place) + each.text)}" for each in sorted(problems, key=lambda each: each.line)]
+    lines = [
+        f"{origin}:{each.line}: {_printable(_key(each.place) + each.text)}"
+        for each in sorted(problems, key=lambda each: each.line)
+    ]
     return ConfigError("\n".join(lines), REMEDY)
 
 

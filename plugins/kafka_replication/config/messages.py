@@ -54,7 +54,9 @@ def _unknown_key(key: str, allowed: list[str]) -> str:
 def _suggest(error: ErrorDetails) -> str:
     if error["type"] != "literal_error" or not isinstance(error["input"], str):
         return ""
-    near = difflib.get_close_matches(error["input"][:200].lower(), re.findall(r"'([^']+)'", error["ctx"]["expected"]), n=1)
+    near = difflib.get_close_matches(
+        error["input"][:200].lower(), re.findall(r"'([^']+)'", error["ctx"]["expected"]), n=1
+    )
     return f", did you mean '{near[0]}'?" if near else ""
 
 

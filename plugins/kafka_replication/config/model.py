@@ -10,7 +10,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from kafka_replication.config import names
 from kafka_replication.config.time import check_schedule, parse_start
@@ -61,12 +70,15 @@ class Topics(Section):
 
     include: tuple[TopicEntry, ...] = Field(
         min_length=1,
-        description="Topic names, or regular expressions that start with `^`. An expression is matched from the "
-        "start of the name; end it with `$` to match whole names only. It never selects "
-        "Kafka's internal topics (`__*`) or the ledger (`kafka-replication.*`).",
+        description=(
+            "Topic names, or regular expressions that start with `^`. An expression is matched from the "
+            "start of the name; end it with `$` to match whole names only. It never selects "
+            "Kafka's internal topics (`__*`) or the ledger (`kafka-replication.*`)."
+        ),
     )
     exclude: tuple[TopicEntry, ...] = Field(
-        default=(), description="Names or expressions of topics to leave out, whatever `include` says. Same form as `include`."
+        default=(),
+        description="Names or expressions of topics to leave out, whatever `include` says. Same form as `include`.",
     )
     rename: Annotated[str, AfterValidator(names.check_rename)] = Field(
         default=names.TOPIC_PLACEHOLDER,
@@ -81,12 +93,16 @@ class Topics(Section):
             if not self.selects(entry):
                 raise ValueError(f"include names '{entry}', but exclude leaves it out: remove one of the two")
             if problem := names.target_problem(self.target_name(entry)):
-                raise ValueError(f"topic '{entry}' would be written to '{self.target_name(entry)}', which {problem}: change rename")
+                raise ValueError(
+                    f"topic '{entry}' would be written to '{self.target_name(entry)}', which {problem}: change rename"
+                )
         return self
 
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name belongs to the replication."""
-        return any(_matches(entry, topic) for entry in self.include) and not any(_matches(entry, topic) for entry in self.exclude)
+        return any(_matches(entry, topic) for entry in self.include) and not any(
+            _matches(entry, topic) for entry in self.exclude
+        )
 
     def target_name(self, source_topic: str) -> str:
         """The name that `rename` gives, unchecked."""
@@ -100,7 +116,9 @@ def _matches(entry: str, topic: str) -> bool:
 
 
 class Copy(Section):
-    """How a range is copied. A chunk is what one target transaction carries; it ends at whichever bound is met first."""
+    """How a range is copied. A chunk is what one target transaction carries; it ends at whichever bound is met
+    first.
+    """
 
     engine: Literal["record"] = Field(
         default="record", description="What copies: `record` decodes and sends each record, and handles every topic."
@@ -116,8 +134,10 @@ class Copy(Section):
         default=600,
         ge=2,
         le=900,
-        description="Seconds after which the target aborts a transaction left open, as after a crash. "
-        "Brokers allow 900 unless `transaction.max.timeout.ms` says otherwise.",
+        description=(
+            "Seconds after which the target aborts a transaction left open, as after a crash. "
+            "Brokers allow 900 unless `transaction.max.timeout.ms` says otherwise."
+        ),
     )
     chunk_seconds: Whole = Field(
         default=60,
@@ -132,14 +152,20 @@ class Copy(Section):
         default=500,
         ge=1,
         le=10_000,
-        description="Most attempts in a row that copy nothing, one producer session each, after which a range fails; likewise for reading "
-        "back, and for single steps. Pauses between them grow to 5 seconds. `timeouts.run` may end them earlier.",
+        description=(
+            "Most attempts in a row that copy nothing, one producer session each, after which a range fails; likewise"
+            " for reading back, and for single steps. Pauses between them grow to 5 seconds. `timeouts.run` may end"
+            " them earlier."
+        ),
     )
     rounds: Whole = Field(
         default=3,
         ge=1,
         le=100,
-        description="How many Spark jobs one run may submit for the ranges that a newer copier took over or whose Spark task died.",
+        description=(
+            "How many Spark jobs one run may submit for the ranges that a newer copier took over or whose Spark task"
+            " died."
+        ),
     )
 
     @field_validator("chunk_seconds")
@@ -155,29 +181,39 @@ class Verify(Section):
     """How copied ranges are read back before the watermark moves."""
 
     level: Literal["digest", "count"] = Field(
-        default="digest", description="`digest` compares every byte through a digest, `count` the number of records only."
+        default="digest",
+        description="`digest` compares every byte through a digest, `count` the number of records only.",
     )
 
 
 class TargetTopics(Section):
     """What is expected of the target's topics, and how missing ones are created."""
 
-    create: Flag = Field(default=True, description="Create topics that the target lacks, with the source's number of partitions.")
+    create: Flag = Field(
+        default=True, description="Create topics that the target lacks, with the source's number of partitions."
+    )
     replication_factor: Whole | None = Field(
-        default=None, ge=1, le=32_767, description="Replication factor of created topics; null means the target's own default."
+        default=None,
+        ge=1,
+        le=32_767,
+        description="Replication factor of created topics; null means the target's own default.",
     )
     min_compaction_lag: Whole = Field(
         default=7 * DAY,
         ge=0,
         le=36_500 * DAY,
-        description="Seconds that created topics keep records from compaction (`min.compaction.lag.ms`), "
-        "so that they can be read back first. Their `segment.ms` is 100 years where the source is compacted, "
-        "or it would not hold for old records.",
+        description=(
+            "Seconds that created topics keep records from compaction (`min.compaction.lag.ms`), "
+            "so that they can be read back first. Their `segment.ms` is 100 years where the source is compacted, "
+            "or it would not hold for old records."
+        ),
     )
     config: Settings = Field(
         default_factory=dict,
-        description="Further topic settings of created topics, as in `retention.ms: 604800000`; without it, that is the source's "
-        "`retention.ms` + `segment.ms` + a day.",
+        description=(
+            "Further topic settings of created topics, as in `retention.ms: 604800000`; without it, that is the"
+            " source's `retention.ms` + `segment.ms` + a day."
+        ),
     )
 
     @field_validator("config")
@@ -186,7 +222,9 @@ class TargetTopics(Section):
         if MIN_COMPACTION_LAG in config:
             raise ValueError(f"must not hold {MIN_COMPACTION_LAG}: set min_compaction_lag, in seconds, instead")
         if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
-            raise ValueError("message.timestamp.type must be CreateTime: the target would replace the records' timestamps")
+            raise ValueError(
+                "message.timestamp.type must be CreateTime: the target would replace the records' timestamps"
+            )
         return config
 
 
@@ -195,20 +233,28 @@ class Preflight(Section):
 
     unsafe_target: Literal["warn", "refuse"] = Field(
         default="warn",
-        description="What to do about a target topic that can lose acknowledged records: `min.insync.replicas` below 2, "
-        "replication factor 1, or unclean leader election.",
+        description=(
+            "What to do about a target topic that can lose acknowledged records: `min.insync.replicas` below 2, "
+            "replication factor 1, or unclean leader election."
+        ),
     )
 
 
 class Spark(Section):
     """Where and how wide the copying runs."""
 
-    connection: ConnectionId = Field(default="spark_default", description="Id of an Airflow connection of type `spark`.")
+    connection: ConnectionId = Field(
+        default="spark_default", description="Id of an Airflow connection of type `spark`."
+    )
     parallelism: Whole | None = Field(
-        default=None, ge=1, le=10_000, description="Most partitions copied at once; null means as many as Spark has task slots."
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Most partitions copied at once; null means as many as Spark has task slots.",
     )
     conf: Settings = Field(
-        default_factory=dict, description="Further Spark settings, as in `spark.executor.memory: 2g`. They show in Spark's UI: no secrets."
+        default_factory=dict,
+        description="Further Spark settings, as in `spark.executor.memory: 2g`. They show in Spark's UI: no secrets.",
     )
 
     @field_validator("conf")
@@ -222,10 +268,18 @@ class Spark(Section):
 class Retries(Section):
     """What Airflow does with a failed task whose error a retry can heal."""
 
-    attempts: Whole = Field(default=3, ge=0, le=100, description="How many times a failed task is run again (Airflow's `retries`).")
-    delay: Whole = Field(default=30, ge=0, le=DAY, description="Seconds before the first retry; the wait doubles with each further one.")
+    attempts: Whole = Field(
+        default=3, ge=0, le=100, description="How many times a failed task is run again (Airflow's `retries`)."
+    )
+    delay: Whole = Field(
+        default=30, ge=0, le=DAY, description="Seconds before the first retry; the wait doubles with each further one."
+    )
     max_delay: Whole = Field(
-        default=600, ge=0, le=DAY, validate_default=True, description="Longest wait in seconds between two retries; not below `delay`."
+        default=600,
+        ge=0,
+        le=DAY,
+        validate_default=True,
+        description="Longest wait in seconds between two retries; not below `delay`.",
     )
 
     @field_validator("max_delay")
@@ -241,9 +295,14 @@ class Lease(Section):
     """The lease that keeps two runs of one replication apart."""
 
     duration: Whole = Field(
-        default=120, ge=1, le=DAY, description="Seconds after which the lease of a run that died ends; a living run renews it."
+        default=120,
+        ge=1,
+        le=DAY,
+        description="Seconds after which the lease of a run that died ends; a living run renews it.",
     )
-    wait: Whole = Field(default=60, ge=0, le=DAY, description="Seconds a run waits for another run's lease before it fails.")
+    wait: Whole = Field(
+        default=60, ge=0, le=DAY, description="Seconds a run waits for another run's lease before it fails."
+    )
 
 
 class Alerts(Section):
@@ -251,8 +310,11 @@ class Alerts(Section):
 
     callback: Annotated[str, AfterValidator(names.check_callback)] | None = Field(
         default=None,
-        description="A function as `package.module:function`, importable where Airflow runs. It is called once for each failed run, with "
-        "Airflow's task context; `context['alert']` holds what failed and the remedies as text. null: the log says it, nothing more.",
+        description=(
+            "A function as `package.module:function`, importable where Airflow runs. It is called once for each failed"
+            " run, with Airflow's task context; `context['alert']` holds what failed and the remedies as text. null:"
+            " the log says it, nothing more."
+        ),
     )
 
 
@@ -263,8 +325,11 @@ class Timeouts(Section):
     run: Whole | None = Field(
         default=6 * 3600,
         ge=1,
-        description="Seconds that a run from the command line may take, or one try of an Airflow task; every wait in it ends by then, with "
-        "an error that says so. What is committed stays, and the next run goes on from there. null means no bound.",
+        description=(
+            "Seconds that a run from the command line may take, or one try of an Airflow task; every wait in it ends by"
+            " then, with an error that says so. What is committed stays, and the next run goes on from there. null"
+            " means no bound."
+        ),
     )
 
 
@@ -272,40 +337,56 @@ class Replication(Section):
     """One file of `dags/replications/`: from which source, which topics, to which target, when and how."""
 
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
-        description="Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-        "in `.backfill` or `.audit`. The ledger knows a replication by its name: a renamed one starts anew."
+        description=(
+            "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
+            "in `.backfill` or `.audit`. The ledger knows a replication by its name: a renamed one starts anew."
+        )
     )
     source: Cluster = Field(description="The cluster that is read.")
     target: Cluster = Field(description="The cluster that is written; it also holds the ledger.")
     topics: Topics = Field(description="Which topics are copied.")
     schedule: Annotated[str, AfterValidator(check_schedule)] | None = Field(
         default=None,
-        description="When it runs, in UTC: a cron expression of 5 fields (`*/15 * * * *`), or `@once`, `@continuous`, `@hourly`, "
-        "`@daily`, `@weekly`, `@monthly`, `@quarterly`, `@yearly`; null means by hand only.",
+        description=(
+            "When it runs, in UTC: a cron expression of 5 fields (`*/15 * * * *`), or `@once`, `@continuous`,"
+            " `@hourly`, `@daily`, `@weekly`, `@monthly`, `@quarterly`, `@yearly`; null means by hand only."
+        ),
     )
     start_from: Annotated[Literal["earliest", "latest"] | datetime, BeforeValidator(parse_start)] = Field(
         default="earliest",
-        description="Where a partition starts that was never replicated: `earliest`, `latest`, or an RFC 3339 time with its zone "
-        "(`2030-01-31T06:00:00Z`). Resolved once; what appears later starts at its beginning.",
+        description=(
+            "Where a partition starts that was never replicated: `earliest`, `latest`, or an RFC 3339 time with its"
+            " zone (`2030-01-31T06:00:00Z`). Resolved once; what appears later starts at its beginning."
+        ),
     )
     progress: Literal["watermark", "interval"] = Field(
         default="watermark",
         validate_default=True,
-        description="`watermark`: a run copies everything since the last one. `interval`: an Airflow run copies what its data interval "
-        "holds by the records' timestamps, from the interval that begins at `start_from` (a time) on; needs a cron `schedule`.",
+        description=(
+            "`watermark`: a run copies everything since the last one. `interval`: an Airflow run copies what its data"
+            " interval holds by the records' timestamps, from the interval that begins at `start_from` (a time) on;"
+            " needs a cron `schedule`."
+        ),
     )
     on_existing_target: Literal["refuse", "append"] = Field(
         default="refuse",
-        description="What to do when a target partition already holds records as its replication starts: refuse it, or write after them.",
+        description=(
+            "What to do when a target partition already holds records as its replication starts: refuse it, or write"
+            " after them."
+        ),
     )
     max_records_per_run: Whole | None = Field(
         default=None,
         ge=1,
-        description="Longest span of offsets that one run copies per partition; null means all there is as the run starts.",
+        description=(
+            "Longest span of offsets that one run copies per partition; null means all there is as the run starts."
+        ),
     )
     copying: Copy = Field(default_factory=Copy, alias="copy", description="How ranges are copied.")
     verify: Verify = Field(default_factory=Verify, description="How copied ranges are read back.")
-    target_topics: TargetTopics = Field(default_factory=TargetTopics, description="What is expected of the target's topics.")
+    target_topics: TargetTopics = Field(
+        default_factory=TargetTopics, description="What is expected of the target's topics."
+    )
     preflight: Preflight = Field(default_factory=Preflight, description="Checks before anything is copied.")
     spark: Spark = Field(default_factory=Spark, description="Where and how wide the copying runs.")
     retries: Retries = Field(default_factory=Retries, description="Retries of failed Airflow tasks.")
@@ -313,7 +394,9 @@ class Replication(Section):
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests, and a run, may take.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is told that a run failed.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
-    tags: tuple[Tag, ...] = Field(default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each.")
+    tags: tuple[Tag, ...] = Field(
+        default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."
+    )
     description: str = Field(default="", description="Markdown shown on the DAG's page (`doc_md`).")
 
     @field_validator("tags")
@@ -335,10 +418,16 @@ class Replication(Section):
     @field_validator("progress")
     @classmethod
     def _has_intervals(cls, progress: str, info: ValidationInfo) -> str:
-        if progress == "interval" and "schedule" in info.data and info.data["schedule"] in (None, "@once", "@continuous"):
+        if (
+            progress == "interval"
+            and "schedule" in info.data
+            and info.data["schedule"] in (None, "@once", "@continuous")
+        ):
             raise ValueError("interval needs a schedule that makes intervals, such as '@hourly' or '0 6 * * *'")
         if progress == "interval" and isinstance(info.data.get("start_from"), str):
-            raise ValueError("interval needs a time as start_from, such as 2030-01-31T06:00:00Z: the first interval begins there")
+            raise ValueError(
+                "interval needs a time as start_from, such as 2030-01-31T06:00:00Z: the first interval begins there"
+            )
         return progress
 
     def selects(self, topic: str) -> bool:
@@ -350,7 +439,8 @@ class Replication(Section):
         target = self.topics.target_name(source_topic)
         if problem := names.target_problem(target):
             raise ConfigError(
-                f"replication {self.name}: source topic '{source_topic}' would be written to '{target}', which {problem}",
+                f"replication {self.name}: source topic '{source_topic}' would be written to '{target}', which"
+                f" {problem}",
                 "change topics.rename, or exclude the topic",
             )
         return target

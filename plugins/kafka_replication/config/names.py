@@ -29,7 +29,9 @@ _CONNECTION = re.compile(r"[\w#!()\-.:/\\]+", re.ASCII)
 def check_replication_name(name: str) -> str:
     """A DAG id of Airflow's that is also safe as a file name and in a ``transactional.id``."""
     if not _NAME.fullmatch(name) or not name.strip("._-"):
-        raise ValueError("must be lower-case letters, digits, dots, underscores and dashes, with at least one letter or digit")
+        raise ValueError(
+            "must be lower-case letters, digits, dots, underscores and dashes, with at least one letter or digit"
+        )
     if len(name) > NAME_MAX:
         raise ValueError(f"must be at most {NAME_MAX} characters long, not {len(name)}")
     if name.endswith(".backfill"):
@@ -43,7 +45,8 @@ def check_connection(name: str) -> str:
     """An Airflow connection id (``sanitize_conn_id`` in airflow/models/connection.py)."""
     if not _CONNECTION.fullmatch(name) or len(name) > CONNECTION_MAX or "://" in name:
         raise ValueError(
-            f"must be the id of an Airflow connection: letters, digits and _ - . # ! ( ) : / \\, at most {CONNECTION_MAX} of them"
+            "must be the id of an Airflow connection: letters, digits and _ - . # ! ( ) : / \\, at most"
+            f" {CONNECTION_MAX} of them"
         )
     return name
 
@@ -106,13 +109,17 @@ def check_rename(template: str) -> str:
         raise ValueError(f"must contain {TOPIC_PLACEHOLDER}, or every topic would land in one")
     if problem := target_problem(template.replace(TOPIC_PLACEHOLDER, "t")):
         raise ValueError(
-            f"would give target topics a name that {problem}; outside {TOPIC_PLACEHOLDER} only letters, digits, . _ - may stand"
+            f"would give target topics a name that {problem}; outside {TOPIC_PLACEHOLDER} only letters, digits, . _ -"
+            " may stand"
         )
     return template
 
 
 def check_callback(text: str) -> str:
-    """Raises ValueError unless it reads ``package.module:function``. Whether it exists is known where it is called only."""
+    """Raises ValueError unless it reads ``package.module:function``.
+
+    Whether it exists is known where it is called only.
+    """
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text, re.ASCII):
         raise ValueError("must read package.module:function")
     return text

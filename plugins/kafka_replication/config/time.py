@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 # Airflow's cron_presets (airflow/utils/dates.py) and the two timetables that a DAG takes by name.
 PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 NAMED_STARTS = ("earliest", "latest")
-SCHEDULE_FORM = f"a cron expression of 5 fields ('minute hour day-of-month month day-of-week', UTC), or one of {', '.join(PRESETS)}"
+SCHEDULE_FORM = (
+    f"a cron expression of 5 fields ('minute hour day-of-month month day-of-week', UTC), or one of {', '.join(PRESETS)}"
+)
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -20,7 +22,9 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("day of week", 0, 7, {name: number for number, name in enumerate(_WEEKDAYS)}),
 )
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_PART = re.compile(r"(?:(?P<all>\*)|(?P<first>[a-z]{3}|\d{1,2})(?:-(?P<last>[a-z]{3}|\d{1,2}))?)(?:/(?P<step>\d{1,2}))?", re.ASCII)
+_PART = re.compile(
+    r"(?:(?P<all>\*)|(?P<first>[a-z]{3}|\d{1,2})(?:-(?P<last>[a-z]{3}|\d{1,2}))?)(?:/(?P<step>\d{1,2}))?", re.ASCII
+)
 _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?P<zone>[Zz]|[+-]\d{2}:\d{2})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,7 +50,8 @@ def _expand(field: str, what: str, low: int, high: int, names: dict[str, int]) -
         match = _PART.fullmatch(part)
         if not match:
             raise ValueError(
-                f"{what} field '{field}' is not cron: write *, a value, a range a-b, a step */n, or a list of these with commas"
+                f"{what} field '{field}' is not cron: write *, a value, a range a-b, a step */n, or a list of these"
+                " with commas"
             )
         first, last = (low, high) if match["all"] else _bounds(match, what, low, high, names)
         step = int(match["step"] or 1)
@@ -61,7 +66,9 @@ def _bounds(match: re.Match[str], what: str, low: int, high: int, names: dict[st
     open_end = high if match["step"] else first  # cron reads 5/15 as 5-59/15
     last = _value(match["last"], what, low, high, names) if match["last"] else open_end
     if last < first:
-        raise ValueError(f"{what} range '{match['first']}-{match['last']}' runs backwards; write two ranges with a comma")
+        raise ValueError(
+            f"{what} range '{match['first']}-{match['last']}' runs backwards; write two ranges with a comma"
+        )
     return first, last
 
 

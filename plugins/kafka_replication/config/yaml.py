@@ -1,7 +1,7 @@
 """Reads YAML into plain values and remembers the line of every key: what a configuration file needs, and no more.
 
-Scalars follow YAML 1.2's core schema without floats, so ``on``, ``yes``, ``1:30``, ``010``, ``0.6`` and times stay the text that was
-written. Tags, aliases, merge keys and several documents have no meaning here and are refused.
+Scalars follow YAML 1.2's core schema without floats, so ``on``, ``yes``, ``1:30``, ``010``, ``0.6`` and times stay the
+text that was written. Tags, aliases, merge keys and several documents have no meaning here and are refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def read_tree(data: bytes) -> Tree:
     """Never raises: whatever keeps ``data`` from being read is in the tree's ``problems``."""
     tree = Tree()
     if len(data) > MAX_BYTES:
-        tree.problems.append(Problem(1, (), f"the file is larger than {MAX_BYTES} bytes; a replication needs a few hundred"))
+        tree.problems.append(
+            Problem(1, (), f"the file is larger than {MAX_BYTES} bytes; a replication needs a few hundred")
+        )
         return tree
     try:
         text = data.decode()
@@ -91,7 +93,10 @@ def _syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         line, reason = error.problem_mark.line + 1, ", ".join(filter(None, (error.context, error.problem)))
     elif isinstance(error, yaml.reader.ReaderError):
-        line, reason = text.count("\n", 0, error.position) + 1, f"character #x{ord(text[error.position]):04x} is not allowed"
+        line, reason = (
+            text.count("\n", 0, error.position) + 1,
+            f"character #x{ord(text[error.position]):04x} is not allowed",
+        )
     return Problem(line, (), f"not valid YAML: {' '.join(reason.split())}")
 
 
@@ -134,14 +139,18 @@ class _Reader:
             raise _Fatal(
                 _line(event),
                 place,
-                f"aliases (*{event.anchor}) are not supported; write the value out, or put text that starts with * in quotes",
+                f"aliases (*{event.anchor}) are not supported; write the value out, or put text that starts with * in"
+                " quotes",
             )
         if isinstance(event, ScalarEvent) and _UNPRINTABLE.search(event.value):
             self._tree.problems.append(
                 Problem(_line(event), place, "holds a control character or half a surrogate pair, which no key takes")
             )
         if isinstance(event, NodeEvent) and (tag := getattr(event, "tag", None)) is not None:
-            text = f"tags ({tag.replace('tag:yaml.org,2002:', '!!')}) are not supported; put text that starts with ! in quotes"
+            text = (
+                f"tags ({tag.replace('tag:yaml.org,2002:', '!!')}) are not supported; put text that starts with ! in"
+                " quotes"
+            )
             self._tree.problems.append(Problem(_line(event), place, text))
 
     def _mapping(self, place: Place) -> dict[str, object]:
@@ -153,7 +162,9 @@ class _Reader:
             here = (*place, event.value)
             self._refuse_extras(event, here)
             if event.value in found:
-                self._tree.problems.append(Problem(_line(event), here, f"given twice; first in line {self._tree.lines[here]}"))
+                self._tree.problems.append(
+                    Problem(_line(event), here, f"given twice; first in line {self._tree.lines[here]}")
+                )
                 self._node(self._next(), here)
                 continue
             self._tree.lines[here] = _line(event)

@@ -46,7 +46,9 @@ class EnvironmentConnections:
 
 
 def master(host: str, port: int | None) -> str:
-    """``local[*]`` becomes ``local[*,4]``, and ``local[2]`` ``local[2,4]``: without a number a task that dies is not tried again."""
+    """``local[*]`` becomes ``local[*,4]``, and ``local[2]`` ``local[2,4]``: without a number a task that dies is not
+    tried again.
+    """
     if host == "local":
         return "local[*,4]"
     if re.fullmatch(r"local\[(\*|\d+)\]", host):
@@ -65,9 +67,13 @@ def extra_of(connection_id: str, value: Mapping[str, Any]) -> dict[str, Any]:
         try:
             extra = json.loads(extra)
         except ValueError as e:
-            raise ConnectionMissing(f"connection {connection_id!r}: its extra is not JSON: {e}", "see docs/connections.md") from e
+            raise ConnectionMissing(
+                f"connection {connection_id!r}: its extra is not JSON: {e}", "see docs/connections.md"
+            ) from e
     if not isinstance(extra, dict):
-        raise ConnectionMissing(f"connection {connection_id!r}: its extra is not a JSON object", "see docs/connections.md")
+        raise ConnectionMissing(
+            f"connection {connection_id!r}: its extra is not a JSON object", "see docs/connections.md"
+        )
     return extra
 
 
@@ -75,11 +81,17 @@ def _read(connection_id: str, kind: str) -> dict[str, Any]:
     name = variable(connection_id)
     text = os.environ.get(name)
     if text is None:
-        raise ConnectionMissing(f"connection {connection_id!r} is not defined", f"set {name} to its JSON form, see docs/connections.md")
+        raise ConnectionMissing(
+            f"connection {connection_id!r} is not defined", f"set {name} to its JSON form, see docs/connections.md"
+        )
     try:
         value = json.loads(text)
     except ValueError as e:
-        raise ConnectionMissing(f"{name} is not JSON ({e})", "use the JSON form, not the URI form, see docs/connections.md") from e
+        raise ConnectionMissing(
+            f"{name} is not JSON ({e})", "use the JSON form, not the URI form, see docs/connections.md"
+        ) from e
     if not isinstance(value, dict) or value.get("conn_type") != kind:
-        raise ConnectionMissing(f"{name} is no connection of type {kind}", f'give it "conn_type": "{kind}", see docs/connections.md')
+        raise ConnectionMissing(
+            f"{name} is no connection of type {kind}", f'give it "conn_type": "{kind}", see docs/connections.md'
+        )
     return value

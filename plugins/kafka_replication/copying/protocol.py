@@ -51,7 +51,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """One range's outcome. ``copied`` counts this call's records only; ``error`` is None when all of it is on the target."""
+    """One range's outcome. ``copied`` counts this call's records only; ``error`` is None when all of it is on the
+    target.
+    """
 
     key: PartitionKey
     range: OffsetRange
@@ -90,10 +92,14 @@ class CopySession(Protocol):
         """Raise Refused unless both topics still are the ones with these ids."""
 
     def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
-        """Begin a transaction and put the next chunk of ``left`` into it; the chunk's range starts at ``left.from_``."""
+        """Begin a transaction and put the next chunk of ``left`` into it; the chunk's range starts at
+        ``left.from_``.
+        """
 
     def check_between(self, first: int) -> None:
-        """Raise ForeignWriter where somebody's record lies between what was known and ``first``, where the open transaction begins."""
+        """Raise ForeignWriter where somebody's record lies between what was known and ``first``, where the open
+        transaction begins.
+        """
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Add both entries to the transaction and commit it. Returning means: committed."""
@@ -112,7 +118,9 @@ Progress = Callable[[CopyTask, CopyResult], None]
 
 @dataclass(slots=True)
 class Copier:
-    """Copies one range, in as many sessions as it takes: until ``settings.attempts`` in a row copied nothing, or the ``deadline``."""
+    """Copies one range, in as many sessions as it takes: until ``settings.attempts`` in a row copied nothing, or the
+    ``deadline``.
+    """
 
     engine: CopyEngine
     settings: Copy
@@ -129,7 +137,11 @@ class Copier:
             self._sessions(task)
         except ReplicationError as e:
             self._result = replace(
-                self._result, error=e.what, remedy=e.remedy, fenced=isinstance(e, Fenced), retriable=e.retriable or isinstance(e, Fenced)
+                self._result,
+                error=e.what,
+                remedy=e.remedy,
+                fenced=isinstance(e, Fenced),
+                retriable=e.retriable or isinstance(e, Fenced),
             )
         self._result = replace(self._result, seconds=round(time.monotonic() - started, 3))
         return self._result
@@ -188,26 +200,42 @@ class Copier:
         target_end = max((segment.last + 1 for segment in chunk.segments), default=0)
         moved = position.after(chunk.range, chunk.leader_epoch, target_end)
         receipt = Receipt(
-            task.generation, chunk.range, chunk.count, chunk.bytes, chunk.digest, chunk.digest_kind, self.engine.name,
-            chunk.segments, task.ids, task.run_id, now(),
-        )  # fmt: skip
+            task.generation,
+            chunk.range,
+            chunk.count,
+            chunk.bytes,
+            chunk.digest,
+            chunk.digest_kind,
+            self.engine.name,
+            chunk.segments,
+            task.ids,
+            task.run_id,
+            now(),
+        )
         failpoints.reached("P1")
         session.check_ids(task.ids)
         session.commit(moved, receipt)
         failpoints.reached("P3")
         done = self._result
-        self._result = replace(done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1)
+        self._result = replace(
+            done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1
+        )
         self.progress(task, self._result)
         return moved
 
 
 def _check_target(task: CopyTask, session: CopySession, position: Position) -> None:
-    """What a newer copier of ours wrote since the position was read is no foreign record. Raises Fenced, ForeignWriter."""
+    """What a newer copier of ours wrote since the position was read is no foreign record.
+
+    Raises Fenced, ForeignWriter.
+    """
     try:
         session.check_target(position)
     except ForeignWriter as e:
         if session.position() != position:
-            raise Fenced(f"{task.key.source}: a newer copier took over", "run again when the other run has ended") from e
+            raise Fenced(
+                f"{task.key.source}: a newer copier took over", "run again when the other run has ended"
+            ) from e
         raise
 
 
@@ -215,15 +243,22 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
     """Refuse to copy from a position that is not the plan's."""
     at = task.key.source
     if position is None:
-        raise Refused(f"{at}: the ledger has no position for {task.key}, yet it was opened", "bring back the ledger topics of the target")
+        raise Refused(
+            f"{at}: the ledger has no position for {task.key}, yet it was opened",
+            "bring back the ledger topics of the target",
+        )
     if position.generation != task.generation:
-        raise Refused(f"{at}: the plan is for generation {task.generation}, the ledger is at {position.generation}", "plan again")
+        raise Refused(
+            f"{at}: the plan is for generation {task.generation}, the ledger is at {position.generation}", "plan again"
+        )
     if position.ids != task.ids:
-        raise Refused(f"{at}: the ledger speaks of {position.ids}, the plan of {task.ids}: a topic was re-created", "plan again")
+        raise Refused(
+            f"{at}: the ledger speaks of {position.ids}, the plan of {task.ids}: a topic was re-created", "plan again"
+        )
     planned = task.range.from_ if task.position is None else task.position
     if position.next_offset < planned and position.left_of(OffsetRange(position.next_offset, planned)):
         raise Refused(
-            f"{at}: the ledger's position {position.next_offset} lies below {planned}, where it was when {task.range} was planned: "
-            "the ledger went back",
+            f"{at}: the ledger's position {position.next_offset} lies below {planned}, where it was when {task.range}"
+            " was planned: the ledger went back",
             "find out what restored the ledger topics to an older state, then plan again",
         )

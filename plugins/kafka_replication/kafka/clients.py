@@ -1,6 +1,7 @@
 """Client configuration: what the protocol needs wins over what a connection says, and never the other way round.
 
-Clients are created where they are used (they do not survive a fork) and compared with ``is None``: an idle client is falsy.
+Clients are created where they are used (they do not survive a fork) and compared with ``is None``: an idle client is
+falsy.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
     for key in REFUSED:
         if key in config:
             raise BadInput(
-                f"connection {name!r} sets {key}, which the replication names itself", f"remove {key} from the connection's extra"
+                f"connection {name!r} sets {key}, which the replication names itself",
+                f"remove {key} from the connection's extra",
             )
     for key in sorted(_ours & config.keys()):
         log.warning("connection %s sets %s; the replication's own setting is used instead", name, key)
@@ -78,7 +80,9 @@ def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
 
 def uncommitted_consumer(config: ClientConfig, group: str) -> Consumer:
     """For finding out who has a transaction open, never for copying."""
-    return _consumer(config, {"fetch.wait.max.ms": 5, **CONSUMER, "isolation.level": "read_uncommitted", "group.id": group})
+    return _consumer(
+        config, {"fetch.wait.max.ms": 5, **CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
+    )
 
 
 def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
@@ -102,7 +106,9 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     try:
         client.list_topics(timeout=timeout)
     except KafkaException as e:
-        why = next((error.str() for error in reversed(errors) if error.code() != KafkaError._ALL_BROKERS_DOWN), e.args[0].str())
+        why = next(
+            (error.str() for error in reversed(errors) if error.code() != KafkaError._ALL_BROKERS_DOWN), e.args[0].str()
+        )
         raise Unreachable(
             f"cannot reach Kafka at {config['bootstrap.servers']} within {timeout:.0f} s: {why}",
             "check the address, port and security settings of the connection, and that the brokers run",
@@ -119,16 +125,23 @@ def _make(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
 
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
-_DENIED = frozenset({
-    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED,
-})  # fmt: skip
+_DENIED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
 
 
 _SETTINGS = "correct the connection's settings"
 # What answers so answers so again: retrying for hours would only hide it.
 _PERMANENT = {
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "lower copy.transaction_timeout, or raise transaction.max.timeout.ms of the target's brokers",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "lower copy.transaction_timeout, or raise transaction.max.timeout.ms of the target's brokers"
+    ),
     KafkaError.UNSUPPORTED_VERSION: "upgrade the brokers, see docs/dependencies.md",
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "upgrade the topic's message format",
     KafkaError.POLICY_VIOLATION: "ask whoever sets the cluster's policies",
@@ -155,14 +168,20 @@ def translate(error: KafkaError, doing: str) -> ReplicationError:
             "run again when the other run has ended",
         )
     if error.code() in _DENIED:
-        return BadInput(f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md")
+        return BadInput(
+            f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md"
+        )
     if error.code() in _PERMANENT:
         return Refused(f"{doing}: {error.name()}: {error.str()}", _PERMANENT[error.code()])
-    return Unreachable(f"{doing}: {error.name()}: {error.str()}", "check the brokers; running again goes on where this stopped")
+    return Unreachable(
+        f"{doing}: {error.name()}: {error.str()}", "check the brokers; running again goes on where this stopped"
+    )
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
-    """Why a producer failed. A fatal error shows as ``_FATAL`` or as SystemError: the dead producer knows the reason."""
+    """Why a producer failed. A fatal error shows as ``_FATAL`` or as SystemError: the dead producer knows the
+    reason.
+    """
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return KafkaError(*_parts(raised.args[0])) if reason is None else reason
@@ -178,8 +197,8 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
 def failure(client: Producer) -> KafkaError | None:
     """Why the open transaction can no longer be committed; None while nothing speaks against it. Changes nothing.
 
-    Delivery callbacks do not tell: what was sent after a refused record is purged or times out, and what a fenced producer
-    still holds is purged as well; `produce` then says ``_STATE``.
+    Delivery callbacks do not tell: what was sent after a refused record is purged or times out, and what a fenced
+    producer still holds is purged as well; `produce` then says ``_STATE``.
     """
     try:
         client.begin_transaction()  # not possible inside a transaction; a failed one answers with its first error

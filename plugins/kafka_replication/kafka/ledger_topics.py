@@ -29,15 +29,17 @@ LONGEST_TRANSACTION = 960.0  # seconds: 15 minutes by the brokers' default maxim
 def ensure(admin: AdminClient, *, create: bool = True) -> bool:
     """Create both topics where missing and check them. False where one is missing and ``create`` is not set.
 
-    Raises Refused for a ledger topic that is not exactly as it must be: with another cleanup policy entries would vanish,
-    with another partition count they would be looked for in the wrong place. Receipts are created first: positions without
-    them mean that they were deleted.
+    Raises Refused for a ledger topic that is not exactly as it must be: with another cleanup policy entries would
+    vanish, with another partition count they would be looked for in the wrong place. Receipts are created first:
+    positions without them mean that they were deleted.
     """
     found = topics.describe(admin, [POSITIONS, RECEIPTS])
     if POSITIONS in found and RECEIPTS not in found:
         raise Refused(
-            f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was deleted",
-            f"restore it; or create it empty (cleanup.policy=compact, {LEDGER_PARTITIONS} partitions): what was not verified then stays so",
+            f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was"
+            " deleted",
+            f"restore it; or create it empty (cleanup.policy=compact, {LEDGER_PARTITIONS} partitions): what was not"
+            " verified then stays so",
         )
     if not create and len(found) < 2:
         return False
@@ -45,18 +47,26 @@ def ensure(admin: AdminClient, *, create: bool = True) -> bool:
         topics.create(admin, name, LEDGER_PARTITIONS, None, {**_SETTINGS, "max.message.bytes": "4194304"})
         found |= topics.describe(admin, [name])
     for name, topic in found.items():
-        wrong = [f"{key}={topic.config.get(key)}, not {value}" for key, value in _SETTINGS.items() if topic.config.get(key) != value]
+        wrong = [
+            f"{key}={topic.config.get(key)}, not {value}"
+            for key, value in _SETTINGS.items()
+            if topic.config.get(key) != value
+        ]
         if len(topic.partitions) != LEDGER_PARTITIONS:
             wrong.append(f"{len(topic.partitions)} partitions, not {LEDGER_PARTITIONS}")
         if wrong:
-            raise Refused(f"the ledger topic {name} on the target has {'; '.join(wrong)}", "set it back, or restore the topic")
+            raise Refused(
+                f"the ledger topic {name} on the target has {'; '.join(wrong)}", "set it back, or restore the topic"
+            )
     return True
 
 
 class LedgerReader:
     """Reads what is committed now: waits until no open transaction can hide an entry, then reads up to that point."""
 
-    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline = NEVER) -> None:
+    def __init__(
+        self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline = NEVER
+    ) -> None:
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def _entries(self, topic: str, partitions: Collection[int]) -> Iterator[Message]:
@@ -72,7 +82,9 @@ class LedgerReader:
             reader.close()
 
     def undecided(self) -> set[PartitionKey]:
-        """Keys of this replication with an entry in an open transaction: what a dead run left behind, or a live one is about to commit."""
+        """Keys of this replication with an entry in an open transaction: what a dead run left behind, or a live one is
+        about to commit.
+        """
         wanted = [TopicPartition(topic, number) for topic in (POSITIONS, RECEIPTS) for number in _ALL]
         stable, ends = offsets.last_stable(self._admin, wanted), offsets.high_watermarks(self._admin, wanted)
         hidden = [(at, OffsetRange(stable[at], ends[at])) for at in wanted if stable[at] < ends[at]]
@@ -86,7 +98,10 @@ class LedgerReader:
         return {key for _, key, _ in self._newest_of(found)}
 
     def position(self, key: PartitionKey) -> Position | None:
-        """The newest position of ``key``; None where the partition was never opened. Raises LedgerUnreadable, Stalled."""
+        """The newest position of ``key``; None where the partition was never opened.
+
+        Raises LedgerUnreadable, Stalled.
+        """
         wanted, newest = ledger.position_key(key), None
         for message in self._entries(POSITIONS, [key.ledger_partition]):
             if message.key() == wanted:
@@ -105,7 +120,9 @@ class LedgerReader:
             elif kind == "gap":
                 gaps.setdefault(key, []).append(_read(message, ledger.decode_gap))
             else:
-                raise LedgerUnreadable(f"{_at(message)}: the entry {message.key()!r} is of an unknown kind", "upgrade this installation")
+                raise LedgerUnreadable(
+                    f"{_at(message)}: the entry {message.key()!r} is of an unknown kind", "upgrade this installation"
+                )
         in_order = {key: tuple(sorted(each, key=lambda gap: (gap.generation, gap.range))) for key, each in gaps.items()}
         return LedgerView(positions, verified, in_order)
 
@@ -121,7 +138,10 @@ class LedgerReader:
         return self._newest_of(self._entries(topic, partitions))
 
     def _newest_of(self, entries: Iterable[Message]) -> Iterator[tuple[str, PartitionKey, Message]]:
-        """The newest entry under each key of this replication. What lies under nobody's key is named in the log and does no harm."""
+        """The newest entry under each key of this replication.
+
+        What lies under nobody's key is named in the log and does no harm.
+        """
         newest = {(message.partition(), message.key()): message for message in entries}
         for message in newest.values():
             if message.value() is None:  # deleted, as the remedy for a foreign entry says, whatever its key was
@@ -135,7 +155,9 @@ class LedgerReader:
                 if message.partition() == key.ledger_partition:
                     yield kind, key, message
                 else:
-                    log.warning("%s: an entry of %s does not belong into this partition; it is passed over", _at(message), key)
+                    log.warning(
+                        "%s: an entry of %s does not belong into this partition; it is passed over", _at(message), key
+                    )
 
 
 def _at(message: Message) -> str:
@@ -147,4 +169,6 @@ def _read(message: Message, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(message.value() or b"")
     except LedgerUnreadable as e:
-        raise LedgerUnreadable(f"{_at(message)}, key {(message.key() or b'').decode(errors='replace')}: {e.what}", e.remedy) from e
+        raise LedgerUnreadable(
+            f"{_at(message)}, key {(message.key() or b'').decode(errors='replace')}: {e.what}", e.remedy
+        ) from e

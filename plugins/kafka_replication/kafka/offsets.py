@@ -21,19 +21,36 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # A partition that was just created, or whose leader just moved, answers so for a moment.
-_PASSING = frozenset({
-    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._NOENT,
-})  # fmt: skip
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._NOENT,
+    }
+)
 
 
 def _passes(error: BaseException) -> bool:
     return isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in _PASSING
 
 
-@tenacity.retry(retry=tenacity.retry_if_exception(_passes), stop=tenacity.stop_after_delay(15), wait=tenacity.wait_fixed(0.1), reraise=True)
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(_passes),
+    stop=tenacity.stop_after_delay(15),
+    wait=tenacity.wait_fixed(0.1),
+    reraise=True,
+)
 def _ask(
-    admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool, timeout: float = 30.0
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    spec: OffsetSpec,
+    *,
+    committed: bool,
+    timeout: float = 30.0,
 ) -> dict[TopicPartition, ListOffsetsResultInfo]:
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     wanted = {ClientPartition(each.topic, each.partition): spec for each in partitions}
@@ -49,13 +66,17 @@ def _ask(
 
 
 def _look_again(admin: AdminClient, topics: Iterable[str]) -> None:
-    """Make the client ask for these topics' leaders anew: what one broker did not know yet, it believes for 15 minutes otherwise."""
+    """Make the client ask for these topics' leaders anew: what one broker did not know yet, it believes for 15 minutes
+    otherwise.
+    """
     for topic in topics:
         with suppress(KafkaException):
             admin.list_topics(topic, timeout=5)
 
 
-def _list(admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool) -> dict[TopicPartition, int]:
+def _list(
+    admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
+) -> dict[TopicPartition, int]:
     return {at: found.offset for at, found in _ask(admin, partitions, spec, committed=committed).items()}
 
 
@@ -78,7 +99,9 @@ def last_stable(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dic
 
 
 def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-    """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable offset."""
+    """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
+    offset.
+    """
     partitions = tuple(partitions)
     found = _list(admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True)
     ends = last_stable(admin, [at for at, offset in found.items() if offset < 0])
@@ -87,12 +110,19 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
 
 def all_three(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
     partitions = tuple(partitions)
-    starts, high, stable = log_starts(admin, partitions), high_watermarks(admin, partitions), last_stable(admin, partitions)
+    starts, high, stable = (
+        log_starts(admin, partitions),
+        high_watermarks(admin, partitions),
+        last_stable(admin, partitions),
+    )
     return {at: PartitionOffsets(starts[at], max(high[at], stable[at]), stable[at]) for at in partitions}
 
 
 def stable_ends(
-    admin: AdminClient, partitions: Iterable[TopicPartition], deadline: float, pause: Callable[[float], None] = time.sleep
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    pause: Callable[[float], None] = time.sleep,
 ) -> dict[TopicPartition, int]:
     """Each partition's high watermark, once every transaction below it is settled.
 
@@ -108,7 +138,8 @@ def stable_ends(
         if waiting and time.monotonic() > until:
             at = min(waiting)
             raise Stalled(
-                f"{at}: the last stable offset stays at {stable[at]}, below {ends[at]}, for {deadline:.0f} s: a transaction is open",
+                f"{at}: the last stable offset stays at {stable[at]}, below {ends[at]}, for {deadline:.0f} s: a"
+                " transaction is open",
                 f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
             )
         if waiting:

@@ -23,11 +23,18 @@ class Opening:
     """Opens partitions of one replication; a later `Opening` fences an earlier one."""
 
     def __init__(
-        self, replication: str, target: clients.ClientConfig, admin: AdminClient, settings: Copy, deadline: Deadline = NEVER
+        self,
+        replication: str,
+        target: clients.ClientConfig,
+        admin: AdminClient,
+        settings: Copy,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._replication, self._target, self._admin = replication, target, admin
         self._settings, self._deadline = settings, deadline
-        self._writer = TransactionalWriter(opening_id(replication), f"opening {replication}", target, settings, deadline)
+        self._writer = TransactionalWriter(
+            opening_id(replication), f"opening {replication}", target, settings, deadline
+        )
 
     @property
     def _wait(self) -> float:
@@ -48,21 +55,44 @@ class Opening:
         """
         at = [key.target for key in keys]
         ends, starts = offsets.stable_ends(self._admin, at, self._wait), offsets.log_starts(self._admin, at)
-        return {key: first for key in keys if (first := self._first(key.target, starts[key.target], ends[key.target])) is not None}
+        return {
+            key: first
+            for key in keys
+            if (first := self._first(key.target, starts[key.target], ends[key.target])) is not None
+        }
 
     def _first(self, at: TopicPartition, start: int, end: int) -> int | None:
-        return first_record(self._target, consumer_group(self._replication), at, OffsetRange(start, end)) if start < end else None
+        return (
+            first_record(self._target, consumer_group(self._replication), at, OffsetRange(start, end))
+            if start < end
+            else None
+        )
 
     def commit(
-        self, positions: Mapping[PartitionKey, Position], on_existing: Literal["refuse", "append"], gaps: Mapping[PartitionKey, Gap] = {}
+        self,
+        positions: Mapping[PartitionKey, Position],
+        on_existing: Literal["refuse", "append"],
+        gaps: Mapping[PartitionKey, Gap] = {},
     ) -> dict[PartitionKey, Position]:
-        """Write all of these positions and gaps, or none. With ``append``, records that are on a target already stay in front of ours."""
-        ends = offsets.stable_ends(self._admin, [key.target for key in positions], self._wait) if on_existing == "append" else {}
-        opened = {key: each.after(OffsetRange(each.start, each.start), None, ends.get(key.target, 0)) for key, each in positions.items()}
+        """Write all of these positions and gaps, or none.
+
+        With ``append``, records that are on a target already stay in front of ours.
+        """
+        ends = (
+            offsets.stable_ends(self._admin, [key.target for key in positions], self._wait)
+            if on_existing == "append"
+            else {}
+        )
+        opened = {
+            key: each.after(OffsetRange(each.start, each.start), None, ends.get(key.target, 0))
+            for key, each in positions.items()
+        }
         if opened:
             self._writer.begin()
             for key, position in opened.items():
-                self._writer.write(ledger.POSITIONS, key.ledger_partition, ledger.position_key(key), ledger.encode(position))
+                self._writer.write(
+                    ledger.POSITIONS, key.ledger_partition, ledger.position_key(key), ledger.encode(position)
+                )
             for key, gap in gaps.items():
                 self._writer.write(ledger.POSITIONS, key.ledger_partition, ledger.gap_key(key, gap), ledger.encode(gap))
             self._writer.commit_transaction()

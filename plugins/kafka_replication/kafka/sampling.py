@@ -16,8 +16,12 @@ PARTITIONS = 100  # the others are taken to be like these
 _SMALL = {"fetch.message.max.bytes": 256 << 10, "queued.max.messages.kbytes": 1 << 10, "queued.min.messages": 1}
 
 
-def samples(source: clients.ClientConfig, group: str, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, Sample]:
-    """A sample of each range; without one where the source does not answer for it: an estimate may not stop anything."""
+def samples(
+    source: clients.ClientConfig, group: str, ranges: Mapping[TopicPartition, OffsetRange]
+) -> dict[TopicPartition, Sample]:
+    """A sample of each range; without one where the source does not answer for it: an estimate may not stop
+    anything.
+    """
     reader = clients.consumer(source, group, **_SMALL)
     found: dict[TopicPartition, Sample] = {}
     try:
@@ -35,6 +39,8 @@ def samples(source: clients.ClientConfig, group: str, ranges: Mapping[TopicParti
     finally:
         reader.close()
     if found:
-        read, span, size = (sum(getattr(each, name) for each in found.values()) for name in ("records", "span", "bytes"))
+        read, span, size = (
+            sum(getattr(each, name) for each in found.values()) for name in ("records", "span", "bytes")
+        )
         found.update(dict.fromkeys(itertools.islice(ranges, PARTITIONS, None), Sample(read, span, size, None)))
     return found

@@ -20,14 +20,17 @@ BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
 
 
-# The client's `Message.headers` returns a broken list and sets an exception where a name is not UTF-8. A call from C notices and
-# raises SystemError; a call that Python 3.11+ has specialised (any in a hot loop) does not, and the process crashes later.
+# The client's `Message.headers` returns a broken list and sets an exception where a name is not UTF-8. A call from C
+# notices and raises SystemError; a call that Python 3.11+ has specialised (any in a hot loop) does not, and the process
+# crashes later.
 headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """For a loop over records: they make no cycles, and looking for some takes 6 % of a copy (py-spy, 1 KiB records)."""
+    """For a loop over records: they make no cycles, and looking for some takes 6 % of a copy (py-spy, 1 KiB
+    records).
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -51,11 +54,14 @@ def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int 
 def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
     """Raise what a consumer's error event means for a range that stands at ``position``."""
     code = error.code()
-    truncated = code == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()  # how librdkafka tells, with our reset policy
+    truncated = (
+        code == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()
+    )  # how librdkafka tells, with our reset policy
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and not truncated:
         raise GapFound(
             f"{at}: offset {position} can no longer be read ({error.str()})",
-            "retention or a deletion removed it: run again, and the plan names the lost offsets and how to give them up",
+            "retention or a deletion removed it: run again, and the plan names the lost offsets and how to give"
+            " them up",
         )
     if truncated or code == KafkaError._LOG_TRUNCATION:
         raise Refused(
@@ -63,7 +69,10 @@ def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> No
             "find out which records were lost (unclean leader election?) before going on",
         )
     if code == KafkaError._BAD_MSG:
-        raise Refused(f"{at}: a batch at or after offset {position} is corrupted ({error.str()})", "repair the broker's log or its replica")
+        raise Refused(
+            f"{at}: a batch at or after offset {position} is corrupted ({error.str()})",
+            "repair the broker's log or its replica",
+        )
     raise translate(error, f"reading {at} at offset {position}")
 
 
@@ -106,7 +115,9 @@ def offset_of(message: Message) -> int:
 
 
 def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
-    """What has arrived, at most about BATCH events; returns at the first one, where `consume` alone waits for all BATCH of them."""
+    """What has arrived, at most about BATCH events; returns at the first one, where `consume` alone waits for all BATCH
+    of them.
+    """
     try:
         first = reader.poll(POLL)
         return [] if first is None else [first, *reader.consume(BATCH, 0)]

@@ -29,9 +29,10 @@ class SegmentReader:
         start = offsets.log_starts(self._admin, [at])[at]
         if start > segment.first:
             raise VerificationFailed(
-                f"{self._key.source}: unverifiable: {at} on the target now starts at {start}, records of ours from {segment.first} on were "
-                "removed (retention or deletion) before they could be read back",
-                "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the offsets",
+                f"{self._key.source}: unverifiable: {at} on the target now starts at {start}, records of ours from"
+                f" {segment.first} on were removed (retention or deletion) before they could be read back",
+                "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the"
+                " offsets",
             )
         seen, count = Fingerprint(), 0
         try:
@@ -42,7 +43,9 @@ class SegmentReader:
                     count += 1
         except Stalled as e:
             stable = offsets.last_stable(self._admin, [at])[at]
-            raise Stalled(f"{e.what}; the last stable offset of {at} is {stable}, waiting for {segment.last + 1}", e.remedy) from e
+            raise Stalled(
+                f"{e.what}; the last stable offset of {at} is {stable}, waiting for {segment.last + 1}", e.remedy
+            ) from e
         return Found(count, seen.hexdigest() if digest else "")
 
     def close(self) -> None:

@@ -24,9 +24,14 @@ class LedgerSession(TransactionalWriter):
     """One transactional producer of one key, from its first call to the first doubt."""
 
     def __init__(
-        self, key: PartitionKey, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline,
+        self,
+        key: PartitionKey,
+        source: clients.ClientConfig,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline,
         **producer: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(key.transactional_id, str(key.source), target, settings, deadline, **producer)
         self.key, self.source = key, source
         self.group = consumer_group(key.replication)
@@ -77,8 +82,10 @@ class LedgerSession(TransactionalWriter):
         stranger = first_record(self.target, self.group, self.key.target, wanted)
         if stranger is not None:
             raise ForeignWriter(
-                f"{self.key.target} on the target holds a record at offset {stranger} that the ledger does not know (ours end at {ours})",
-                "stop the other writer, or find which older ledger was restored; targets belong to one replication alone",
+                f"{self.key.target} on the target holds a record at offset {stranger} that the ledger does not know"
+                f" (ours end at {ours})",
+                "stop the other writer, or find which older ledger was restored; targets belong to one replication"
+                " alone",
             )
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -96,7 +103,9 @@ class LedgerSession(TransactionalWriter):
 
     def target_end(self) -> int:
         """The target's end, once no open transaction hides what lies before it. Raises Stalled."""
-        return offsets.stable_ends(self.target_admin, [self.key.target], longest_wait(self.settings, self.deadline))[self.key.target]
+        return offsets.stable_ends(self.target_admin, [self.key.target], longest_wait(self.settings, self.deadline))[
+            self.key.target
+        ]
 
     def target_start(self) -> int:
         """The target's log start offset now."""

@@ -17,9 +17,14 @@ from kafka_replication.planning.snapshot import Snapshot
 
 
 def take(
-    replication: Replication, source: AdminClient, target: AdminClient, only: Collection[str] = (), until: datetime | None = None,
-    known: Collection[TopicPartition] = (), others: Collection[str] = (),
-) -> Snapshot:  # fmt: skip
+    replication: Replication,
+    source: AdminClient,
+    target: AdminClient,
+    only: Collection[str] = (),
+    until: datetime | None = None,
+    known: Collection[TopicPartition] = (),
+    others: Collection[str] = (),
+) -> Snapshot:
     """Both sides of every selected topic, and ``others`` of the target.
 
     ``known`` partitions were opened before: ``start_from`` is not resolved for them.
@@ -40,18 +45,23 @@ def take(
     )
 
 
-def _check_named(replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]) -> None:
+def _check_named(
+    replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]
+) -> None:
     named = {entry for entry in replication.topics.include if not is_pattern(entry)}
     wanted = set(only) if only else named
     missing = sorted(wanted - set(selected) - set(known))
     if missing:
         raise PreflightFailed(
-            f"replication {replication.name}: unknown source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+            f"replication {replication.name}: unknown source topic{'s' if len(missing) > 1 else ''}"
+            f" {', '.join(missing)}",
             "correct topics.include, create the topic, or grant Describe on it",
         )
 
 
-def _starts(replication: Replication, source: AdminClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def _starts(
+    replication: Replication, source: AdminClient, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
     match replication.start_from:
         case "earliest":
             return offsets.log_starts(source, partitions)

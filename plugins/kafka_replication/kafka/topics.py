@@ -62,7 +62,9 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, st
         return {}
     try:
         futures = admin.describe_configs(resources, request_timeout=TIMEOUT)
-        return {at.name: {k: str(v.value) for k, v in future.result(TIMEOUT * 2).items()} for at, future in futures.items()}
+        return {
+            at.name: {k: str(v.value) for k, v in future.result(TIMEOUT * 2).items()} for at, future in futures.items()
+        }
     except KafkaException as e:
         raise translate(e.args[0], "reading topic configurations") from e
 
@@ -71,17 +73,24 @@ def describe(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     """Those of ``topics`` that exist, with every partition's offsets. Raises Unreachable."""
     described = _descriptions(admin, topics)
     settings = configs(admin, described)
-    found = offsets.all_three(admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions])
+    found = offsets.all_three(
+        admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions]
+    )
     return {
         name: Topic(
-            name, str(d.topic_id), {p.id: found[TopicPartition(name, p.id)] for p in d.partitions},
-            min((len(p.replicas) for p in d.partitions), default=0), settings[name],
+            name,
+            str(d.topic_id),
+            {p.id: found[TopicPartition(name, p.id)] for p in d.partitions},
+            min((len(p.replicas) for p in d.partitions), default=0),
+            settings[name],
         )
         for name, d in described.items()
-    }  # fmt: skip
+    }
 
 
-def create(admin: AdminClient, name: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> None:
+def create(
+    admin: AdminClient, name: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]
+) -> None:
     """Create and wait until every partition has a leader; one that exists already is left as it is."""
     topic = NewTopic(name, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
     try:
@@ -91,7 +100,9 @@ def create(admin: AdminClient, name: str, partitions: int, replication_factor: i
             error = e.args[0]
             if error.retriable():
                 raise translate(error, f"creating topic {name}") from e
-            raise Refused(f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics") from e
+            raise Refused(
+                f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
+            ) from e
     _await_leaders(admin, name)
 
 

@@ -24,25 +24,46 @@ SLICE = 2.0  # seconds that one call may keep Python from hearing a signal
 
 
 def longest_wait(settings: Copy, deadline: Deadline) -> float:
-    """Seconds that a transaction of ours may hide what is on the target: its time-out and the brokers' sweep, within the run's time."""
+    """Seconds that a transaction of ours may hide what is on the target: its time-out and the brokers' sweep, within
+    the run's time.
+    """
     return deadline.within(settings.transaction_timeout + 60.0)
 
 
 class TransactionalWriter:
-    """A producer with the stable ``transactional_id``; after any error only `close` may be called. ``what`` is named in errors."""
+    """A producer with the stable ``transactional_id``; after any error only `close` may be called.
+
+    ``what`` is named in errors.
+    """
 
     def __init__(
-        self, transactional_id: str, what: str, target: clients.ClientConfig, settings: Copy, deadline: Deadline, **producer: Any
+        self,
+        transactional_id: str,
+        what: str,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline,
+        **producer: Any,
     ) -> None:
-        self.transactional_id, self.what, self.target, self.settings, self.deadline = transactional_id, what, target, settings, deadline
+        self.transactional_id, self.what, self.target, self.settings, self.deadline = (
+            transactional_id,
+            what,
+            target,
+            settings,
+            deadline,
+        )
         self._more = producer
 
     @cached_property
     def producer(self) -> Producer:
         return clients.producer(
-            self.target, **self._more,
-            **{"transactional.id": self.transactional_id, "transaction.timeout.ms": self.settings.transaction_timeout * 1000},
-        )  # fmt: skip
+            self.target,
+            **self._more,
+            **{
+                "transactional.id": self.transactional_id,
+                "transaction.timeout.ms": self.settings.transaction_timeout * 1000,
+            },
+        )
 
     def close(self) -> None:
         """Abort whatever is open, so that nobody has to wait for its time-out."""
@@ -62,7 +83,8 @@ class TransactionalWriter:
         self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
 
     def _connect(self) -> None:
-        """Have a broker first: a producer that finds none when it first asks for its id asks again only 500 ms later (measured).
+        """Have a broker first: a producer that finds none when it first asks for its id asks again only 500 ms later
+        (measured).
 
         Asked twice, as the first answer may come through the bootstrap address, whose connection is closed then.
         """
@@ -75,7 +97,9 @@ class TransactionalWriter:
 
     def write(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
         """Send one ledger entry as part of the open transaction."""
-        self.guard("writing the ledger", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
+        self.guard(
+            "writing the ledger", lambda: self.producer.produce(topic, key=key, value=value, partition=partition)
+        )
 
     def flush(self) -> None:
         deadline = time.monotonic() + self.deadline.within(self.settings.stall_timeout)
@@ -84,7 +108,9 @@ class TransactionalWriter:
             if reason is not None:  # what is left would only be sent to time out
                 raise clients.translate(reason, f"{self.what}: sending")
             if time.monotonic() > deadline:
-                raise clients.translate(KafkaError(KafkaError._TIMED_OUT, "records not delivered"), f"{self.what}: sending")
+                raise clients.translate(
+                    KafkaError(KafkaError._TIMED_OUT, "records not delivered"), f"{self.what}: sending"
+                )
 
     def commit_transaction(self) -> None:
         """Commit; retriable answers are asked again, bounded. Any error leaves the outcome unknown."""
@@ -93,7 +119,10 @@ class TransactionalWriter:
         self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
 
     def _repeat(self, doing: str, call: Callable[[float], None], seconds: float) -> None:
-        """Call again while the client says that the same call may be repeated, which resumes it. Raises Unreachable in the end."""
+        """Call again while the client says that the same call may be repeated, which resumes it.
+
+        Raises Unreachable in the end.
+        """
         until = time.monotonic() + self.deadline.within(seconds)
         while True:
             try:
@@ -102,5 +131,7 @@ class TransactionalWriter:
                 if not (isinstance(e, KafkaException) and e.args[0].retriable() and not e.args[0].txn_requires_abort()):
                     raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: {doing}") from e
                 if time.monotonic() > until:
-                    raise Unreachable(f"{self.what}: {doing} was not answered for {seconds:.0f} s: {e.args[0].str()}", "run again") from e
+                    raise Unreachable(
+                        f"{self.what}: {doing} was not answered for {seconds:.0f} s: {e.args[0].str()}", "run again"
+                    ) from e
                 time.sleep(0.05)

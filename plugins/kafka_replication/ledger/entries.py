@@ -34,7 +34,10 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition was copied. Written in the transaction of the records it speaks of, or when it is opened."""
+    """How far one partition was copied.
+
+    Written in the transaction of the records it speaks of, or when it is opened.
+    """
 
     generation: int
     ids: Ids
@@ -45,16 +48,26 @@ class Position:
     target_end: int = 0  # one past the highest target offset of ours; where a foreign writer would begin
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
-        """This position once ``copied`` is on the target as well; ``leader_epoch`` is that of its last offset, where known."""
+        """This position once ``copied`` is on the target as well; ``leader_epoch`` is that of its last offset, where
+        known.
+        """
         coverage = self.coverage.add(copied)
         next_offset = coverage.contiguous_end(self.next_offset)
         return Position(
-            self.generation, self.ids, self.start, next_offset, coverage, self._epoch(copied, leader_epoch, next_offset),
+            self.generation,
+            self.ids,
+            self.start,
+            next_offset,
+            coverage,
+            self._epoch(copied, leader_epoch, next_offset),
             max(self.target_end, target_end),
-        )  # fmt: skip
+        )
 
     def _epoch(self, copied: OffsetRange, leader_epoch: int | None, next_offset: int) -> int | None:
-        """The leader epoch to resume ``next_offset`` with. An older record's would make the broker report a truncation (KIP-320)."""
+        """The leader epoch to resume ``next_offset`` with.
+
+        An older record's would make the broker report a truncation (KIP-320).
+        """
         if next_offset == self.next_offset:
             return self.leader_epoch
         if next_offset > copied.until:  # a range copied earlier follows, whose epoch is not kept
@@ -68,7 +81,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Which offsets were read back and found equal, and how thoroughly. Written by the verify step, which fences its predecessors."""
+    """Which offsets were read back and found equal, and how thoroughly.
+
+    Written by the verify step, which fences its predecessors.
+    """
 
     generation: int
     coverage: Coverage
@@ -77,14 +93,17 @@ class Verified:
     time: str  # RFC 3339 UTC
 
 
-# Removed at the source before it was copied; before the log start of a partition that appeared later; copied, and removed from the
-# target before it was read back.
+# Removed at the source before it was copied; before the log start of a partition that appeared later; copied, and
+# removed from the target before it was read back.
 GAP_KINDS = ("retention", "late", "unverifiable")
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Source offsets that somebody gave up. Written in the transaction of the position that crosses them, never removed."""
+    """Source offsets that somebody gave up.
+
+    Written in the transaction of the position that crosses them, never removed.
+    """
 
     generation: int
     kind: str  # one of GAP_KINDS
@@ -184,9 +203,16 @@ def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
 def decode_position(data: bytes) -> Position:
     """Raises LedgerUnreadable."""
     value = _load(data, "position")
-    return _build(data, lambda: Position(**{
-        **_exact(Position, value), "ids": Ids(**_exact(Ids, value["ids"])), "coverage": Coverage.decode(value["coverage"]),
-    }))  # fmt: skip
+    return _build(
+        data,
+        lambda: Position(
+            **{
+                **_exact(Position, value),
+                "ids": Ids(**_exact(Ids, value["ids"])),
+                "coverage": Coverage.decode(value["coverage"]),
+            }
+        ),
+    )
 
 
 def decode_verified(data: bytes) -> Verified:
@@ -198,18 +224,32 @@ def decode_verified(data: bytes) -> Verified:
 def decode_gap(data: bytes) -> Gap:
     """Raises LedgerUnreadable."""
     value = _load(data, "gap")
-    return _build(data, lambda: Gap(**{
-        **_exact(Gap, value), "range": _range(value["range"]), "ids": Ids(**_exact(Ids, value["ids"])),
-    }))  # fmt: skip
+    return _build(
+        data,
+        lambda: Gap(
+            **{
+                **_exact(Gap, value),
+                "range": _range(value["range"]),
+                "ids": Ids(**_exact(Ids, value["ids"])),
+            }
+        ),
+    )
 
 
 def decode_receipt(data: bytes) -> Receipt:
     """Raises LedgerUnreadable."""
     value = _load(data, "receipt")
-    return _build(data, lambda: Receipt(**{
-        **_exact(Receipt, value), "range": _range(value["range"]), "ids": Ids(**_exact(Ids, value["ids"])),
-        "segments": tuple(Segment(**_exact(Segment, each)) for each in value["segments"]),
-    }))  # fmt: skip
+    return _build(
+        data,
+        lambda: Receipt(
+            **{
+                **_exact(Receipt, value),
+                "range": _range(value["range"]),
+                "ids": Ids(**_exact(Ids, value["ids"])),
+                "segments": tuple(Segment(**_exact(Segment, each)) for each in value["segments"]),
+            }
+        ),
+    )
 
 
 _FOREIGN = "only this product may write the ledger topics: find the writer, then delete or repair the entry"
@@ -222,7 +262,9 @@ def _load(data: bytes, kind: str) -> dict[str, Any]:
     except (ValueError, AttributeError, KeyError, TypeError) as e:
         raise LedgerUnreadable(f"a ledger entry is not readable: {data[:200]!r}", _FOREIGN) from e
     if type(format_) is not int or format_ != FORMAT:
-        raise LedgerUnreadable(f"a ledger {kind} has format {format_!r}, this version knows {FORMAT}", "upgrade this installation")
+        raise LedgerUnreadable(
+            f"a ledger {kind} has format {format_!r}, this version knows {FORMAT}", "upgrade this installation"
+        )
     if found != kind:
         raise LedgerUnreadable(f"a ledger entry is a {found!r} where a {kind} belongs", _FOREIGN)
     return dict(value)
@@ -243,7 +285,9 @@ _PLAIN: dict[Any, Callable[[Any], bool]] = {  # by the annotation's text
 
 
 def _exact(kind: type, value: Any) -> dict[str, Any]:
-    """``value``, which must hold the fields of ``kind`` and no other: a default would read a broken entry as another position."""
+    """``value``, which must hold the fields of ``kind`` and no other: a default would read a broken entry as another
+    position.
+    """
     expected = {each.name: each.type for each in fields(kind)}
     if not isinstance(value, dict) or value.keys() != expected.keys():
         raise ValueError(f"its fields are not {sorted(expected)}")

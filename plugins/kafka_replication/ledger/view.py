@@ -39,11 +39,15 @@ class LedgerView:
 
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was never copied and given up by approval."""
-        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and not each.copied)
+        return Coverage.of(
+            each.range for each in self.gaps.get(key, ()) if each.generation == generation and not each.copied
+        )
 
     def unproven(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was copied, and its verification given up by approval."""
-        return Coverage.of(each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied)
+        return Coverage.of(
+            each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied
+        )
 
     def settled(self, key: PartitionKey, generation: int) -> Coverage:
         """What needs no further look: read back and found equal, or given up. The watermark may pass it."""

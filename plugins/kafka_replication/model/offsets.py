@@ -70,7 +70,9 @@ class Coverage:
     @classmethod
     def decode(cls, pairs: object) -> Coverage:
         """The inverse of `encode`. Raises ValueError for anything that is not a list of pairs."""
-        if not isinstance(pairs, list) or not all(isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs):
+        if not isinstance(pairs, list) or not all(
+            isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs
+        ):
             raise ValueError(f"not coverage: {pairs!r}")
         return cls.of(OffsetRange(*pair) for pair in pairs)
 
@@ -120,7 +122,9 @@ class Coverage:
         return Coverage.of([wanted]).subtract(self).ranges
 
     def end_before(self, offset: int) -> int | None:
-        """Where the last covered stretch that begins before ``offset`` ends, at ``offset`` at most; None where there is none."""
+        """Where the last covered stretch that begins before ``offset`` ends, at ``offset`` at most; None where there is
+        none.
+        """
         return max((min(each.until, offset) for each in self.ranges if each.from_ < offset), default=None)
 
     def contains(self, wanted: OffsetRange) -> bool:

@@ -21,7 +21,9 @@ def floor_millis(moment: datetime) -> int:
 
 
 def ceil_millis(moment: datetime) -> int:
-    """The first whole millisecond that is not before ``moment``: a record not before 0.5 ms has the timestamp 1 ms or later."""
+    """The first whole millisecond that is not before ``moment``: a record not before 0.5 ms has the timestamp 1 ms or
+    later.
+    """
     return -((EPOCH - moment) // _MILLISECOND)
 
 

@@ -20,7 +20,9 @@ ALERT = "alert"
 
 
 def on_failure(replication: Replication) -> Callable[[Context], None]:
-    """An ``on_failure_callback`` for the tasks that end a failed run: ``plan``, without which nothing runs, or ``report``."""
+    """An ``on_failure_callback`` for the tasks that end a failed run: ``plan``, without which nothing runs, or
+    ``report``.
+    """
 
     def tell(context: Context) -> None:
         text = message(replication, context)
@@ -35,14 +37,19 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
 def message(replication: Replication, context: Any) -> str:
     """What failed, where, and the remedies."""
     task, run = context["ti"], context["run_id"]
-    why = context.get("exception") or f"the task was killed or lost; its log may say more. Clear '{task.task_id}' with its downstream tasks"
+    why = (
+        context.get("exception")
+        or f"the task was killed or lost; its log may say more. Clear '{task.task_id}' with its downstream tasks"
+    )
     return f"replication {replication.name} failed: run {run}, task {task.task_id}\n{why}"
 
 
 def problems(replications: Iterable[Replication]) -> list[ConfigError]:
     """One error for each callback that is not there. Its module is not executed, only the packages around it."""
     return [
-        ConfigError(f"replication {each.name}: key 'alerts.callback': {problem}", "correct it, or put the module into plugins/")
+        ConfigError(
+            f"replication {each.name}: key 'alerts.callback': {problem}", "correct it, or put the module into plugins/"
+        )
         for each in replications
         if (problem := _problem(each.alerts.callback))
     ]

@@ -42,7 +42,9 @@ def _judge(made: AuditReport) -> None:
     wrong = [each for each in made.partitions if each.outcome != "clean"]
     if wrong:
         named = ", ".join(f"{each.key.source} {each.outcome}" for each in wrong)
-        raise AirflowFailException(f"{len(wrong)} of {len(made.partitions)} partitions: {named}; the log and the XCom say where")
+        raise AirflowFailException(
+            f"{len(wrong)} of {len(made.partitions)} partitions: {named}; the log and the XCom say where"
+        )
 
 
 def audit_request(params: Any) -> AuditRequest:
@@ -78,11 +80,26 @@ def build_audit_dag(replication: Replication) -> DAG:
 
 def _params() -> dict[str, Param]:
     return {
-        "topic": Param("", type="string", pattern="^[A-Za-z0-9._-]{0,249}$", title="Topic", description="Empty means all."),
-        "partition": Param(None, type=["null", "integer"], minimum=0, maximum=2**31 - 1, title="Partition", description="Empty means all."),
-        "from": Param(0, type="integer", minimum=0, maximum=MAX_OFFSET, title="From", description="The first source offset."),
+        "topic": Param(
+            "", type="string", pattern="^[A-Za-z0-9._-]{0,249}$", title="Topic", description="Empty means all."
+        ),
+        "partition": Param(
+            None,
+            type=["null", "integer"],
+            minimum=0,
+            maximum=2**31 - 1,
+            title="Partition",
+            description="Empty means all.",
+        ),
+        "from": Param(
+            0, type="integer", minimum=0, maximum=MAX_OFFSET, title="From", description="The first source offset."
+        ),
         "until": Param(
-            None, type=["null", "integer"], minimum=0, maximum=MAX_OFFSET, title="Until",
+            None,
+            type=["null", "integer"],
+            minimum=0,
+            maximum=MAX_OFFSET,
+            title="Until",
             description="The source offset to stop at; empty means the end. Both are widened to whole chunks.",
         ),
-    }  # fmt: skip
+    }

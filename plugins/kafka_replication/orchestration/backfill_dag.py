@@ -9,14 +9,20 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import alerts
-from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator, IntervalPlanOperator, SlicesOperator
+from kafka_replication.orchestration.backfill_operators import (
+    BackfillPlanOperator,
+    IntervalPlanOperator,
+    SlicesOperator,
+)
 from kafka_replication.orchestration.doc_md import backfill_md
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import ReportOperator
 
 SUFFIX = ".backfill"
 TOPIC = "^[A-Za-z0-9._-]{1,249}$"
-TIME = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})"
+TIME = (
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})"
+)
 POINT = rf"^(0|[1-9]\d{{0,18}}|{TIME})$"
 
 
@@ -26,7 +32,9 @@ def load_backfill_dags(folder: Path) -> dict[str, DAG]:
 
 
 def build_backfill_dag(replication: Replication) -> DAG:
-    """``plan -> copy -> report``, never scheduled. One at a time; with the replication's own DAG it shares the lease."""
+    """``plan -> copy -> report``, never scheduled. One at a time; with the replication's own DAG it shares the
+    lease.
+    """
     with DAG(
         dag_id=f"{replication.name}{SUFFIX}",
         schedule=None,
@@ -72,29 +80,54 @@ def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPla
 def _params() -> dict[str, Param]:
     """The form. What it lets through is read again, more strictly, by `kafka_replication.planning.backfill_request`.
 
-    A field that takes values of several types is one line to type into if it has ``examples``, and an editor of JSON if not.
+    A field that takes values of several types is one line to type into if it has ``examples``, and an editor of JSON if
+    not.
     """
     return {
         "topics": Param(
-            type="array", items={"type": "string", "pattern": TOPIC}, minItems=1, uniqueItems=True, title="Topics",
+            type="array",
+            items={"type": "string", "pattern": TOPIC},
+            minItems=1,
+            uniqueItems=True,
+            title="Topics",
             description="Source topics of the replication, one a line.",
         ),
         "partitions": Param(
-            None, type=["null", "string", "array"], pattern=r"^ *\d{1,10}( *, *\d{1,10})* *$", title="Partitions", examples=["0", "0, 3"],
-            items={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, uniqueItems=True,
+            None,
+            type=["null", "string", "array"],
+            pattern=r"^ *\d{1,10}( *, *\d{1,10})* *$",
+            title="Partitions",
+            examples=["0", "0, 3"],
+            items={"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+            uniqueItems=True,
             description="Only these partitions, separated by commas; empty means all.",
         ),
         "from": Param(
-            type=["string", "integer"], pattern=POINT, minimum=0, title="From", examples=["0", "2030-01-31T06:00:00Z"],
+            type=["string", "integer"],
+            pattern=POINT,
+            minimum=0,
+            title="From",
+            examples=["0", "2030-01-31T06:00:00Z"],
             description="The first offset, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
         ),
         "until": Param(
-            type=["string", "integer"], pattern=POINT, minimum=0, title="Until", examples=["100000", "2030-01-31T07:00:00Z"],
+            type=["string", "integer"],
+            pattern=POINT,
+            minimum=0,
+            title="Until",
+            examples=["100000", "2030-01-31T07:00:00Z"],
             description="The first offset, or time, that is left out.",
         ),
         "target_topic": Param(
-            None, type=["null", "string"], pattern=TOPIC, title="Target topic",
-            description="Copy to this topic instead of the replication's own; takes one source topic. Keeps the source's order.",
+            None,
+            type=["null", "string"],
+            pattern=TOPIC,
+            title="Target topic",
+            description=(
+                "Copy to this topic instead of the replication's own; takes one source topic. Keeps the source's order."
+            ),
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what it would mean; change nothing."),
-    }  # fmt: skip
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="Only say what it would mean; change nothing."
+        ),
+    }

@@ -30,9 +30,14 @@ class BackfillPlanOperator(StepOperator):
         params = context["params"]
         with task_run.failing():
             request = parse(
-                self.replication, topics=params["topics"], partitions=params["partitions"], from_=params["from"], until=params["until"],
-                target_topic=params["target_topic"], dry_run=params["dry_run"],
-            )  # fmt: skip
+                self.replication,
+                topics=params["topics"],
+                partitions=params["partitions"],
+                from_=params["from"],
+                until=params["until"],
+                target_topic=params["target_topic"],
+                dry_run=params["dry_run"],
+            )
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
@@ -56,7 +61,9 @@ class IntervalPlanOperator(StepOperator):
         """Returns what the plan comes to, in numbers."""
         found = context["dag_run"]
         with task_run.failing():
-            start, end = check_interval(self.replication.name, found.data_interval_start, found.data_interval_end, datetime.now(UTC))
+            start, end = check_interval(
+                self.replication.name, found.data_interval_start, found.data_interval_end, datetime.now(UTC)
+            )
         with task_run.working(self.replication, context, release="on failure") as run:
             made = backfilling.prepare_interval(run, start, end)
         return _numbers(run.run_id, made)
@@ -64,13 +71,19 @@ class IntervalPlanOperator(StepOperator):
 
 def _numbers(run_id: str, made: Plan) -> dict[str, Any]:
     return {
-        "run_id": run_id, "idle": made.idle, "to_copy": len(made.to_copy), "to_verify": len(made.pending),
+        "run_id": run_id,
+        "idle": made.idle,
+        "to_copy": len(made.to_copy),
+        "to_verify": len(made.pending),
         "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
-    }  # fmt: skip
+    }
 
 
 class SlicesOperator(ReplicationSparkSubmitOperator):
-    """Copy, verify and advance in bounded slices; starts no Spark when nothing is left. A retry goes on where the last one ended."""
+    """Copy, verify and advance in bounded slices; starts no Spark when nothing is left.
+
+    A retry goes on where the last one ended.
+    """
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied, in numbers."""
@@ -81,9 +94,16 @@ class SlicesOperator(ReplicationSparkSubmitOperator):
                 steps.advance(run, workable(made))
                 return {"ranges": 0, "records": 0, "bytes": 0}
             done = backfilling.copy_slices(run, made, self.launch)
-        context["ti"].xcom_push(FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in done.not_verified])
-        lines = [f"{each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in done.not_copied]
-        lines += [f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in done.not_verified]
+        context["ti"].xcom_push(
+            FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in done.not_verified]
+        )
+        lines = [
+            f"{each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}"
+            for each in done.not_copied
+        ]
+        lines += [
+            f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in done.not_verified
+        ]
         if lines:
             healing = bool(done.not_verified) or any(each.retriable or each.fenced for each in done.not_copied)
             raise task_run.failure(f"{len(lines)} partitions are not done\n" + "\n".join(lines), retriable=healing)

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import alerts
-from kafka_replication.orchestration.backfill_dag import add_tasks, default_args
+from kafka_replication.orchestration.backfill_dag import TIME, add_tasks, default_args
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.import_errors import good_replications
@@ -18,7 +18,7 @@ from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOpe
 
 # Fixed, for Airflow schedules from it; with catchup off nothing between it and now is made up for.
 START = datetime(2024, 1, 1, tzinfo=UTC)
-UNTIL = r"^(latest|\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2}))$"
+UNTIL = rf"^(latest|{TIME})$"
 
 
 def load_dags(folder: Path) -> dict[str, DAG]:
@@ -58,7 +58,9 @@ def _build_interval_dag(replication: Replication) -> DAG:
         start_date=replication.start_from,
         catchup=True,
         max_active_runs=1,
-        description=f"Replicates {replication.source.connection} to {replication.target.connection}, one data interval a run",
+        description=(
+            f"Replicates {replication.source.connection} to {replication.target.connection}, one data interval a run"
+        ),
         doc_md=doc_md(replication),
         tags=list(replication.tags),
         default_args=default_args(replication),
@@ -68,9 +70,11 @@ def _build_interval_dag(replication: Replication) -> DAG:
 
 
 def _tasks(replication: Replication) -> None:
-    """After a plan, each step runs once those before it have ended, well or not: ranges that succeeded go their way to the end.
+    """After a plan, each step runs once those before it have ended, well or not: ranges that succeeded go their way to
+    the end.
 
-    The rule asks for one success among the direct upstream tasks, and ``plan`` is one of them: without a plan nothing runs.
+    The rule asks for one success among the direct upstream tasks, and ``plan`` is one of them: without a plan nothing
+    runs.
     """
     rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
     tell = alerts.on_failure(replication)
@@ -87,12 +91,19 @@ def _params() -> dict[str, Param]:
     """The trigger's form: names, times and switches only, never client settings."""
     return {
         "topics": Param(
-            [], type="array", items={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, uniqueItems=True, title="Topics",
+            [],
+            type="array",
+            items={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
+            uniqueItems=True,
+            title="Topics",
             description="Only these source topics of the replication, one a line; empty means all.",
         ),
         "until": Param(
-            "latest", type="string", pattern=UNTIL, title="Until",
+            "latest",
+            type="string",
+            pattern=UNTIL,
+            title="Until",
             description="Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
         ),
         "dry_run": Param(False, type="boolean", title="Dry run", description="Only print the plan; change nothing."),
-    }  # fmt: skip
+    }

@@ -1,4 +1,5 @@
-"""Which replication files become DAGs, and one error that names every broken replication file, for Airflow's page to show.
+"""Which replication files become DAGs, and one error that names every broken replication file, for Airflow's page to
+show.
 
 The error is raised from a DAG file that defines no DAG: raised from the factory's, it would make every good DAG stale.
 """
@@ -25,4 +26,6 @@ def raise_import_errors(folder: Path) -> None:
     errors += alerts.problems(replications.values())
     if errors:
         remedies = dict.fromkeys(each.remedy for each in errors)
-        raise ConfigError("\n".join(["broken replication files:", *(each.what for each in errors)]), "; ".join(remedies))
+        raise ConfigError(
+            "\n".join(["broken replication files:", *(each.what for each in errors)]), "; ".join(remedies)
+        )

@@ -25,7 +25,9 @@ FAILED_VERIFICATIONS = "failed_verifications"
 
 
 class StepOperator(BaseOperator):
-    """A task of one replication. The replication is no template field: nothing of it is rendered or stored by Airflow."""
+    """A task of one replication. The replication is no template field: nothing of it is rendered or stored by
+    Airflow.
+    """
 
     ui_color = "#e8f0fe"
 
@@ -39,7 +41,10 @@ class StepOperator(BaseOperator):
 
 
 class PlanOperator(StepOperator):
-    """Snapshot and plan, under the lease that the run's later tasks take over. A dry run prints the plan and skips the rest."""
+    """Snapshot and plan, under the lease that the run's later tasks take over.
+
+    A dry run prints the plan and skips the rest.
+    """
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns what the plan comes to, in numbers."""
@@ -52,9 +57,13 @@ class PlanOperator(StepOperator):
             made = steps.prepare(run, request)
         self.log.info("plan of run %s:\n%s", run.run_id, plan_table(made))
         return {
-            "run_id": run.run_id, "idle": made.idle, "to_copy": len(made.to_copy), "to_verify": len(made.pending),
-            "refused": len(made.refused), "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
-        }  # fmt: skip
+            "run_id": run.run_id,
+            "idle": made.idle,
+            "to_copy": len(made.to_copy),
+            "to_verify": len(made.pending),
+            "refused": len(made.refused),
+            "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
+        }
 
     def _show(self, context: Context, request: Request) -> None:
         with task_run.opened(self.replication, context) as run:
@@ -79,7 +88,9 @@ class AdvanceOperator(StepOperator):
 
 
 class ReportOperator(StepOperator):
-    """Account for every range, give the lease back, and fail if a range failed. ``verified_by``: the task that verified."""
+    """Account for every range, give the lease back, and fail if a range failed. ``verified_by``: the task that
+    verified.
+    """
 
     def __init__(self, *, verified_by: str = "verify", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -106,6 +117,6 @@ def workable(made: Plan) -> list[PartitionKey]:
 
 def _summary(made: RunReport) -> str:
     return (
-        f"{len(made.failed)} of {len(made.ranges)} ranges failed; the others are done\n{made.table()}\n"
-        "then clear 'copy' with its downstream tasks, which redoes only what is left; what the plan refused needs a new run"
+        f"{len(made.failed)} of {len(made.ranges)} ranges failed; the others are done\n{made.table()}\nthen clear"
+        " 'copy' with its downstream tasks, which redoes only what is left; what the plan refused needs a new run"
     )

@@ -32,7 +32,9 @@ STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
 
 
 class ReplicationSparkSubmitHook(SparkSubmitHook):
-    """The provider's hook with our reading of the connection: a missing one is an error, and local tasks get a second try."""
+    """The provider's hook with our reading of the connection: a missing one is an error, and local tasks get a second
+    try.
+    """
 
     def _resolve_connection(self) -> dict[str, Any]:
         spark = AirflowConnections().spark(self._conn_id)
@@ -44,7 +46,9 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
         self.submit(application, env={**os.environ, **environment}, start_new_session=True)
 
     def stop(self) -> None:
-        """End spark-submit with everything it started on this machine; the driver's JVM gets a moment to end its executors."""
+        """End spark-submit with everything it started on this machine; the driver's JVM gets a moment to end its
+        executors.
+        """
         process: subprocess.Popen[str] | None = self._submit_sp
         if process is not None:
             end_group(process, STOP_SECONDS)
@@ -61,9 +65,13 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
 
     def __init__(self, *, replication: Replication, **kwargs: Any) -> None:
         super().__init__(
-            conn_id=replication.spark.connection, conf=dict(replication.spark.conf), name=f"kafka-replication {replication.name}",
-            deploy_mode="client", durable=False, **kwargs,
-        )  # fmt: skip
+            conn_id=replication.spark.connection,
+            conf=dict(replication.spark.conf),
+            name=f"kafka-replication {replication.name}",
+            deploy_mode="client",
+            durable=False,
+            **kwargs,
+        )
         self.replication = replication
 
     def on_kill(self) -> None:
@@ -75,24 +83,36 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
 
     def launch(self, job: Job) -> JobResult:
         """A `kafka_replication.spark.jobs.Launcher`. Raises BadInput, ConnectionMissing, Unreachable."""
-        from kafka_replication.spark import submit  # imports pyspark, which would slow down every parsing of the DAG file
+        from kafka_replication.spark import (
+            submit,
+        )  # imports pyspark, which would slow down every parsing of the DAG file
 
         with submit.workspace(job) as here:
-            hook = self._hook = self._hook_for(job, submit.local_conf, [str(here.job), str(here.result)], str(here.package))
+            hook = self._hook = self._hook_for(
+                job, submit.local_conf, [str(here.job), str(here.result)], str(here.package)
+            )
             settings = submit.environment()
             settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
             try:
-                self._submit(hook, str(submit.script(job.kind)), settings, submit.out_of_time(job), submit.patience(job))
+                self._submit(
+                    hook, str(submit.script(job.kind)), settings, submit.out_of_time(job), submit.patience(job)
+                )
             except FileNotFoundError as e:
-                raise BadInput(f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection") from e
+                raise BadInput(
+                    f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
+                ) from e
             except AirflowException as e:
                 if not here.result.exists():
-                    raise Unreachable(f"the Spark {job.kind} job left no result: {e}", "see Spark's log above; run again") from e
+                    raise Unreachable(
+                        f"the Spark {job.kind} job left no result: {e}", "see Spark's log above; run again"
+                    ) from e
             if not here.result.exists():
                 raise Unreachable(f"the Spark {job.kind} job left no result", "see Spark's log above; run again")
             return here.read_result()
 
-    def _submit(self, hook: ReplicationSparkSubmitHook, script: str, settings: dict[str, str], over: OutOfTime, seconds: float) -> None:
+    def _submit(
+        self, hook: ReplicationSparkSubmitHook, script: str, settings: dict[str, str], over: OutOfTime, seconds: float
+    ) -> None:
         """Submit and wait, at most ``seconds``. Raises ``over`` after that."""
         is_over = threading.Event()
 
@@ -123,15 +143,22 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
         }
         try:
             return ReplicationSparkSubmitHook(
-                conf=conf, conn_id=connection, py_files=package, application_args=arguments, deploy_mode="client",
+                conf=conf,
+                conn_id=connection,
+                py_files=package,
+                application_args=arguments,
+                deploy_mode="client",
                 name=f"kafka-replication {job.kind} {job.replication}",
-            )  # fmt: skip
+            )
         except ValueError as e:
             raise BadInput(f"connection {connection!r}: {e}", "correct its extra, see docs/connections.md") from e
 
 
 class CopyOperator(ReplicationSparkSubmitOperator):
-    """Copy the planned ranges; starts no Spark when there are none. Fails if a range failed, after all of them were tried."""
+    """Copy the planned ranges; starts no Spark when there are none.
+
+    Fails if a range failed, after all of them were tried.
+    """
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied, in numbers."""
@@ -144,12 +171,22 @@ class CopyOperator(ReplicationSparkSubmitOperator):
                 self.log.info("to copy: %s %s -> %s", each.key.source, each.copy, each.key.target_topic)
             results = steps.copy(run, made, self.launch).copies
         self._tell(results)
-        return {"ranges": len(results), "records": sum(r.copied for r in results), "bytes": sum(r.bytes for r in results)}
+        return {
+            "ranges": len(results),
+            "records": sum(r.copied for r in results),
+            "bytes": sum(r.bytes for r in results),
+        }
 
     def _tell(self, results: list[CopyResult]) -> None:
         for each in results:
             if each.error:
-                self.log.error("FAILED %s %s: %s\n  remedy: %s", each.key.source, each.range, each.error, each.remedy or "run again")
+                self.log.error(
+                    "FAILED %s %s: %s\n  remedy: %s",
+                    each.key.source,
+                    each.range,
+                    each.error,
+                    each.remedy or "run again",
+                )
             elif each.copied:
                 text = "copied %s %s: %d records, %d bytes, %.1f s"
                 self.log.info(text, each.key.source, each.range, each.copied, each.bytes, each.seconds)
@@ -158,7 +195,9 @@ class CopyOperator(ReplicationSparkSubmitOperator):
         if failed := [each for each in results if each.error]:
             lines = "\n".join(f"{each.key.source} {each.range}: {each.error}" for each in failed)
             healing = any(each.retriable or each.fenced for each in failed)
-            raise task_run.failure(f"{len(failed)} of {len(results)} ranges were not copied\n{lines}", retriable=healing)
+            raise task_run.failure(
+                f"{len(failed)} of {len(results)} ranges were not copied\n{lines}", retriable=healing
+            )
 
 
 class VerifyOperator(ReplicationSparkSubmitOperator):
@@ -174,14 +213,19 @@ class VerifyOperator(ReplicationSparkSubmitOperator):
         failed = [each for each in results if each.error]
         context["ti"].xcom_push(FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in failed])
         if failed:
-            lines = "\n".join(f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in failed)
+            lines = "\n".join(
+                f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in failed
+            )
             raise task_run.failure(
-                f"{len(failed)} of {len(results)} partitions were not verified\n{lines}", retriable=any(each.retriable for each in failed)
+                f"{len(failed)} of {len(results)} partitions were not verified\n{lines}",
+                retriable=any(each.retriable for each in failed),
             )
         return {"partitions": len(results), "records": sum(r.records for r in results)}
 
     def _verify(self, run: Run, made: Plan) -> list[VerifyResult]:
         results = steps.verify(run, workable(made), self.launch)
         for each in results:
-            self.log.info("verified %s %s: %d records, %.1f s", each.key.source, each.verified, each.records, each.seconds)
+            self.log.info(
+                "verified %s %s: %d records, %.1f s", each.key.source, each.verified, each.records, each.seconds
+            )
         return results

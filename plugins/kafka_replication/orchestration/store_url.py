@@ -25,7 +25,9 @@ def store() -> WatermarkStore:
 
 
 def store_url() -> str:
-    """The first that is set: the environment, an Airflow variable, an Airflow connection; else a file in Airflow's home."""
+    """The first that is set: the environment, an Airflow variable, an Airflow connection; else a file in Airflow's
+    home.
+    """
     return os.environ.get(STORE_URL) or Variable.get(VARIABLE, default=None) or _from_connection() or _in_home()
 
 

@@ -26,7 +26,9 @@ Release = Literal["never", "on failure", "always"]
 
 
 def run_id(context: Context) -> str:
-    """The same for every task and every try of one DAG run, so that each finds the stored plan and the lease is its own."""
+    """The same for every task and every try of one DAG run, so that each finds the stored plan and the lease is its
+    own.
+    """
     return f"airflow-{context['dag'].dag_id}-{context['run_id']}"
 
 
@@ -36,7 +38,9 @@ def request_of(params: Any) -> Request:
     try:
         moment = parse_start(until)
     except ValueError as e:
-        raise BadInput(f"until: {until!r} {e}", "trigger again with latest, or a time such as 2030-01-31T06:00:00Z") from e
+        raise BadInput(
+            f"until: {until!r} {e}", "trigger again with latest, or a time such as 2030-01-31T06:00:00Z"
+        ) from e
     return Request(tuple(params["topics"]), moment if isinstance(moment, datetime) else None, params["dry_run"])
 
 
@@ -50,7 +54,10 @@ def opened(replication: Replication, context: Context) -> Iterator[Run]:
 
 @contextmanager
 def working(replication: Replication, context: Context, *, release: Release = "never") -> Iterator[Run]:
-    """The run under its lease, renewed while the body runs. A lease that is not released is the run's next task's to take over."""
+    """The run under its lease, renewed while the body runs.
+
+    A lease that is not released is the run's next task's to take over.
+    """
     with opened(replication, context) as run:
         lease = runner.held(replication, run.store, run.run_id, release=release == "always")
         try:

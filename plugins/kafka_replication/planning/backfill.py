@@ -1,7 +1,8 @@
 """Decide, purely, what a backfill has to do, and say first what it would mean.
 
-`plan_backfill` takes values and returns values; what it decides ends up as ordinary `PartitionPlan`s, so that copying, verifying and
-reporting know nothing of backfills. ``copy`` is the range asked for: the copier itself leaves out what the ledger covers.
+`plan_backfill` takes values and returns values; what it decides ends up as ordinary `PartitionPlan`s, so that copying,
+verifying and reporting know nothing of backfills. ``copy`` is the range asked for: the copier itself leaves out what
+the ledger covers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Times = Mapping[datetime, Mapping[TopicPartition, int]]  # what ListOffsets says
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first records of a range, read once: ``records`` of them in ``span`` offsets. ``oldest`` is their least timestamp, in ms."""
+    """The first records of a range, read once: ``records`` of them in ``span`` offsets.
+
+    ``oldest`` is their least timestamp, in ms.
+    """
 
     records: int
     span: int
@@ -37,9 +41,9 @@ class Sample:
 class BackfillLine:
     """What a backfill means for one partition; ``plan`` is what would be done.
 
-    ``gone`` can no longer be read and is not on the target; ``left`` would be copied, about ``records`` of ``bytes`` in all, guessed
-    from a sample. ``newer`` offsets are on the target already, before which the copies would have belonged.
-    ``keeps`` is how long the target keeps records, in ms (None: for ever), ``oldest`` a timestamp in ms.
+    ``gone`` can no longer be read and is not on the target; ``left`` would be copied, about ``records`` of ``bytes`` in
+    all, guessed from a sample. ``newer`` offsets are on the target already, before which the copies would have
+    belonged. ``keeps`` is how long the target keeps records, in ms (None: for ever), ``oldest`` a timestamp in ms.
     """
 
     plan: PartitionPlan
@@ -83,10 +87,13 @@ class BackfillPlan:
         return replace(self, lines=tuple(_estimated(each, samples.get(each.key.source)) for each in self.lines))
 
     def raise_refused(self) -> None:
-        """Raises Refused naming every partition that cannot be done: whoever asks for a range is told before a part of it is copied."""
+        """Raises Refused naming every partition that cannot be done: whoever asks for a range is told before a part of
+        it is copied.
+        """
         if self.refused:
             raise Refused(
-                "; ".join(each.plan.what for each in self.refused), "; ".join(dict.fromkeys(each.plan.remedy for each in self.refused))
+                "; ".join(each.plan.what for each in self.refused),
+                "; ".join(dict.fromkeys(each.plan.remedy for each in self.refused)),
             )
 
 
@@ -94,16 +101,23 @@ def one_topic(replication: Replication, request: BackfillRequest) -> Replication
     """The replication as this backfill sees it: with another target topic it is one of that source topic alone."""
     if request.target_topic is None:
         return replication
-    topics = replication.topics.model_copy(update={"include": request.topics, "exclude": (), "rename": request.target_topic})
+    topics = replication.topics.model_copy(
+        update={"include": request.topics, "exclude": (), "rename": request.target_topic}
+    )
     return replication.model_copy(update={"topics": topics})
 
 
 def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times) -> dict[TopicPartition, OffsetRange]:
-    """The request as offset ranges of partitions that exist. Raises BadInput; two times may well give an empty range."""
+    """The request as offset ranges of partitions that exist. Raises BadInput; two times may well give an empty
+    range.
+    """
     found: dict[TopicPartition, OffsetRange] = {}
     for at in partitions_of(request, source):
         end = source[at.topic].partitions[at.partition].last_stable
-        from_, until = (_offset(field_, at, point, end, times) for field_, point in (("from", request.from_), ("until", request.until)))
+        from_, until = (
+            _offset(field_, at, point, end, times)
+            for field_, point in (("from", request.from_), ("until", request.until))
+        )
         if isinstance(request.from_, int) or isinstance(request.until, int):
             check_order(f"{at}: ", from_, until)
         found[at] = OffsetRange(from_, max(from_, until))
@@ -119,7 +133,10 @@ def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list
             raise BadInput(f"topic: '{name}' does not exist on the source", "correct it, or grant Describe on it")
         for number in request.partitions:
             if number not in topic.partitions:
-                raise BadInput(f"partition: {name} has no partition {number}; it has {len(topic.partitions)}, from 0 on", "correct it")
+                raise BadInput(
+                    f"partition: {name} has no partition {number}; it has {len(topic.partitions)}, from 0 on",
+                    "correct it",
+                )
         found += [TopicPartition(name, number) for number in request.partitions or sorted(topic.partitions)]
     return found
 
@@ -129,14 +146,17 @@ def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Time
         return times[point][at]
     if point > end:
         raise BadInput(
-            f"{field_}: {point} lies past the end of {at}; allowed are offsets up to {end}, its last stable offset", "correct it"
+            f"{field_}: {point} lies past the end of {at}; allowed are offsets up to {end}, its last stable offset",
+            "correct it",
         )
     return point
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the planning of a backfill looks at. ``live`` is what live copying would do now: it opens the replication's own targets."""
+    """What the planning of a backfill looks at. ``live`` is what live copying would do now: it opens the replication's
+    own targets.
+    """
 
     replication: Replication
     snapshot: Snapshot
@@ -161,7 +181,9 @@ def plan_backfill(world: World, asked: Mapping[TopicPartition, OffsetRange], *, 
     return BackfillPlan(world.replication.name, tuple(lines))
 
 
-def _entry(planner: Planner, key: PartitionKey, asked: OffsetRange, live: PartitionPlan | None, *, opens: bool) -> PartitionPlan:
+def _entry(
+    planner: Planner, key: PartitionKey, asked: OffsetRange, live: PartitionPlan | None, *, opens: bool
+) -> PartitionPlan:
     """Where the partition stands, without what is to be done: refused, not opened yet, or in sync."""
     source, target = planner.snapshot.source[key.source.topic], planner.snapshot.target.get(key.target_topic)
     ids = Ids(planner.snapshot.source_cluster, source.topic_id, target.topic_id if target else "")
@@ -169,16 +191,28 @@ def _entry(planner: Planner, key: PartitionKey, asked: OffsetRange, live: Partit
     if position is None:
         if not opens and live is not None:
             return replace(live, copy=None)
-        fresh = Planner(planner.replication, planner.snapshot, LedgerView(), planner.watermarks).unopened(key, source, target, ids)
-        return replace(fresh, copy=None) if fresh.refused else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
+        fresh = Planner(planner.replication, planner.snapshot, LedgerView(), planner.watermarks).unopened(
+            key, source, target, ids
+        )
+        return (
+            replace(fresh, copy=None)
+            if fresh.refused
+            else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
+        )
     refusal = planner.refusal(key, position, source, target, ids)
-    if refusal and refusal[0] is State.OVERRUN:  # stops live copying; whether the asked range is still there is another question
+    if (
+        refusal and refusal[0] is State.OVERRUN
+    ):  # stops live copying; whether the asked range is still there is another question
         readable = replace(position, next_offset=source.partitions[key.source.partition].log_start)
         refusal = planner.refusal(key, readable, source, target, ids)
     if refusal:
         return planner.entry(key, refusal[0], position, source, what=refusal[1], remedy=refusal[2])
     return planner.entry(
-        key, State.IN_SYNC, position, source, verify=position.coverage.subtract(planner.ledger.settled(key, position.generation))
+        key,
+        State.IN_SYNC,
+        position,
+        source,
+        verify=position.coverage.subtract(planner.ledger.settled(key, position.generation)),
     )
 
 
@@ -190,16 +224,25 @@ def _line(world: World, entry: PartitionPlan, asked: OffsetRange, position: Posi
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
     left = missing.subtract(gone)
     line = BackfillLine(
-        entry, asked, Coverage.of(_within(coverage, asked)), gone, left, keeps=_keeps(world, topic, entry.key.target_topic),
+        entry,
+        asked,
+        Coverage.of(_within(coverage, asked)),
+        gone,
+        left,
+        keeps=_keeps(world, topic, entry.key.target_topic),
         newer=sum(max(0, each.until - max(each.from_, left.ranges[0].from_)) for each in coverage) if left else 0,
-    )  # fmt: skip
+    )
     if not entry.refused and gone:
         what = f"{entry.key.source}: offsets {gone} can no longer be read, the log now starts at {log_start}"
-        return replace(line, plan=replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=_from(asked, log_start)))
+        return replace(
+            line, plan=replace(entry, state=State.OVERRUN, verify=Coverage(), what=what, remedy=_from(asked, log_start))
+        )
     if not entry.refused and left:
         state = State.OPENING if entry.state is State.OPENING else State.BEHIND
         # What is pending inside of the range is accounted for with it: no offset belongs to two lines of a report.
-        line = replace(line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked]))))
+        line = replace(
+            line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked])))
+        )
     elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
         line = replace(line, plan=replace(entry, state=State.PENDING))
     return line
@@ -234,11 +277,19 @@ def _keeps(world: World, source: Topic, target_topic: str) -> int | None:
     return keeps if keeps >= 0 else None
 
 
-def next_slice(made: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()) -> Plan:
-    """The next bounded part of a backfill: per partition at most ``most`` offsets from the first that is not on the target."""
+def next_slice(
+    made: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
+) -> Plan:
+    """The next bounded part of a backfill: per partition at most ``most`` offsets from the first that is not on the
+    target.
+    """
     skipped, found = set(without), []
     for each in made.to_copy:
-        left = positions[each.key].left_of(each.copy) if each.copy and each.key in positions and each.key not in skipped else ()
+        left = (
+            positions[each.key].left_of(each.copy)
+            if each.copy and each.key in positions and each.key not in skipped
+            else ()
+        )
         if left and each.copy:
             until = each.copy.until if most is None else min(each.copy.until, left[0].from_ + most)
             found.append(replace(each, copy=OffsetRange(left[0].from_, until), verify=Coverage()))

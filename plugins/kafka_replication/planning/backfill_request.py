@@ -19,7 +19,9 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET
 
 Point = int | datetime  # an offset, or an aware time in UTC
-POINT_FORM = f"an offset (a whole number from 0 to {MAX_OFFSET}), or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z"
+POINT_FORM = (
+    f"an offset (a whole number from 0 to {MAX_OFFSET}), or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z"
+)
 
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 _NEGATIVE = re.compile(r"-[0-9]+")
@@ -29,7 +31,9 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """Copy ``from_ <= offset < until`` of these topics; no ``partitions`` means all, no ``target_topic`` the replication's own."""
+    """Copy ``from_ <= offset < until`` of these topics; no ``partitions`` means all, no ``target_topic`` the
+    replication's own.
+    """
 
     topics: tuple[str, ...]
     from_: Point
@@ -86,14 +90,19 @@ def parse_point(field: str, value: object) -> Point:
 
 
 def check_order(where: str, from_: Point, until: Point) -> None:
-    """Raises BadInput unless ``from_`` lies before ``until``; points of two kinds are compared once they are offsets."""
+    """Raises BadInput unless ``from_`` lies before ``until``; points of two kinds are compared once they are
+    offsets.
+    """
     if isinstance(from_, int) is not isinstance(until, int):
         return
     if from_ > until:  # type: ignore[operator]  # both of one kind
-        raise BadInput(f"{where}from: {show(from_)} lies after until: {show(until)}", "exchange them: a range is [from, until)")
+        raise BadInput(
+            f"{where}from: {show(from_)} lies after until: {show(until)}", "exchange them: a range is [from, until)"
+        )
     if from_ == until:
         raise BadInput(
-            f"{where}from and until are both {show(from_)}: the range is empty", "a range is [from, until), without until itself"
+            f"{where}from and until are both {show(from_)}: the range is empty",
+            "a range is [from, until), without until itself",
         )
 
 
@@ -123,7 +132,8 @@ def _topic(replication: Replication, value: object) -> str:
         _refuse(
             "topic",
             value,
-            f"is not a topic of replication {replication.name}: topics.include selects {', '.join(replication.topics.include)}",
+            f"is not a topic of replication {replication.name}: topics.include selects"
+            f" {', '.join(replication.topics.include)}",
         )
     return value
 
@@ -144,14 +154,20 @@ def _target(replication: Replication, topics: Sequence[str], value: object) -> s
     if problem := target_problem(value):
         _refuse("target_topic", value, problem)
     if len(topics) > 1:
-        _refuse("target_topic", value, f"takes one source topic, not {len(topics)}: their records would mix in its partitions")
+        _refuse(
+            "target_topic",
+            value,
+            f"takes one source topic, not {len(topics)}: their records would mix in its partitions",
+        )
     return None if value == replication.target_topic(topics[0]) else value
 
 
 def _refuse(field: str, value: object, why: str) -> NoReturn:
     raise BadInput(
-        f"{field}: {found(value)} {why}"
-        if why.startswith(("is ", "lies ", "takes ", "starts "))
-        else f"{field}: {why}; found {found(value)}",
+        (
+            f"{field}: {found(value)} {why}"
+            if why.startswith(("is ", "lies ", "takes ", "starts "))
+            else f"{field}: {why}; found {found(value)}"
+        ),
         "correct it and start the backfill again; nothing was started",
     )

@@ -22,8 +22,14 @@ def lost(position: Position, log_start: int) -> OffsetRange | None:
 
 
 def unverifiable(pending: Coverage, receipts: Iterable[Receipt], target_start: int) -> OffsetRange | None:
-    """The first run of pending chunks whose records the target no longer has, in source offsets; None where there is none."""
-    gone = [each.range for each in receipts if pending.contains(each.range) and any(s.first < target_start for s in each.segments)]
+    """The first run of pending chunks whose records the target no longer has, in source offsets; None where there is
+    none.
+    """
+    gone = [
+        each.range
+        for each in receipts
+        if pending.contains(each.range) and any(s.first < target_start for s in each.segments)
+    ]
     return next(iter(Coverage.of(gone)), None)
 
 
@@ -51,10 +57,18 @@ class ApprovedGap:
     def as_json(self) -> dict[str, Any]:
         gap = self.gap
         return {
-            "topic": self.key.source.topic, "partition": self.key.source.partition, "target_topic": self.key.target_topic,
-            "generation": gap.generation, "kind": gap.kind, "from": gap.range.from_, "until": gap.range.until,
-            "reason": gap.reason, "approved_by": gap.approved_by, "time": gap.time, "run_id": gap.run_id,
-        }  # fmt: skip
+            "topic": self.key.source.topic,
+            "partition": self.key.source.partition,
+            "target_topic": self.key.target_topic,
+            "generation": gap.generation,
+            "kind": gap.kind,
+            "from": gap.range.from_,
+            "until": gap.range.until,
+            "reason": gap.reason,
+            "approved_by": gap.approved_by,
+            "time": gap.time,
+            "run_id": gap.run_id,
+        }
 
     def __str__(self) -> str:
         gap = self.gap

@@ -67,7 +67,9 @@ class PartitionPlan:
         return self.state in REFUSALS
 
     def __str__(self) -> str:
-        return f"{self.key.source} -> {self.key.target_topic}: {self.state}" + (f", copy {self.copy}" if self.copy else "")
+        return f"{self.key.source} -> {self.key.target_topic}: {self.state}" + (
+            f", copy {self.copy}" if self.copy else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class Plan:
                 "verify": p.verify.encode(),
             }
 
-        return json.dumps({"format": PLAN_FORMAT, "replication": self.replication, "partitions": [row(p) for p in self.partitions]})
+        return json.dumps(
+            {"format": PLAN_FORMAT, "replication": self.replication, "partitions": [row(p) for p in self.partitions]}
+        )
 
     @classmethod
     def decode(cls, text: str) -> Plan:
@@ -126,7 +130,9 @@ def _row(value: dict[str, Any]) -> PartitionPlan:
     )
 
 
-def plan(replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]) -> Plan:
+def plan(
+    replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]
+) -> Plan:
     """One entry per source partition the replication selects, and per known partition whose topic is gone."""
     mine = own(replication, ledger)
     planner = Planner(replication, snapshot, mine, watermarks, frozenset(key.source.topic for key in mine.positions))
@@ -138,7 +144,9 @@ def plan(replication: Replication, snapshot: Snapshot, ledger: LedgerView, water
 
 
 def own(replication: Replication, ledger: LedgerView) -> LedgerView:
-    """The entries of the replication's own target topics; backfills to other target topics have entries of their own."""
+    """The entries of the replication's own target topics; backfills to other target topics have entries of their
+    own.
+    """
     mine = {
         key: position
         for key, position in ledger.positions.items()
@@ -156,7 +164,8 @@ def refuse_occupied(
 ) -> dict[PartitionKey, PartitionPlan]:
     """Which of the ``new`` partitions may not be opened, since a target of theirs holds records, from these offsets on.
 
-    The ``first`` opening of a replication is all or nothing: what it left out would count as appeared later, and begin elsewhere.
+    The ``first`` opening of a replication is all or nothing: what it left out would count as appeared later, and begin
+    elsewhere.
     """
     found = {each.key: _occupied(each, occupied[each.key]) for each in new if each.key in occupied}
     if first and found:
@@ -167,18 +176,25 @@ def refuse_occupied(
 
 def _occupied(each: PartitionPlan, offset: int) -> PartitionPlan:
     return replace(
-        each, state=State.NOT_OPENED, copy=None,
-        what=f"{each.key.source}: {each.key.target} on the target already holds records (the first at offset {offset}) "
-        f"that {each.key.replication} did not copy",
+        each,
+        state=State.NOT_OPENED,
+        copy=None,
+        what=(
+            f"{each.key.source}: {each.key.target} on the target already holds records (the first at offset {offset}) "
+            f"that {each.key.replication} did not copy"
+        ),
         remedy="replicate to an empty topic (topics.rename), or say on_existing_target: append to write behind them",
-    )  # fmt: skip
+    )
 
 
 def _held_back(each: PartitionPlan, because: str) -> PartitionPlan:
     return replace(
-        each, state=State.NOT_OPENED, copy=None, what=f"{each.key.source}: not opened, for a replication begins as a whole; {because}",
+        each,
+        state=State.NOT_OPENED,
+        copy=None,
+        what=f"{each.key.source}: not opened, for a replication begins as a whole; {because}",
         remedy="mend that, or exclude that topic, and run again",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +211,9 @@ class Planner:
         seen = set()
         for name in sorted(self.snapshot.source):
             for number in sorted(self.snapshot.source[name].partitions):
-                key = PartitionKey(self.replication.name, TopicPartition(name, number), self.replication.target_topic(name))
+                key = PartitionKey(
+                    self.replication.name, TopicPartition(name, number), self.replication.target_topic(name)
+                )
                 seen.add(key)
                 yield self.one(key)
         for key, position in sorted(self.ledger.positions.items(), key=lambda item: item[0]):
@@ -205,7 +223,9 @@ class Planner:
     def left_behind(self, key: PartitionKey, position: Position) -> bool:
         """A partition that a re-created source topic no longer has, once the topic was reset."""
         source = self.snapshot.source.get(key.source.topic)
-        others = (each.ids.source_topic for at, each in self.ledger.positions.items() if at.source.topic == key.source.topic)
+        others = (
+            each.ids.source_topic for at, each in self.ledger.positions.items() if at.source.topic == key.source.topic
+        )
         return source is not None and position.ids.source_topic != source.topic_id and source.topic_id in others
 
     def pending_elsewhere(self, ledger: LedgerView) -> Iterator[PartitionPlan]:
@@ -217,9 +237,16 @@ class Planner:
             left = position.coverage.subtract(ledger.settled(key, position.generation))
             if left:
                 yield PartitionPlan(
-                    key, State.PENDING, position.ids, position.generation, position.start, position.next_offset, position.next_offset,
-                    self.watermarks.get(key), verify=left,
-                )  # fmt: skip
+                    key,
+                    State.PENDING,
+                    position.ids,
+                    position.generation,
+                    position.start,
+                    position.next_offset,
+                    position.next_offset,
+                    self.watermarks.get(key),
+                    verify=left,
+                )
 
     def one(self, key: PartitionKey) -> PartitionPlan:
         source = self.snapshot.source[key.source.topic]
@@ -271,16 +298,23 @@ class Planner:
         if (known.source_cluster, known.source_topic) != (ids.source_cluster, ids.source_topic):
             return (
                 State.SOURCE_RECREATED,
-                f"{at}: the source topic was re-created (id {known.source_topic} in cluster {known.source_cluster} became "
-                f"{ids.source_topic} in {ids.source_cluster}); offset {next_} now means other records",
-                f"empty or re-create {key.target_topic} (or say on_existing_target: append), then start anew: {reset_command(key)}",
+                (
+                    f"{at}: the source topic was re-created (id {known.source_topic} in cluster {known.source_cluster}"
+                    f" became {ids.source_topic} in {ids.source_cluster}); offset {next_} now means other records"
+                ),
+                (
+                    f"empty or re-create {key.target_topic} (or say on_existing_target: append), then start anew:"
+                    f" {reset_command(key)}"
+                ),
             )
         if target is None or known.target_topic != ids.target_topic:
             found = ids.target_topic if target else "none"
             return (
                 State.TARGET_RECREATED,
-                f"{at}: the target topic {key.target_topic} was re-created or deleted (id {known.target_topic} became {found}); "
-                f"copies below offset {next_} are gone with it",
+                (
+                    f"{at}: the target topic {key.target_topic} was re-created or deleted (id {known.target_topic}"
+                    f" became {found}); copies below offset {next_} are gone with it"
+                ),
                 f"start anew, from where start_from says: {reset_command(key)}",
             )
         if self.watermarks.get(key, 0) > next_:
@@ -289,16 +323,24 @@ class Planner:
         if lost:
             return (
                 State.OVERRUN,
-                f"{at}: offsets {lost} can no longer be read, the log now starts at {offsets.log_start}; nothing after them is copied",
+                (
+                    f"{at}: offsets {lost} can no longer be read, the log now starts at {offsets.log_start}; nothing"
+                    " after them is copied"
+                ),
                 f"restore them at the source, or give them up: {gaps.command(key, lost)}",
             )
         if offsets.last_stable < next_:  # neither it nor the high watermark, which lies behind it, ever goes back
             return (
                 State.TRUNCATED,
-                f"{at}: the source ends at {offsets.last_stable}, {next_ - offsets.last_stable} offsets below the position {next_}: "
-                "it was truncated after its records were copied",
-                "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
-                f"was copied differs from what the source has now: re-create {key.target_topic} and start anew: {reset_command(key)}",
+                (
+                    f"{at}: the source ends at {offsets.last_stable}, {next_ - offsets.last_stable} offsets below the"
+                    f" position {next_}: it was truncated after its records were copied"
+                ),
+                (
+                    "find out which records the source lost (unclean leader election, restored disk); no gap can be"
+                    " approved there, for what was copied differs from what the source has now: re-create"
+                    f" {key.target_topic} and start anew: {reset_command(key)}"
+                ),
             )
         if key.source.partition not in target.partitions:
             return _refusal(State.FEWER_PARTITIONS, _fewer(key, source, target))
@@ -306,16 +348,31 @@ class Planner:
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
         return PartitionPlan(
-            key, State.VANISHED, position.ids, position.generation, position.start, position.next_offset, position.next_offset,
-            self.watermarks.get(key), what=f"{key.source}: the source topic or partition is gone; its copy ends at {position.next_offset}",
+            key,
+            State.VANISHED,
+            position.ids,
+            position.generation,
+            position.start,
+            position.next_offset,
+            position.next_offset,
+            self.watermarks.get(key),
+            what=f"{key.source}: the source topic or partition is gone; its copy ends at {position.next_offset}",
             remedy=f"exclude {key.source.topic} from the replication if that is intended",
-        )  # fmt: skip
+        )
 
     def entry(self, key: PartitionKey, state: State, position: Position, source: Topic, **more: Any) -> PartitionPlan:
         return PartitionPlan(
-            key, state, position.ids, position.generation, position.start, position.next_offset,
-            source.partitions[key.source.partition].last_stable, self.watermarks.get(key), leader_epoch=position.leader_epoch, **more,
-        )  # fmt: skip
+            key,
+            state,
+            position.ids,
+            position.generation,
+            position.start,
+            position.next_offset,
+            source.partitions[key.source.partition].last_stable,
+            self.watermarks.get(key),
+            leader_epoch=position.leader_epoch,
+            **more,
+        )
 
 
 def _refusal(state: State, words: dict[str, str]) -> tuple[State, str, str]:
@@ -325,21 +382,35 @@ def _refusal(state: State, words: dict[str, str]) -> tuple[State, str, str]:
 def reset_command(key: PartitionKey) -> str:
     """What to type to start the topic anew."""
     topic = key.source.topic
-    return f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic} --target-topic {key.target_topic}"
+    return (
+        f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic} --target-topic"
+        f" {key.target_topic}"
+    )
 
 
 def _ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> dict[str, str]:
     has = "has no entry" if position is None else f"ends at {position}"
     return {
-        "what": f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went back",
-        "remedy": f"bring back the ledger topics of the target, or empty {key.target_topic} and start anew: {reset_command(key)}",
+        "what": (
+            f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or"
+            " went back"
+        ),
+        "remedy": (
+            f"bring back the ledger topics of the target, or empty {key.target_topic} and start anew:"
+            f" {reset_command(key)}"
+        ),
     }
 
 
 def _fewer(key: PartitionKey, source: Topic, target: Topic) -> dict[str, str]:
     return {
-        "what": f"{key.source}: {key.target_topic} has {len(target.partitions)} partitions, the source {len(source.partitions)}",
-        "remedy": f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}",
+        "what": (
+            f"{key.source}: {key.target_topic} has {len(target.partitions)} partitions, the source"
+            f" {len(source.partitions)}"
+        ),
+        "remedy": (
+            f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}"
+        ),
     }
 
 
@@ -352,6 +423,11 @@ def _missing(key: PartitionKey) -> dict[str, str]:
 
 def _late(key: PartitionKey, log_start: int) -> dict[str, str]:
     return {
-        "what": f"{key.source} appeared after the replication began, and its offsets {OffsetRange(0, log_start)} can no longer be read",
-        "remedy": f"give them up, which opens it where its log starts now: {gaps.command(key, OffsetRange(0, log_start))}",
+        "what": (
+            f"{key.source} appeared after the replication began, and its offsets {OffsetRange(0, log_start)} can no"
+            " longer be read"
+        ),
+        "remedy": (
+            f"give them up, which opens it where its log starts now: {gaps.command(key, OffsetRange(0, log_start))}"
+        ),
     }

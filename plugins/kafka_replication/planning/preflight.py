@@ -26,14 +26,20 @@ class Finding:
 
 
 def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
-    """Every finding, errors first. ``known``: the ledger knows partitions, so that the plan says which topics are gone."""
+    """Every finding, errors first. ``known``: the ledger knows partitions, so that the plan says which topics are
+    gone.
+    """
     found = list(_clusters(replication, snapshot, known))
     for name, source in sorted(snapshot.source.items()):
         found += _open_transactions(source)
         target = snapshot.target.get(replication.target_topic(name))
         if target is None:
             if not replication.target_topics.create:
-                found.append(Finding("error", name, "its target topic does not exist and target_topics.create is false", "create it"))
+                found.append(
+                    Finding(
+                        "error", name, "its target topic does not exist and target_topics.create is false", "create it"
+                    )
+                )
             continue
         found += _topic(replication, source, target)
     found += _collisions(replication, snapshot)
@@ -53,9 +59,11 @@ def _open_transactions(topic: Topic) -> Iterator[Finding]:
         if offsets.high_watermark > offsets.last_stable:
             at = TopicPartition(topic.name, number)
             yield Finding(
-                "warning", str(at), held_back(offsets.last_stable, offsets.high_watermark),
+                "warning",
+                str(at),
+                held_back(offsets.last_stable, offsets.high_watermark),
                 f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
-            )  # fmt: skip
+            )
 
 
 def raise_errors(findings: list[Finding]) -> None:
@@ -63,20 +71,25 @@ def raise_errors(findings: list[Finding]) -> None:
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
         raise PreflightFailed(
-            "; ".join(f"{each.where}: {each.what}" for each in errors), "; ".join(dict.fromkeys(each.remedy for each in errors))
+            "; ".join(f"{each.where}: {each.what}" for each in errors),
+            "; ".join(dict.fromkeys(each.remedy for each in errors)),
         )
 
 
 def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
     if not snapshot.source and not known:
-        yield Finding("error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude")
+        yield Finding(
+            "error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude"
+        )
     if snapshot.source_cluster == snapshot.target_cluster:
         same = [name for name in snapshot.source if replication.target_topic(name) == name]
         if same:
             yield Finding(
-                "error", replication.name, f"source and target are the same cluster ({snapshot.source_cluster})",
+                "error",
+                replication.name,
+                f"source and target are the same cluster ({snapshot.source_cluster})",
                 "use another target connection, or topics.rename",
-            )  # fmt: skip
+            )
 
 
 def _collisions(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
@@ -86,23 +99,35 @@ def _collisions(replication: Replication, snapshot: Snapshot) -> Iterator[Findin
     for name in snapshot.source:
         target = replication.target_topic(name)
         if target in snapshot.source:
-            yield Finding("error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude")
+            yield Finding(
+                "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
+            )
 
 
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
     at = f"{source.name} -> {target.name}"
     if len(target.partitions) < len(source.partitions):
         yield Finding(
-            "warning", at, f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: others are refused",
+            "warning",
+            at,
+            f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: others are"
+            " refused",
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
-        )  # fmt: skip
+        )
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
-        yield Finding("error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime")
-    if "max.message.bytes" in target.config and _number(target, "max.message.bytes") < _number(source, "max.message.bytes"):
         yield Finding(
-            "warning", at, f"the target's max.message.bytes {target.config['max.message.bytes']} is below the source's "
-            f"{source.config['max.message.bytes']}: a larger record is refused", f"raise max.message.bytes of {target.name}",
-        )  # fmt: skip
+            "error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
+        )
+    if "max.message.bytes" in target.config and _number(target, "max.message.bytes") < _number(
+        source, "max.message.bytes"
+    ):
+        yield Finding(
+            "warning",
+            at,
+            f"the target's max.message.bytes {target.config['max.message.bytes']} is below the source's "
+            f"{source.config['max.message.bytes']}: a larger record is refused",
+            f"raise max.message.bytes of {target.name}",
+        )
     yield from _retention(at, source, target)
     yield from _safety(replication, at, target)
 
@@ -111,26 +136,39 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
     policy = target.config.get("cleanup.policy", "delete")
     if "compact" in policy and _number(target, "min.compaction.lag.ms") < 3_600_000:
         yield Finding(
-            "warning", at, "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are verified",
+            "warning",
+            at,
+            "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are"
+            " verified",
             f"set min.compaction.lag.ms on {target.name}",
-        )  # fmt: skip
+        )
     keeps = _number(target, "retention.ms") if "retention.ms" in target.config else -1
     if "delete" in policy and 0 <= keeps < _number(source, "retention.ms", forever=2**63):
         yield Finding(
-            "warning", at, f"the target keeps records for {keeps} ms, less than the source: "
-            "old records may be deleted before they are verified", f"raise retention.ms of {target.name}",
-        )  # fmt: skip
+            "warning",
+            at,
+            f"the target keeps records for {keeps} ms, less than the source: "
+            "old records may be deleted before they are verified",
+            f"raise retention.ms of {target.name}",
+        )
 
 
 def _safety(replication: Replication, at: str, target: Topic) -> Iterator[Finding]:
     severity: Literal["error", "warning"] = "error" if replication.preflight.unsafe_target == "refuse" else "warning"
     remedy = "see preflight.unsafe_target; use 3 replicas, min.insync.replicas=2 and no unclean election"
     if target.replication_factor < 2:
-        yield Finding(severity, at, f"the target has replication factor {target.replication_factor}: one lost disk loses the copy", remedy)
+        yield Finding(
+            severity,
+            at,
+            f"the target has replication factor {target.replication_factor}: one lost disk loses the copy",
+            remedy,
+        )
     elif _number(target, "min.insync.replicas") < 2:
         yield Finding(severity, at, "the target acknowledges with one replica (min.insync.replicas=1)", remedy)
     if target.config.get("unclean.leader.election.enable") == "true":
-        yield Finding(severity, at, "the target allows unclean leader election: acknowledged records can vanish", remedy)
+        yield Finding(
+            severity, at, "the target allows unclean leader election: acknowledged records can vanish", remedy
+        )
 
 
 def _number(topic: Topic, setting: str, forever: int | None = None) -> int:

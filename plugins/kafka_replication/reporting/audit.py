@@ -36,7 +36,10 @@ class Stretch:
         return f"{self.kind} {', '.join(places)}: {self.count} record{'s' if self.count > 1 else ''}"
 
     def as_json(self) -> dict[str, Any]:
-        pair = {side: [each.from_, each.until] if each else None for side, each in (("source", self.source), ("target", self.target))}
+        pair = {
+            side: [each.from_, each.until] if each else None
+            for side, each in (("source", self.source), ("target", self.target))
+        }
         return {"kind": str(self.kind), **pair, "count": self.count}
 
 
@@ -44,8 +47,9 @@ class Stretch:
 class PartitionAudit:
     """What the audit of one partition found, growing as it goes.
 
-    ``by_content`` and ``by_receipt`` are source offsets: compared with the source's records, or, where the source no longer has
-    them, with what the receipt says. ``not_at_source`` counts records whose receipt vouches for them and that the source has lost.
+    ``by_content`` and ``by_receipt`` are source offsets: compared with the source's records, or, where the source no
+    longer has them, with what the receipt says. ``not_at_source`` counts records whose receipt vouches for them and
+    that the source has lost.
     """
 
     key: PartitionKey
@@ -74,7 +78,9 @@ class PartitionAudit:
                 self.unlisted += 1
 
     def differ_by_receipt(self, receipt: Receipt, count: int) -> None:
-        """The target has ``count`` records that are not as the receipt says, and the source can no longer tell which."""
+        """The target has ``count`` records that are not as the receipt says, and the source can no longer tell
+        which.
+        """
         missing = receipt.count - count
         kind = Kind.MISSING if missing > 0 else Kind.EXTRA if missing < 0 else Kind.ALTERED
         self.counts[kind] += abs(missing) or 1
@@ -106,11 +112,15 @@ class PartitionAudit:
     def stretches(self) -> list[Stretch]:
         """All listed differences, coalesced."""
         found = list(self._whole)
-        order = sorted(self._single, key=lambda each: (each.kind, each.source is None, each.source or 0, each.target or 0))
+        order = sorted(
+            self._single, key=lambda each: (each.kind, each.source is None, each.source or 0, each.target or 0)
+        )
         for _, group in itertools.groupby(enumerate(order), key=_run):
             first, *more = (each for _, each in group)
             last = more[-1] if more else first
-            found.append(Stretch(first.kind, _span(first.source, last.source), _span(first.target, last.target), len(more) + 1))
+            found.append(
+                Stretch(first.kind, _span(first.source, last.source), _span(first.target, last.target), len(more) + 1)
+            )
         return found
 
     def as_json(self, limit: int | None = None) -> dict[str, Any]:
@@ -119,20 +129,36 @@ class PartitionAudit:
         listed = stretches[:limit]
         unlisted = self.unlisted + sum(each.count for each in stretches[len(listed) :])
         return {
-            "topic": self.key.source.topic, "partition": self.key.source.partition, "target_topic": self.key.target_topic,
-            "generation": self.generation, "from": self.range.from_, "until": self.range.until, "outcome": self.outcome,
-            "chunks": self.chunks, "source_records": self.source_records, "target_records": self.target_records,
-            "by_content": self.by_content, "by_receipt": self.by_receipt, "not_at_source": self.not_at_source,
+            "topic": self.key.source.topic,
+            "partition": self.key.source.partition,
+            "target_topic": self.key.target_topic,
+            "generation": self.generation,
+            "from": self.range.from_,
+            "until": self.range.until,
+            "outcome": self.outcome,
+            "chunks": self.chunks,
+            "source_records": self.source_records,
+            "target_records": self.target_records,
+            "by_content": self.by_content,
+            "by_receipt": self.by_receipt,
+            "not_at_source": self.not_at_source,
             **{str(kind): count for kind, count in self.counts.items()},
-            "differences": [each.as_json() for each in listed], "unlisted": unlisted,
-            "lost": [each.as_json() for each in self.lost], "notes": self.notes, "errors": self.errors,
-        }  # fmt: skip
+            "differences": [each.as_json() for each in listed],
+            "unlisted": unlisted,
+            "lost": [each.as_json() for each in self.lost],
+            "notes": self.notes,
+            "errors": self.errors,
+        }
 
 
 def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None]:
     """Equal for neighbours: both offsets rise by one with the number."""
     number, each = numbered
-    return each.kind, None if each.source is None else each.source - number, None if each.target is None else each.target - number
+    return (
+        each.kind,
+        None if each.source is None else each.source - number,
+        None if each.target is None else each.target - number,
+    )
 
 
 def _span(first: int | None, last: int | None) -> OffsetRange | None:
@@ -156,20 +182,41 @@ class AuditReport:
     def as_json(self, limit: int | None = None) -> dict[str, Any]:
         """``limit`` bounds the stretches listed for each partition."""
         return {
-            "format": REPORT_FORMAT, "replication": self.replication, "run_id": self.run_id, "time": self.time, "outcome": self.outcome,
+            "format": REPORT_FORMAT,
+            "replication": self.replication,
+            "run_id": self.run_id,
+            "time": self.time,
+            "outcome": self.outcome,
             "partitions": [each.as_json(limit) for each in self.partitions],
-        }  # fmt: skip
+        }
 
     def text(self) -> str:
         """As a person reads it: a line a partition, then what differs, at most ten stretches each."""
-        head = ("partition", "range", "chunks", "source", "target", "by content", "by receipt", *map(str, Kind), "outcome")
+        head = (
+            "partition",
+            "range",
+            "chunks",
+            "source",
+            "target",
+            "by content",
+            "by receipt",
+            *map(str, Kind),
+            "outcome",
+        )
         rows = [
             (
-                str(each.key.source), str(each.range), str(each.chunks), str(each.source_records), str(each.target_records),
-                str(each.by_content), str(each.by_receipt), *map(str, each.counts.values()), each.outcome,
+                str(each.key.source),
+                str(each.range),
+                str(each.chunks),
+                str(each.source_records),
+                str(each.target_records),
+                str(each.by_content),
+                str(each.by_receipt),
+                *map(str, each.counts.values()),
+                each.outcome,
             )
             for each in self.partitions
-        ]  # fmt: skip
+        ]
         return "\n".join([table([head, *rows]), *(line for each in self.partitions for line in _lines(each))])
 
 

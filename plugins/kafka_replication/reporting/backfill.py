@@ -38,13 +38,24 @@ def as_json(made: BackfillPlan) -> dict[str, Any]:
 
 def _row(line: BackfillLine) -> dict[str, Any]:
     return {
-        "topic": line.key.source.topic, "partition": line.key.source.partition, "target_topic": line.key.target_topic,
-        "from": line.asked.from_, "until": line.asked.until, "on_target": line.covered.encode(), "gone": line.gone.encode(),
-        "to_copy": line.left.encode(), "to_verify": line.plan.verify.encode(), "estimated_records": line.records,
-        "estimated_bytes": line.bytes, "newer_on_target": line.newer, "oldest_record": _time(line.oldest),
-        "target_keeps_ms": line.keeps, "kept_until": _time(line.kept_until), "error": line.plan.what or None,
+        "topic": line.key.source.topic,
+        "partition": line.key.source.partition,
+        "target_topic": line.key.target_topic,
+        "from": line.asked.from_,
+        "until": line.asked.until,
+        "on_target": line.covered.encode(),
+        "gone": line.gone.encode(),
+        "to_copy": line.left.encode(),
+        "to_verify": line.plan.verify.encode(),
+        "estimated_records": line.records,
+        "estimated_bytes": line.bytes,
+        "newer_on_target": line.newer,
+        "oldest_record": _time(line.oldest),
+        "target_keeps_ms": line.keeps,
+        "kept_until": _time(line.kept_until),
+        "error": line.plan.what or None,
         "remedy": line.plan.remedy or None,
-    }  # fmt: skip
+    }
 
 
 def _total(values: Iterable[int | None]) -> int | None:
@@ -58,20 +69,32 @@ def _time(millis: int | None) -> str | None:
 
 def plan_table(made: BackfillPlan, now: datetime | None = None) -> str:
     """The plan as a person reads it: a line a partition, then what to know about them, what is refused last."""
-    head = ("partition", "target", "range", "on the target", "gone", "to copy", "records", "size", "order", "target keeps it")
+    head = (
+        "partition",
+        "target",
+        "range",
+        "on the target",
+        "gone",
+        "to copy",
+        "records",
+        "size",
+        "order",
+        "target keeps it",
+    )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
     rows = [_cells(each, present) for each in made.lines]
     text = table([head, *rows]) + f"\n{summary(made)}"
     for each in made.lines:
         if each.newer and not each.plan.refused:
             text += (
-                f"\nORDER {each.key.source}: the copies land after {each.newer} newer offsets that are on {each.key.target_topic} already; "
-                "another --target-topic keeps the source's order"
+                f"\nORDER {each.key.source}: the copies land after {each.newer} newer offsets that are on"
+                f" {each.key.target_topic} already; another --target-topic keeps the source's order"
             )
         if _expired(each, present):
             text += (
-                f"\nRETENTION {each.key.source}: {each.key.target_topic} keeps records {_days(each.keeps or 0)}, and the oldest is from "
-                f"{_time(each.oldest)}: they may be deleted before they are read back; raise retention.ms first"
+                f"\nRETENTION {each.key.source}: {each.key.target_topic} keeps records {_days(each.keeps or 0)}, and"
+                f" the oldest is from {_time(each.oldest)}: they may be deleted before they are read back; raise"
+                " retention.ms first"
             )
     return text + "".join(f"\nREFUSED {each.plan.what}\n  remedy: {each.plan.remedy}" for each in made.refused)
 
@@ -87,7 +110,9 @@ def summary(made: BackfillPlan) -> str:
         return "nothing to copy: all of it is on the target already; what is not verified yet would be"
     records, size = _total(each.records for each in todo), _total(each.bytes for each in todo)
     about = (
-        f"about {records} records, {_size(size)} (estimated from a sample)" if records is not None and size is not None else "not estimated"
+        f"about {records} records, {_size(size)} (estimated from a sample)"
+        if records is not None and size is not None
+        else "not estimated"
     )
     return f"to copy: {sum(each.left.span for each in todo)} offsets of {len(todo)} partitions, {about}"
 

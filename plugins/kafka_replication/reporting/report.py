@@ -19,8 +19,8 @@ class RangeReport:
 
     ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
     ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``lost`` offsets were
-    given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None where nothing was verified at
-    that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
+    given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None where nothing was verified
+    at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
     """
 
     key: PartitionKey
@@ -84,15 +84,37 @@ class RunReport:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "replication": self.replication, "run_id": self.run_id, "outcome": self.outcome,
-            "ranges": [each.as_json() for each in self.ranges], "gaps": [each.as_json() for each in self.gaps],
-        }  # fmt: skip
+            "replication": self.replication,
+            "run_id": self.run_id,
+            "outcome": self.outcome,
+            "ranges": [each.as_json() for each in self.ranges],
+            "gaps": [each.as_json() for each in self.gaps],
+        }
 
     def table(self) -> str:
         """The report as a person reads it in a log."""
-        head = ("partition", "range", "span", "copied", "before", "not visible", "lost", "missing", "digest", "watermark", "MB/s")
-        failed = [f"FAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in self.failed]
-        ranges = table([head, *(_cells(each) for each in self.ranges)]) if self.ranges else "everything is copied and verified"
+        head = (
+            "partition",
+            "range",
+            "span",
+            "copied",
+            "before",
+            "not visible",
+            "lost",
+            "missing",
+            "digest",
+            "watermark",
+            "MB/s",
+        )
+        failed = [
+            f"FAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}"
+            for each in self.failed
+        ]
+        ranges = (
+            table([head, *(_cells(each) for each in self.ranges)])
+            if self.ranges
+            else "everything is copied and verified"
+        )
         return "\n".join([ranges, *failed, *map(str, self.gaps)])
 
 
@@ -114,7 +136,15 @@ def plan_table(made: Plan) -> str:
     """A plan as a person reads it, what it refuses last."""
     head = ("partition", "target", "state", "position", "source end", "copy", "verify")
     rows = [
-        (str(p.key.source), p.key.target_topic, str(p.state), str(p.position), str(p.source_end), str(p.copy or "-"), str(p.verify or "-"))
+        (
+            str(p.key.source),
+            p.key.target_topic,
+            str(p.state),
+            str(p.position),
+            str(p.source_end),
+            str(p.copy or "-"),
+            str(p.verify or "-"),
+        )
         for p in made.partitions
     ]
     return table([head, *rows]) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
@@ -123,7 +153,9 @@ def plan_table(made: Plan) -> str:
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns; the first row is the head."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +170,17 @@ class Copied:
 def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
     """What ``receipts`` hold of ``range_``.
 
-    One that reaches over its edge, as a later run's may, counts with the offsets it shares, and with as many records as fit them:
-    where exactly its holes are it does not say.
+    One that reaches over its edge, as a later run's may, counts with the offsets it shares, and with as many records as
+    fit them: where exactly its holes are it does not say.
     """
     records = span = size = 0
     for each in receipts:
         shared = each.range.intersection(range_)
         if shared:
             count = min(each.count, shared.span)
-            records, span, size = records + count, span + shared.span, size + (each.bytes * count // each.count if each.count else 0)
+            records, span, size = (
+                records + count,
+                span + shared.span,
+                size + (each.bytes * count // each.count if each.count else 0),
+            )
     return Copied(records, span, size)

@@ -27,7 +27,11 @@ class PartitionStatus:
     @property
     def lost(self) -> int:
         """Offsets of the current generation that were never copied and given up by approval."""
-        return sum(each.gap.range.span for each in self.gaps if each.gap.generation == self.plan.generation and not each.gap.copied)
+        return sum(
+            each.gap.range.span
+            for each in self.gaps
+            if each.gap.generation == self.plan.generation and not each.gap.copied
+        )
 
     @property
     def lag(self) -> int:
@@ -67,23 +71,54 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         topic = snapshot.source.get(each.key.source.topic)
         offsets = topic.partitions.get(each.key.source.partition) if topic else None
         entry, position = view.verified.get(each.key), view.positions.get(each.key)
-        rows.append(PartitionStatus(
-            each, offsets.log_start if offsets else None, entry.time if entry else None, position.next_offset if position else None,
-            offsets.high_watermark if offsets else None, listed({each.key: view.gaps.get(each.key, ())}),
-        ))  # fmt: skip
+        rows.append(
+            PartitionStatus(
+                each,
+                offsets.log_start if offsets else None,
+                entry.time if entry else None,
+                position.next_offset if position else None,
+                offsets.high_watermark if offsets else None,
+                listed({each.key: view.gaps.get(each.key, ())}),
+            )
+        )
     return rows
 
 
 def status_table(rows: list[PartitionStatus]) -> str:
-    head = ("partition", "target", "state", "log start", "source end", "withheld", "position", "watermark", "lag", "lost", "last verified")
+    head = (
+        "partition",
+        "target",
+        "state",
+        "log start",
+        "source end",
+        "withheld",
+        "position",
+        "watermark",
+        "lag",
+        "lost",
+        "last verified",
+    )
     lines = [
         (
-            str(row.plan.key.source), row.plan.key.target_topic, str(row.plan.state), _text(row.log_start), str(row.plan.source_end),
-            str(row.withheld), _text(row.position), _text(row.plan.watermark), str(row.lag), str(row.lost), row.last_verified or "-",
+            str(row.plan.key.source),
+            row.plan.key.target_topic,
+            str(row.plan.state),
+            _text(row.log_start),
+            str(row.plan.source_end),
+            str(row.withheld),
+            _text(row.position),
+            _text(row.plan.watermark),
+            str(row.lag),
+            str(row.lost),
+            row.last_verified or "-",
         )
         for row in rows
-    ]  # fmt: skip
-    held = [f"{row.plan.key.source}: {held_back(row.plan.source_end, row.high_watermark or 0)}" for row in rows if row.withheld]
+    ]
+    held = [
+        f"{row.plan.key.source}: {held_back(row.plan.source_end, row.high_watermark or 0)}"
+        for row in rows
+        if row.withheld
+    ]
     return "\n".join([table([head, *lines]), *held, *(str(gap) for row in rows for gap in row.gaps)])
 
 

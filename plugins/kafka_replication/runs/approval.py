@@ -47,7 +47,8 @@ class Approval:
 def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
     """The recorded gap, and whether it was recorded now; approving what was approved before changes nothing.
 
-    The caller holds the replication's lease. Raises BadInput, Refused, GapFound (other offsets are lost than those asked for).
+    The caller holds the replication's lease. Raises BadInput, Refused, GapFound (other offsets are lost than those
+    asked for).
     """
     steps.settle(run)
     view = run.view()
@@ -73,7 +74,12 @@ def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
 def _known(view: LedgerView, key: PartitionKey, asked: OffsetRange) -> Gap | None:
     position = view.positions.get(key)
     return next(
-        (each for each in view.gaps.get(key, ()) if position and each.generation == position.generation and each.range == asked), None
+        (
+            each
+            for each in view.gaps.get(key, ())
+            if position and each.generation == position.generation and each.range == asked
+        ),
+        None,
     )
 
 
@@ -83,7 +89,8 @@ def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
     found = next((each for each in made.partitions if each.key == key), None)
     if found is None:
         raise BadInput(
-            f"{run.replication.name} does not replicate {key.source} to {key.target_topic}, or has nothing to give up there",
+            f"{run.replication.name} does not replicate {key.source} to {key.target_topic}, or has nothing to give up"
+            " there",
             "check --topic, --partition and --target-topic",
         )
     return found
@@ -111,7 +118,10 @@ def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
 
 
 def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
-    """Of chunks that were copied, and removed from the target before they were read back. The position stays where it is."""
+    """Of chunks that were copied, and removed from the target before they were read back.
+
+    The position stays where it is.
+    """
     key = found.key
     with _fenced(run, found) as (session, position):
         receipts = [each for each in run.ledger.receipts([key])[key] if each.generation == position.generation]
@@ -119,7 +129,8 @@ def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
         gone = gaps.unverifiable(pending, receipts, session.target_start())
         if gone is None:
             raise Refused(
-                f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies can be verified",
+                f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies"
+                " can be verified",
                 "run again",
             )
         _exactly(key, asked.range, gone)
@@ -150,10 +161,13 @@ def _open(run: Run, view: LedgerView, found: PartitionPlan, asked: Approval) -> 
 
 def _exactly(key: PartitionKey, asked: OffsetRange, lost: OffsetRange | None) -> None:
     if lost is None:
-        raise GapFound(f"{key.source}: every offset after the position can be read", "run again: nothing needs to be given up")
+        raise GapFound(
+            f"{key.source}: every offset after the position can be read", "run again: nothing needs to be given up"
+        )
     if asked != lost:
         raise GapFound(
-            f"{key.source}: {asked} was asked for, but lost are exactly {lost}", f"if they may be lost: {gaps.command(key, lost)}"
+            f"{key.source}: {asked} was asked for, but lost are exactly {lost}",
+            f"if they may be lost: {gaps.command(key, lost)}",
         )
 
 

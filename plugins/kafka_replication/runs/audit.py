@@ -31,7 +31,9 @@ EVERYTHING = OffsetRange(0, MAX_OFFSET)
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """Which past ranges. ``range`` is widened to whole chunks; without bounds the whole target is looked through for strangers."""
+    """Which past ranges. ``range`` is widened to whole chunks; without bounds the whole target is looked through for
+    strangers.
+    """
 
     topic: str | None = None
     partition: int | None = None
@@ -54,9 +56,14 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Every asked partition, one after the other. Raises BadInput where nothing was ever copied, Unreachable."""
     keys = sorted(key for key in run.view().positions if _asked(key, request))
     if not keys:
-        raise BadInput(f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition")
+        raise BadInput(
+            f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
+        )
     sides = _sides(run, keys)
-    if not any(sides.view.positions[key].coverage.within(request.range) for key in keys) and request.range != EVERYTHING:
+    if (
+        not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
+        and request.range != EVERYTHING
+    ):
         raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger says what was")
     return AuditReport(run.replication.name, run.run_id, now(), tuple(_one(run, sides, key, request) for key in keys))
 
@@ -67,9 +74,16 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
 
 def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
     target = topics.describe(run.target_admin, {key.target_topic for key in keys})
-    there = [key.target for key in keys if key.target_topic in target and key.target.partition in target[key.target_topic].partitions]
+    there = [
+        key.target
+        for key in keys
+        if key.target_topic in target and key.target.partition in target[key.target_topic].partitions
+    ]
     ends = offsets.stable_ends(run.target_admin, there, longest_wait(run.replication.copying, run.deadline))
-    cluster, source = topics.cluster_id(run.source_admin), topics.describe(run.source_admin, {key.source.topic for key in keys})
+    cluster, source = (
+        topics.cluster_id(run.source_admin),
+        topics.describe(run.source_admin, {key.source.topic for key in keys}),
+    )
     return Sides(target, ends, cluster, source, run.view(), run.ledger.receipts(keys))
 
 
@@ -80,7 +94,9 @@ def _one(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> Pa
     asked = [each.range for each in mine if each.range.intersection(request.range)]
     range_ = OffsetRange(min(asked, default=OffsetRange(0, 0)).from_, max((each.until for each in asked), default=0))
     gaps = [
-        each for each in sides.view.gaps.get(key, ()) if each.generation == position.generation and each.range.intersection(request.range)
+        each
+        for each in sides.view.gaps.get(key, ())
+        if each.generation == position.generation and each.range.intersection(request.range)
     ]
     made = PartitionAudit(key, position.generation, range_, lost=listed({key: gaps}))
     try:
@@ -113,7 +129,11 @@ class _Work:
         if not self._look_at_target():
             return
         stall, group = run.replication.copying.stall_timeout, consumer_group(run.replication.name)
-        others = [each for each in self.sides.receipts[key] if each.ids.target_topic == self.sides.target[key.target_topic].topic_id]
+        others = [
+            each
+            for each in self.sides.receipts[key]
+            if each.ids.target_topic == self.sides.target[key.target_topic].topic_id
+        ]
         work = units(self.chosen, others, self._window(complete))
         with (
             closing(Cursor(run.source, group, key.source, stall)) as source,
@@ -132,17 +152,22 @@ class _Work:
             self.readable = OffsetRange(min(found.log_start, found.last_stable), found.last_stable)
             if found.last_stable < self.made.range.until:
                 self.made.notes.append(
-                    f"the source ends at {found.last_stable}: what was copied from above it is compared with the receipts"
+                    f"the source ends at {found.last_stable}: what was copied from above it is compared with the"
+                    " receipts"
                 )
 
     def _look_at_target(self) -> bool:
         topic, at = self.sides.target.get(self.key.target_topic), self.key.target
         if topic is None or at not in self.sides.ends:
-            self.made.errors.append(f"{at} on the target is gone. Remedy: restore it, or start anew with kafka-replication reset")
+            self.made.errors.append(
+                f"{at} on the target is gone. Remedy: restore it, or start anew with kafka-replication reset"
+            )
             return False
         if topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
             self.made.notes.append("the target topic was re-created since: its content is compared all the same")
-        self.there = OffsetRange(min(topic.partitions[at.partition].log_start, self.sides.ends[at]), self.sides.ends[at])
+        self.there = OffsetRange(
+            min(topic.partitions[at.partition].log_start, self.sides.ends[at]), self.sides.ends[at]
+        )
         return True
 
     def _window(self, complete: bool) -> OffsetRange | None:

@@ -23,7 +23,15 @@ from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning import preflight
-from kafka_replication.planning.backfill import BackfillPlan, World, next_slice, one_topic, partitions_of, plan_backfill, resolve
+from kafka_replication.planning.backfill import (
+    BackfillPlan,
+    World,
+    next_slice,
+    one_topic,
+    partitions_of,
+    plan_backfill,
+    resolve,
+)
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.plan import PartitionPlan, Plan, State, own, plan
 from kafka_replication.planning.snapshot import Snapshot
@@ -44,7 +52,11 @@ KIND = "backfill"
 
 
 def run(
-    replication: Replication, connections: Connections, store: WatermarkStore, launcher: Callable[[], Launcher], request: BackfillRequest
+    replication: Replication,
+    connections: Connections,
+    store: WatermarkStore,
+    launcher: Callable[[], Launcher],
+    request: BackfillRequest,
 ) -> RunReport:
     """All of a backfill, under the replication's lease. Where there is nothing to do no launcher is asked for."""
     run_id, deadline = new_run_id(), Deadline.after(replication.timeouts.run)
@@ -65,14 +77,19 @@ def look(run: Run, request: BackfillRequest) -> BackfillPlan:
     only = Request(topics=request.topics)
     snapshot = this.snapshot(view, only)
     steps.raise_findings(preflight.check(this.replication, snapshot, known=True))
-    live = Plan(run.replication.name, ()) if request.target_topic else plan(run.replication, snapshot, view, run.watermarks(view))
+    live = (
+        Plan(run.replication.name, ())
+        if request.target_topic
+        else plan(run.replication, snapshot, view, run.watermarks(view))
+    )
     return _estimated(this, _planned(this, request, snapshot, view, live))
 
 
 def prepare(run: Run, request: BackfillRequest) -> Plan:
     """The plan, stored with the run, after opening what was never opened. The stored one, if there is one.
 
-    The caller holds the replication's lease. Raises BadInput, PreflightFailed, Refused naming every partition that cannot be done.
+    The caller holds the replication's lease. Raises BadInput, PreflightFailed, Refused naming every partition that
+    cannot be done.
     """
     steps.settle(run)
     known, over = steps.planned_before(run)
@@ -108,11 +125,15 @@ def _check_topics(run: Run, request: BackfillRequest) -> None:
     names, replication = set(topics.names(run.source_admin)), run.replication
     missing = sorted(set(request.topics) - names)
     if missing:
-        raise BadInput(f"topic: {', '.join(map(repr, missing))} does not exist on the source", "correct it, or grant Describe on it")
+        raise BadInput(
+            f"topic: {', '.join(map(repr, missing))} does not exist on the source",
+            "correct it, or grant Describe on it",
+        )
     taken = {replication.target_topic(name): name for name in names - set(request.topics) if replication.selects(name)}
     if request.target_topic in taken:
         raise BadInput(
-            f"target_topic: {request.target_topic!r} is where {replication.name} copies {taken[request.target_topic]!r} to",
+            f"target_topic: {request.target_topic!r} is where {replication.name} copies"
+            f" {taken[request.target_topic]!r} to",
             "name another topic: records of two topics in one partition cannot be told apart",
         )
 
@@ -128,7 +149,11 @@ def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: Ledge
 
 def _estimated(run: Run, made: BackfillPlan) -> BackfillPlan:
     """With the first records of each range read; only for somebody to look at."""
-    wanted = {each.key.source: each.left.ranges[0] for each in sorted(made.lines, key=lambda line: -line.left.span) if each.plan.copy}
+    wanted = {
+        each.key.source: each.left.ranges[0]
+        for each in sorted(made.lines, key=lambda line: -line.left.span)
+        if each.plan.copy
+    }
     return made.estimated(samples(run.source, consumer_group(run.replication.name), wanted)) if wanted else made
 
 
@@ -145,7 +170,8 @@ def _open(run: Run, view: LedgerView, made: BackfillPlan) -> LedgerView:
 def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     """The plan of a data interval: per partition what lies between its two boundaries, each resolved once and stored.
 
-    The caller holds the replication's lease. Raises PreflightFailed, Refused naming every partition that cannot be done.
+    The caller holds the replication's lease. Raises PreflightFailed, Refused naming every partition that cannot be
+    done.
     """
     steps.settle(run)
     known, over = steps.planned_before(run)
@@ -160,7 +186,9 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
 
     def planned(view: LedgerView) -> BackfillPlan:
         return plan_backfill(
-            World(run.replication, snapshot, view, run.watermarks(view), Plan(run.replication.name, ())), asked, opens=True
+            World(run.replication, snapshot, view, run.watermarks(view), Plan(run.replication.name, ())),
+            asked,
+            opens=True,
         )
 
     made = planned(_open(run, view, planned(view)))
@@ -169,24 +197,38 @@ def prepare_interval(run: Run, start: datetime, end: datetime) -> Plan:
     return _store(run, "interval", made, over)
 
 
-def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime) -> dict[TopicPartition, OffsetRange]:
-    every = [(TopicPartition(name, number), topic.topic_id) for name, topic in snapshot.source.items() for number in topic.partitions]
+def _interval(
+    run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime
+) -> dict[TopicPartition, OffsetRange]:
+    every = [
+        (TopicPartition(name, number), topic.topic_id)
+        for name, topic in snapshot.source.items()
+        for number in topic.partitions
+    ]
     keys = {at: BoundaryKey(at, topic_id) for at, topic_id in every}
     known = {key.source: position.coverage for key, position in view.positions.items()}
-    appeared = {at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if known and at not in known}
+    appeared = {
+        at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if known and at not in known
+    }
     newest = run.store.newest_boundary(run.replication.name) or start
 
     def settled(moment: datetime, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        if moment <= max(start, newest):  # what appeared after the replication began is copied from its beginning, by a run yet to come
+        if moment <= max(
+            start, newest
+        ):  # what appeared after the replication began is copied from its beginning, by a run yet to come
             found = {**found, **appeared}
         copied = {at: known[at].end_before(offset) for at, offset in found.items() if moment == start and at in known}
         stored = run.store.settle_boundaries(
-            run.replication.name, moment, {keys[at]: offset for at, offset in found.items()},
+            run.replication.name,
+            moment,
+            {keys[at]: offset for at, offset in found.items()},
             {keys[at]: offset for at, offset in copied.items()},
-        )  # fmt: skip
+        )
         return {key.at: offset for key, offset in stored.items()}
 
-    froms, untils = (settled(moment, offsets.at_time(run.source_admin, keys, ceil_millis(moment))) for moment in (start, end))
+    froms, untils = (
+        settled(moment, offsets.at_time(run.source_admin, keys, ceil_millis(moment))) for moment in (start, end)
+    )
     if newest > end:
         settled(newest, appeared)
     return {at: OffsetRange(froms[at], untils[at]) for at in keys}
@@ -194,14 +236,21 @@ def _interval(run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, e
 
 def _refuse_vanished(run: Run, snapshot: Snapshot, view: LedgerView) -> None:
     """An interval is copied once: what cannot be seen now would be in none."""
-    gone = [each for each in plan(run.replication, snapshot, view, run.watermarks(view)).refused if each.state is State.VANISHED]
+    gone = [
+        each
+        for each in plan(run.replication, snapshot, view, run.watermarks(view)).refused
+        if each.state is State.VANISHED
+    ]
     if gone:
         raise Refused("; ".join(each.what for each in gone), f"grant Describe on it, or {gone[0].remedy}")
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """What went wrong in the last slice of each range; both are empty when nothing did. ``records`` and ``bytes`` were copied."""
+    """What went wrong in the last slice of each range; both are empty when nothing did.
+
+    ``records`` and ``bytes`` were copied.
+    """
 
     not_copied: list[CopyResult]
     not_verified: list[VerifyResult]
@@ -212,7 +261,8 @@ class Slices:
 def copy_slices(run: Run, made: Plan, launch: Launcher) -> Slices:
     """Copy, verify and advance, slice after slice, until all of it is on the target or has failed.
 
-    Called again after a crash it goes on where the ledger ends. What failed is recorded with the run, for `steps.report`.
+    Called again after a crash it goes on where the ledger ends. What failed is recorded with the run, for
+    `steps.report`.
     """
     most, keys = run.replication.max_records_per_run, [each.key for each in made.partitions]
     done: dict[PartitionKey, list[CopyResult]] = {each.key: [] for each in made.to_copy}
@@ -230,13 +280,18 @@ def copy_slices(run: Run, made: Plan, launch: Launcher) -> Slices:
             done[each.key].append(each)
         failed |= {each.key: each for each in steps.verify(run, [p.key for p in part.partitions], launch) if each.error}
         steps.advance(run, keys)
-    failed |= {each.key: each for each in steps.verify(run, [key for key in keys if key not in failed], launch) if each.error}
+    failed |= {
+        each.key: each for each in steps.verify(run, [key for key in keys if key not in failed], launch) if each.error
+    }
     log.info("%s", _progress(made, run.view().positions, number, None))
     _record(run, made, done)
     every = [each for results in done.values() for each in results]
     last = [results[-1] for results in done.values() if results]
     return Slices(
-        [each for each in last if each.error], list(failed.values()), sum(each.copied for each in every), sum(each.bytes for each in every)
+        [each for each in last if each.error],
+        list(failed.values()),
+        sum(each.copied for each in every),
+        sum(each.bytes for each in every),
     )
 
 
@@ -261,7 +316,14 @@ def _record(run: Run, made: Plan, done: Mapping[PartitionKey, list[CopyResult]])
         results = done[each.key]
         if each.copy and results:
             last = results[-1]
-            run.store.record_outcome(RangeOutcome(
-                run.run_id, each.key, each.copy, error=last.error, remedy=last.remedy or None,
-                seconds=sum(result.seconds for result in results), bytes=sum(result.bytes for result in results),
-            ))  # fmt: skip
+            run.store.record_outcome(
+                RangeOutcome(
+                    run.run_id,
+                    each.key,
+                    each.copy,
+                    error=last.error,
+                    remedy=last.remedy or None,
+                    seconds=sum(result.seconds for result in results),
+                    bytes=sum(result.bytes for result in results),
+                )
+            )

@@ -25,17 +25,21 @@ class Rebuilt:
     def as_json(self) -> dict[str, Any]:
         source = self.after.key.source
         return {
-            "topic": source.topic, "partition": source.partition, "target_topic": self.after.key.target_topic,
-            "before": self.before.offset if self.before else None, "after": self.after.offset,
-            "generation": self.after.generation, "version": self.after.version,
-        }  # fmt: skip
+            "topic": source.topic,
+            "partition": source.partition,
+            "target_topic": self.after.key.target_topic,
+            "before": self.before.offset if self.before else None,
+            "after": self.after.offset,
+            "generation": self.after.generation,
+            "version": self.after.version,
+        }
 
 
 def rebuild_store(run: Run, *, force: bool = False) -> list[Rebuilt]:
     """Store what the ledger says was verified, and no more, for every partition of the replication, or for none.
 
-    The caller holds the replication's lease. Raises Refused where the store is ahead of the ledger: with ``force`` the ledger is
-    believed, except for a partition that it does not know at all.
+    The caller holds the replication's lease. Raises Refused where the store is ahead of the ledger: with ``force`` the
+    ledger is believed, except for a partition that it does not know at all.
     """
     run.check()
     view, stored = run.view(), run.store.watermarks(run.replication.name)
@@ -49,9 +53,14 @@ def rebuild_store(run: Run, *, force: bool = False) -> list[Rebuilt]:
 def _restore(run: Run, view: LedgerView, key: PartitionKey, before: Watermark | None, offset: int) -> Rebuilt:
     position = view.positions[key]
     after = run.store.restore(
-        key, generation=position.generation, source_topic_id=position.ids.source_topic, target_topic_id=position.ids.target_topic,
-        offset=offset, expected_version=before.version if before else None, run_id=run.run_id,
-    )  # fmt: skip
+        key,
+        generation=position.generation,
+        source_topic_id=position.ids.source_topic,
+        target_topic_id=position.ids.target_topic,
+        offset=offset,
+        expected_version=before.version if before else None,
+        run_id=run.run_id,
+    )
     return Rebuilt(before, after)
 
 
@@ -60,7 +69,8 @@ def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) 
     if unknown:
         raise Refused(
             f"the store knows {', '.join(map(str, unknown))}, the ledger does not: it was lost, or it is another one",
-            "bring back the ledger topics of the target, or check the target's connection and the store's url; nothing was changed",
+            "bring back the ledger topics of the target, or check the target's connection and the store's url; nothing"
+            " was changed",
         )
 
 
@@ -73,7 +83,8 @@ def _refuse_ahead(stored: Mapping[PartitionKey, Watermark], view: LedgerView, en
     if ahead:
         raise Refused(
             f"the store is ahead of the ledger: {'; '.join(ahead)}",
-            "find out which of the two was changed; if it was the store, add --force, which lowers it. Nothing was changed",
+            "find out which of the two was changed; if it was the store, add --force, which lowers it. Nothing was"
+            " changed",
         )
 
 
@@ -81,9 +92,13 @@ def rebuilt_table(rows: list[Rebuilt]) -> str:
     head = ("partition", "target", "before", "after", "generation", "version")
     lines = [
         (
-            str(each.after.key.source), each.after.key.target_topic, str(each.before.offset) if each.before else "-",
-            str(each.after.offset), str(each.after.generation), str(each.after.version),
+            str(each.after.key.source),
+            each.after.key.target_topic,
+            str(each.before.offset) if each.before else "-",
+            str(each.after.offset),
+            str(each.after.generation),
+            str(each.after.version),
         )
         for each in rows
-    ]  # fmt: skip
+    ]
     return table([head, *lines])

@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[PartitionKey, Position]:
     """The new positions of all its partitions. Receipts and gaps of earlier generations stay in the ledger.
 
-    The caller holds the replication's lease. One partition's reset is atomic, the topic's is not: after a crash the same call
-    resets what is left, which is told by the topic ids. Raises PreflightFailed, Refused (the target holds records), Fenced.
+    The caller holds the replication's lease. One partition's reset is atomic, the topic's is not: after a crash the
+    same call resets what is left, which is told by the topic ids. Raises PreflightFailed, Refused (the target holds
+    records), Fenced.
     """
     target = target_topic or run.replication.target_topic(topic)
     ledger_topics.ensure(run.target_admin)
@@ -33,7 +34,8 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
     snapshot = _snapshot(run, topic, target)
     ids = Ids(snapshot.source_cluster, snapshot.source[topic].topic_id, snapshot.target[target].topic_id)
     keys = [
-        PartitionKey(run.replication.name, TopicPartition(topic, number), target) for number in sorted(snapshot.source[topic].partitions)
+        PartitionKey(run.replication.name, TopicPartition(topic, number), target)
+        for number in sorted(snapshot.source[topic].partitions)
     ]
     run.check()
     with closing(run.opening()) as opening:
@@ -49,7 +51,9 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
 
 
 def _snapshot(run: Run, topic: str, target: str) -> Snapshot:
-    """Both sides of the topic, its starts as for one never replicated; its target topic is created where that is missing."""
+    """Both sides of the topic, its starts as for one never replicated; its target topic is created where that is
+    missing.
+    """
     while True:
         snapshot = snapshotter.take(run.replication, run.source_admin, run.target_admin, [topic])
         preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
@@ -57,7 +61,9 @@ def _snapshot(run: Run, topic: str, target: str) -> Snapshot:
         source, found = snapshot.source[topic], snapshot.target.get(target)
         if found is None:
             if not run.replication.target_topics.create:
-                raise Refused(f"the target topic {target} does not exist and target_topics.create is false", "create it")
+                raise Refused(
+                    f"the target topic {target} does not exist and target_topics.create is false", "create it"
+                )
             run.check()
             steps.create_target(run, snapshot, topic, target)
         elif source.partitions.keys() - found.partitions.keys():
@@ -69,8 +75,12 @@ def _snapshot(run: Run, topic: str, target: str) -> Snapshot:
             return snapshot
 
 
-def to_reset(keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Position], ids: Ids) -> list[PartitionKey]:
-    """All of ``keys``; only those that speak of earlier topics (or were never opened) where some do: the others were reset already."""
+def to_reset(
+    keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Position], ids: Ids
+) -> list[PartitionKey]:
+    """All of ``keys``; only those that speak of earlier topics (or were never opened) where some do: the others were
+    reset already.
+    """
     stale = {key for key in keys if key in positions and positions[key].ids != ids}
     return [key for key in keys if not stale or key in stale or key not in positions]
 
@@ -80,7 +90,8 @@ def _refuse_occupied(run: Run, opening: Opening, keys: Collection[PartitionKey])
         return
     for key, offset in sorted(opening.occupied(keys).items()):
         raise Refused(
-            f"{key.source}: {key.target} on the target still holds records (the first at offset {offset}), which would be copied twice",
+            f"{key.source}: {key.target} on the target still holds records (the first at offset {offset}), which would"
+            " be copied twice",
             f"re-create {key.target_topic}, or say on_existing_target: append to write behind them",
         )
 
@@ -92,7 +103,9 @@ def _generations(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey,
     def last(key: PartitionKey) -> int:
         position, mark = view.positions.get(key), stored.get(key)
         known = [position.generation if position else 0, mark.generation if mark else 0]
-        return max(*known, *(each.generation for each in receipts[key]), *(each.generation for each in view.gaps.get(key, ())))
+        return max(
+            *known, *(each.generation for each in receipts[key]), *(each.generation for each in view.gaps.get(key, ()))
+        )
 
     return {key: last(key) + 1 for key in keys}
 

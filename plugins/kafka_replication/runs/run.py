@@ -68,13 +68,21 @@ class Run:
         return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name, self.deadline)
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
-        """Repeat a step's call to a cluster that answered before, within the run's time: brokers are restarted, leaders move."""
+        """Repeat a step's call to a cluster that answered before, within the run's time: brokers are restarted, leaders
+        move.
+        """
         return patiently(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
-        """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before it moved it."""
+        """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before
+        it moved it.
+        """
         positions, found = view.positions, self.store.watermarks(self.replication.name).items()
-        return {key: each.offset for key, each in found if key not in positions or each.generation >= positions[key].generation}
+        return {
+            key: each.offset
+            for key, each in found
+            if key not in positions or each.generation >= positions[key].generation
+        }
 
     def stored_plan(self) -> Plan | None:
         """The plan of an earlier try of this run."""
@@ -88,7 +96,9 @@ class Run:
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
         mine = own(self.replication, view).positions
         known, others = {key.source for key in mine}, {key.target_topic for key in view.positions if key not in mine}
-        return snapshotter.take(self.replication, self.source_admin, self.target_admin, request.topics, request.until, known, others)
+        return snapshotter.take(
+            self.replication, self.source_admin, self.target_admin, request.topics, request.until, known, others
+        )
 
     def session(self, key: PartitionKey) -> LedgerSession:
         """A life of this partition's own producer, to be closed."""

@@ -36,9 +36,15 @@ def held(replication: Replication, store: WatermarkStore, owner: str, *, release
 
 
 def run(
-    replication: Replication, connections: Connections, store: WatermarkStore, launcher: Callable[[], Launcher], request: Request
+    replication: Replication,
+    connections: Connections,
+    store: WatermarkStore,
+    launcher: Callable[[], Launcher],
+    request: Request,
 ) -> RunReport:
-    """All steps of one run. An idle run never asks for a launcher, so no Spark starts. Raises BadInput for ``progress: interval``."""
+    """All steps of one run. An idle run never asks for a launcher, so no Spark starts. Raises BadInput for ``progress:
+    interval``.
+    """
     if replication.progress == "interval":
         check_interval(replication.name, None, None, datetime.now(UTC))
     run_id, deadline = new_run_id(), Deadline.after(replication.timeouts.run)

@@ -69,7 +69,9 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     if stored is None:
         return None, None
     known, view = Plan.decode(stored.plan), run.view()
-    anew = next((p.key for p in known.partitions if p.key in view.positions and not view.position(p.key, p.generation)), None)
+    anew = next(
+        (p.key for p in known.partitions if p.key in view.positions and not view.position(p.key, p.generation)), None
+    )
     if anew is not None:
         log.warning("run %s was planned before %s was reset; planning it again", run.run_id, anew)
         return None, stored.plan
@@ -83,14 +85,17 @@ def store_plan(run: Run, kind: str, made: Plan, over: str | None) -> Plan:
 
 
 def settle(run: Run) -> None:
-    """Fence whoever holds the ledger back by an open transaction of this replication: a run that died or sleeps. The caller has the lease.
+    """Fence whoever holds the ledger back by an open transaction of this replication: a run that died or sleeps. The
+    caller has the lease.
 
     Else the ledger could not be read before that transaction's time-out, 10 minutes by default.
     """
     if not ledger_topics.ensure(run.target_admin, create=False):
         return
     undecided = sorted(run.ledger.undecided())
-    ids = {key.transactional_id: str(key) for key in undecided} | ({opening_id(run.replication.name): "opening"} if undecided else {})
+    ids = {key.transactional_id: str(key) for key in undecided} | (
+        {opening_id(run.replication.name): "opening"} if undecided else {}
+    )
     for transactional_id, what in ids.items():
         run.check()
         log.warning("%s: an earlier run may have left a transaction open; fencing it", what)
@@ -99,7 +104,9 @@ def settle(run: Run) -> None:
 
 
 def begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
-    """Create what is missing and open every new partition; what both sides look like then, and what live copying would do."""
+    """Create what is missing and open every new partition; what both sides look like then, and what live copying would
+    do.
+    """
     view = run.view()
     raise_findings(findings(run, view, run.snapshot(view, request)))
     return run.patiently("opening", lambda: _begin(run, request))
@@ -109,7 +116,9 @@ def _begin(run: Run, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
     ledger_topics.ensure(run.target_admin)
     view = run.view()
     # A replication begins with all its partitions: those that a first request leaves out would count as appeared later.
-    snapshot = create_targets(run, view, request if own(run.replication, view).positions else replace(request, topics=()))
+    snapshot = create_targets(
+        run, view, request if own(run.replication, view).positions else replace(request, topics=())
+    )
     opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)))
     view = replace(view, positions={**view.positions, **opened})
     made = plan(run.replication, snapshot, view, run.watermarks(view))
@@ -137,7 +146,9 @@ def create_targets(run: Run, view: LedgerView, request: Request) -> Snapshot:
 
 
 def _await_visible(run: Run, view: LedgerView, request: Request, created: Collection[str]) -> Snapshot:
-    """A snapshot that shows the topics just created: brokers may learn of them late, and no position may be opened without their ids."""
+    """A snapshot that shows the topics just created: brokers may learn of them late, and no position may be opened
+    without their ids.
+    """
     until = time.monotonic() + run.deadline.within(run.replication.timeouts.request)
     while True:
         snapshot = run.snapshot(view, request)
@@ -145,7 +156,10 @@ def _await_visible(run: Run, view: LedgerView, request: Request, created: Collec
         if not hidden:
             return snapshot
         if time.monotonic() > until:
-            raise Unreachable(f"the new target topic {hidden[0]} is not known to every broker", "check the target's brokers; run again")
+            raise Unreachable(
+                f"the new target topic {hidden[0]} is not known to every broker",
+                "check the target's brokers; run again",
+            )
         time.sleep(0.1)
 
 
@@ -158,7 +172,9 @@ def create_target(run: Run, snapshot: Snapshot, name: str, target: str) -> None:
 
 
 def open_new(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
-    """Commit the start of every new partition, so that ``latest`` is never resolved twice; and those that cannot be opened."""
+    """Commit the start of every new partition, so that ``latest`` is never resolved twice; and those that cannot be
+    opened.
+    """
     new = {each.key: each for each in made.partitions if each.state is State.OPENING}
     if not new:
         return {}, {}
@@ -180,7 +196,8 @@ def open_new(run: Run, made: Plan) -> tuple[Mapping[PartitionKey, Position], dic
 def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
     """Copy every planned range that is not on the target yet, in bounded rounds, while the lease is ours.
 
-    Another round is for ranges that were fenced, or whose Spark task died: what else may pass by itself, the copier has repeated.
+    Another round is for ranges that were fenced, or whose Spark task died: what else may pass by itself, the copier has
+    repeated.
     """
     done: dict[PartitionKey, CopyResult] = {}
     left = list(made.to_copy)
@@ -207,9 +224,16 @@ def copy(run: Run, made: Plan, launch: Launcher) -> JobResult:
 def _job(run: Run, kind: Any, **tasks: Any) -> Job:
     settings = run.replication
     return Job(
-        kind, settings.name, run.run_id, run.source, run.target, settings.copying, parallelism=settings.spark.parallelism,
-        seconds=run.deadline.seconds, **tasks,
-    )  # fmt: skip
+        kind,
+        settings.name,
+        run.run_id,
+        run.source,
+        run.target,
+        settings.copying,
+        parallelism=settings.spark.parallelism,
+        seconds=run.deadline.seconds,
+        **tasks,
+    )
 
 
 def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], last: JobResult) -> JobResult:
@@ -228,18 +252,27 @@ def _record_copies(run: Run, made: Plan, done: dict[PartitionKey, CopyResult], l
             result = replace(result, error=None, remedy="")
         results.append(result)
         outcome = RangeOutcome(
-            run.run_id, each.key, each.copy, error=result.error, remedy=result.remedy or None, seconds=result.seconds, bytes=result.bytes
+            run.run_id,
+            each.key,
+            each.copy,
+            error=result.error,
+            remedy=result.remedy or None,
+            seconds=result.seconds,
+            bytes=result.bytes,
         )
         try:
             run.store.record_outcome(outcome)
         except BadInput:
-            run.check()  # another store stands where ours was: if another run holds the lease there, that is what ends this one
+            # another store stands where ours was: if another run holds the lease there, that is what ends this one
+            run.check()
             raise
     return replace(last, copies=results)
 
 
 def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
-    """Read back whatever of these partitions is copied and not verified, and write to the ledger what was found equal."""
+    """Read back whatever of these partitions is copied and not verified, and write to the ledger what was found
+    equal.
+    """
     view = run.patiently("reading the ledger", run.view)
     pending = {key: each for key in keys if key in view.positions and (each := _pending(view, key))}
     if not pending:
@@ -261,7 +294,11 @@ def verify(run: Run, keys: Collection[PartitionKey], launch: Launcher) -> list[V
         lost = {task.key for task in tasks} - {each.key for each in result.verifications}
         results += [
             VerifyResult(
-                key, Coverage(), error=result.error or "not verified", remedy=result.remedy or "run again", retriable=result.retriable
+                key,
+                Coverage(),
+                error=result.error or "not verified",
+                remedy=result.remedy or "run again",
+                retriable=result.retriable,
             )
             for key in sorted(lost)
         ]
@@ -295,7 +332,10 @@ def _add_verified(run: Run, found: Mapping[PartitionKey, tuple[int, Coverage]]) 
         writer.begin()
         for key, (generation, coverage) in found.items():
             if view.position(key, generation):
-                whole, level = view.read_back(key, generation).union(coverage), view.level(key, generation, run.replication.verify.level)
+                whole, level = (
+                    view.read_back(key, generation).union(coverage),
+                    view.level(key, generation, run.replication.verify.level),
+                )
                 entry = Verified(generation, whole, level, run.run_id, now())
                 writer.write(ledger.POSITIONS, key.ledger_partition, ledger.verified_key(key), ledger.encode(entry))
         writer.commit_transaction()
@@ -312,9 +352,14 @@ def advance(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]
         offset = verified_of(view, key).contiguous_end(position.start)
         before = stored.get(key)
         moved[key] = run.store.advance(
-            key, generation=position.generation, source_topic_id=position.ids.source_topic, target_topic_id=position.ids.target_topic,
-            offset=offset, expected_version=before.version if before else None, run_id=run.run_id,
-        ).offset  # fmt: skip
+            key,
+            generation=position.generation,
+            source_topic_id=position.ids.source_topic,
+            target_topic_id=position.ids.target_topic,
+            offset=offset,
+            expected_version=before.version if before else None,
+            run_id=run.run_id,
+        ).offset
     failpoints.reached("P5")
     return moved
 
@@ -340,10 +385,20 @@ def report(run: Run, made: Plan, verified: Collection[VerifyResult] = ()) -> Run
             lost = view.lost(each.key, each.generation).within(range_).span
             seen = position is not None and settled.contains(range_)
             line = RangeReport(
-                each.key, range_, here.records, before.records, max(0, here.span + before.span - here.records - before.records),
-                range_.span - here.span - before.span - lost, True if seen else None, watermarks.get(each.key), here.bytes, lost=lost,
-            )  # fmt: skip
-            line = _judge(line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level)
+                each.key,
+                range_,
+                here.records,
+                before.records,
+                max(0, here.span + before.span - here.records - before.records),
+                range_.span - here.span - before.span - lost,
+                True if seen else None,
+                watermarks.get(each.key),
+                here.bytes,
+                lost=lost,
+            )
+            line = _judge(
+                line, each, outcomes.get((each.key, range_)), errors.get(each.key), run.replication.verify.level
+            )
             unproven = line.digest_ok and view.unproven(each.key, each.generation).within(range_)
             ranges.append(_stored(replace(line, digest_ok=None) if unproven else line, advanced))
     made_report = RunReport(run.replication.name, run.run_id, tuple(ranges), gaps=gaps.listed(view.gaps))
@@ -357,8 +412,12 @@ def _ranges(each: PartitionPlan) -> list[OffsetRange]:
     return [*each.verify, *([each.copy] if each.copy else [])]
 
 
-def _judge(line: RangeReport, each: PartitionPlan, copied: RangeOutcome | None, verified: VerifyResult | None, level: str) -> RangeReport:
-    """Add what went wrong: the plan's refusal, the copy's error, the verification's; and never call unverified offsets done."""
+def _judge(
+    line: RangeReport, each: PartitionPlan, copied: RangeOutcome | None, verified: VerifyResult | None, level: str
+) -> RangeReport:
+    """Add what went wrong: the plan's refusal, the copy's error, the verification's; and never call unverified offsets
+    done.
+    """
     line = replace(line, seconds=copied.seconds if copied else 0.0)
     if each.refused:
         return replace(line, error=each.what, remedy=each.remedy)
@@ -383,8 +442,20 @@ def _store(run: Run, made: RunReport) -> None:
     if run.store.run(run.run_id) is None:
         return
     for line in made.ranges:
-        run.store.record_outcome(RangeOutcome(
-            run.run_id, line.key, line.range, line.copied, line.not_visible, line.digest_ok, run.replication.verify.level,
-            line.watermark, line.error, line.remedy or None, line.seconds, line.bytes,
-        ))  # fmt: skip
+        run.store.record_outcome(
+            RangeOutcome(
+                run.run_id,
+                line.key,
+                line.range,
+                line.copied,
+                line.not_visible,
+                line.digest_ok,
+                run.replication.verify.level,
+                line.watermark,
+                line.error,
+                line.remedy or None,
+                line.seconds,
+                line.bytes,
+            )
+        )
     run.store.finish_run(run.run_id, made.outcome)

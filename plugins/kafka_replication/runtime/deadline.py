@@ -1,4 +1,6 @@
-"""One budget of time for a run: every wait asks it how long it may take, and repeats what may pass by itself within it."""
+"""One budget of time for a run: every wait asks it how long it may take, and repeats what may pass by itself within
+it.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,14 @@ class Deadline:
 
     def over(self, doing: str, last: ReplicationError | None = None) -> OutOfTime:
         return OutOfTime(
-            f"{doing}: the run's time (timeouts.run) is used up" + (f"; the last error was: {last.what}" if last else ""),
-            f"{last.remedy}; then run again: it goes on where this stopped" if last and last.remedy else
-            "run again, it goes on where this stopped; or raise timeouts.run",
-        )  # fmt: skip
+            f"{doing}: the run's time (timeouts.run) is used up"
+            + (f"; the last error was: {last.what}" if last else ""),
+            (
+                f"{last.remedy}; then run again: it goes on where this stopped"
+                if last and last.remedy
+                else "run again, it goes on where this stopped; or raise timeouts.run"
+            ),
+        )
 
 
 NEVER = Deadline()
@@ -63,7 +69,7 @@ def backoff(failures: int) -> float:
 
 def patiently(
     doing: str, call: Callable[[], T], deadline: Deadline, attempts: int, pause: Callable[[float], None] = time.sleep
-) -> T:  # fmt: skip
+) -> T:
     """``call``, again after each error that may pass by itself. A lost lease is none: the work under it has to stop."""
     for failures in range(1, attempts + 1):
         try:

@@ -1,4 +1,6 @@
-"""Ending in order: a signal becomes an exception, so that open transactions are aborted on the way out; a group of processes is ended."""
+"""Ending in order: a signal becomes an exception, so that open transactions are aborted on the way out; a group of
+processes is ended.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGHUP is what Spark's Python daemo
 def on_signals(*, even_ignored: bool = False) -> None:
     """Let the first of `SIGNALS` raise SystemExit in the main thread, which calls this; further ones change nothing.
 
-    By default they end the process at once, and readers of the target wait for its transaction's time-out. A signal that is
-    ignored stays so, for that is what nohup asks for; a worker's come from Spark, not from a terminal (``even_ignored``).
+    By default they end the process at once, and readers of the target wait for its transaction's time-out. A signal
+    that is ignored stays so, for that is what nohup asks for; a worker's come from Spark, not from a terminal
+    (``even_ignored``).
     """
     for each in SIGNALS:
         if even_ignored or signal.getsignal(each) != signal.SIG_IGN:

@@ -20,7 +20,14 @@ from kafka_replication.spark.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT
 
 log = logging.getLogger(__name__)
 PARENT = "KAFKA_REPLICATION_PARENT"
-NEEDED = ("pyarrow", "confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
+NEEDED = (
+    "pyarrow",
+    "confluent_kafka",
+    "xxhash",
+    "pydantic",
+    "tenacity",
+    "kafka_replication.kafka.engines.record.engine",
+)
 MISSING = "missing"
 
 
@@ -43,7 +50,11 @@ def run(spark: SparkSession, job: Job) -> JobResult:
     """Run every range of the job; a failing range is a result like any other."""
     hands = deal(range(len(job.copies or job.verifications)), job.parallelism)
     try:
-        rows = spark.range(0, len(hands), 1, len(hands)).mapInArrow(_task(JOB.dump_json(job), hands), "result string").collect()
+        rows = (
+            spark.range(0, len(hands), 1, len(hands))
+            .mapInArrow(_task(JOB.dump_json(job), hands), "result string")
+            .collect()
+        )
     except Exception as e:  # a task that died more often than Spark tries it
         log.exception("Spark gave up")
         if _NO_PYARROW.search(str(e)):  # Spark itself needs it, before it calls us
@@ -69,13 +80,19 @@ def _cause(text: str) -> str:
 def _missing(where: str, what: str) -> JobResult:
     return JobResult(
         error=f"a Spark executor cannot run the job: {where} {what}",
-        remedy="install requirements.txt into that Python on every executor, or name another with PYSPARK_PYTHON (spark.pyspark.python)",
+        remedy=(
+            "install requirements.txt into that Python on every executor, or name another with PYSPARK_PYTHON"
+            " (spark.pyspark.python)"
+        ),
         retriable=False,
     )
 
 
 def _task(job: bytes, hands: list[list[int]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What an executor runs. It needs nothing of ours until it has looked for it, so that what is missing there can be named."""
+    """What an executor runs.
+
+    It needs nothing of ours until it has looked for it, so that what is missing there can be named.
+    """
     needed, missing = NEEDED, MISSING
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
@@ -86,14 +103,25 @@ def _task(job: bytes, hands: list[list[int]]) -> Callable[[Iterable[Any]], Itera
 
         def line(text: str) -> Any:
             pa = importlib.import_module("pyarrow")
-            return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], schema=pa.schema([pa.field("result", pa.string())]))
+            return pa.RecordBatch.from_arrays(
+                [pa.array([text], pa.string())], schema=pa.schema([pa.field("result", pa.string())])
+            )
 
         for batch in batches:
             try:
                 for name in needed:
                     importlib.import_module(name)
             except ImportError as e:
-                yield line(json.dumps({missing: [f"{sys.executable} on {socket.gethostname()}", f"cannot import {e.name or ''} ({e})"]}))
+                yield line(
+                    json.dumps(
+                        {
+                            missing: [
+                                f"{sys.executable} on {socket.gethostname()}",
+                                f"cannot import {e.name or ''} ({e})",
+                            ]
+                        }
+                    )
+                )
                 return
             from kafka_replication.spark.jobs import JOB
             from kafka_replication.spark.worker import execute

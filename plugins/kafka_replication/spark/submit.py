@@ -107,7 +107,9 @@ class SubmitLauncher:
             command += ["--py-files", str(here.package), str(script(job.kind)), str(here.job), str(here.result)]
             code = _run(command, job)
             if not here.result.exists():
-                raise Unreachable(f"the Spark {job.kind} job ended with {code} and left no result", "see Spark's log above; run again")
+                raise Unreachable(
+                    f"the Spark {job.kind} job ended with {code} and left no result", "see Spark's log above; run again"
+                )
             return here.read_result()
 
 
@@ -123,7 +125,9 @@ def _run(command: list[str], job: Job) -> int:
 
 
 def patience(job: Job) -> float:
-    """Seconds after which Spark is stopped: its workers end by themselves before, unless they are stuck or their turn came late."""
+    """Seconds after which Spark is stopped: its workers end by themselves before, unless they are stuck or their turn
+    came late.
+    """
     return math.inf if job.seconds is None else job.seconds + GRACE
 
 

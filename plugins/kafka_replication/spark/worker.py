@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 
 def execute(job: Job, number: int) -> str:
-    """Copy or verify the job's range ``number``; the result as JSON. A worker that is asked to end aborts its transaction first."""
+    """Copy or verify the job's range ``number``; the result as JSON.
+
+    A worker that is asked to end aborts its transaction first.
+    """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     if job.kind == "copy":
@@ -36,7 +39,13 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
     def progress(task: CopyTask, result: CopyResult) -> None:
         seconds = time.monotonic() - started
         done = 100 * result.copied / max(1, task.range.span)
-        log.info("%s: %d records, %.1f MB/s, %.0f%% of span", task.key.source, result.copied, result.bytes / 1e6 / seconds, done)
+        log.info(
+            "%s: %d records, %.1f MB/s, %.0f%% of span",
+            task.key.source,
+            result.copied,
+            result.bytes / 1e6 / seconds,
+            done,
+        )
 
     deadline = Deadline.after(job.seconds)
     engine = RecordEngine(job.source, job.target, job.settings, deadline)
@@ -52,13 +61,18 @@ def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
         found = _verify(job, replace(task, receipts=left))
         failures = 1 if found.records else failures + 1
         result = replace(
-            found, verified=result.verified.union(found.verified), records=result.records + found.records, bytes=result.bytes + found.bytes
+            found,
+            verified=result.verified.union(found.verified),
+            records=result.records + found.records,
+            bytes=result.bytes + found.bytes,
         )
         if not result.retriable or failures >= job.settings.attempts:
             break
         if deadline.left <= backoff(failures):
             over = deadline.over(f"verifying {task.key.source}")
-            result = replace(result, error=f"{over.what}; the last error was: {result.error}", remedy=over.remedy, retriable=False)
+            result = replace(
+                result, error=f"{over.what}; the last error was: {result.error}", remedy=over.remedy, retriable=False
+            )
             break
         log.warning("%s: reading back failed (%s); trying again", task.key.source, result.error)
         time.sleep(backoff(failures))

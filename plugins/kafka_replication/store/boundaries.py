@@ -21,27 +21,42 @@ def newest(db: Connection, replication: str) -> int | None:
 
 
 def settle(
-    db: Connection, replication: str, time: int, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None]
+    db: Connection,
+    replication: str,
+    time: int,
+    found: Mapping[BoundaryKey, int],
+    copied: Mapping[BoundaryKey, int | None],
 ) -> dict[BoundaryKey, int]:
-    """The boundaries at ``time`` (ms); those not stored yet are made from ``found`` and stored, in few statements for many partitions."""
+    """The boundaries at ``time`` (ms); those not stored yet are made from ``found`` and stored, in few statements for
+    many partitions.
+    """
     stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))
     new = sorted(found.keys() - stored.keys())
     if new:
         before = _offsets(db, replication, _c.time < time, func.max(_c.next_offset))
         after = _offsets(db, replication, _c.time > time, func.min(_c.next_offset))
         settled = {key: settle_boundary(found[key], before.get(key), after.get(key), copied.get(key)) for key in new}
-        db.execute(insert(boundaries), [
-            {
-                "replication": replication, "source_topic": key.at.topic, "source_partition": key.at.partition,
-                "source_topic_id": key.topic_id, "time": time, "next_offset": offset,
-            }
-            for key, offset in settled.items()
-        ])  # fmt: skip
+        db.execute(
+            insert(boundaries),
+            [
+                {
+                    "replication": replication,
+                    "source_topic": key.at.topic,
+                    "source_partition": key.at.partition,
+                    "source_topic_id": key.topic_id,
+                    "time": time,
+                    "next_offset": offset,
+                }
+                for key, offset in settled.items()
+            ],
+        )
         stored |= settled
     return {key: stored[key] for key in found}
 
 
-def _offsets(db: Connection, replication: str, when: ColumnElement[bool], which: ColumnElement[int]) -> dict[BoundaryKey, int]:
+def _offsets(
+    db: Connection, replication: str, when: ColumnElement[bool], which: ColumnElement[int]
+) -> dict[BoundaryKey, int]:
     query = select(*_KEY, which.label("next_offset")).where(_c.replication == replication, when).group_by(*_KEY)
     return {
         BoundaryKey(TopicPartition(row.source_topic, row.source_partition), row.source_topic_id): row.next_offset

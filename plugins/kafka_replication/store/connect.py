@@ -11,13 +11,27 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, InternalError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    NoSuchModuleError,
+    OperationalError,
+)
 
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
 
 LOCK_SECONDS: Final = 30
 # A server that vanishes is noticed after 10 + 4 * 5 s, not after the operating system's two hours.
-_LIBPQ: Final = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}
+_LIBPQ: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 _EXAMPLES: Final = "use sqlite:////absolute/path/store.db or postgresql+psycopg://user:password@host/database"
 _DRIVER: Final = 'install one: pip install "psycopg[binary]" for postgresql+psycopg://'
 
@@ -28,7 +42,8 @@ _CLOCKS: Final = {
 }
 # A host that vanishes inside a transaction leaves its row locks to the server; it drops such a session after a minute.
 _PG_LIMITS: Final = text(
-    f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true), set_config('idle_in_transaction_session_timeout', '60s', true)"
+    f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true), set_config('idle_in_transaction_session_timeout',"
+    " '60s', true)"
 )
 
 
@@ -57,7 +72,10 @@ def parse(url: str) -> URL:
 
 
 def connect(url: URL) -> Engine:
-    """An engine without a pool: Airflow forks its tasks, and no connection may be shared across a fork. Raises BadInput."""
+    """An engine without a pool: Airflow forks its tasks, and no connection may be shared across a fork.
+
+    Raises BadInput.
+    """
     settings: dict[str, Any] = {}
     if url.get_backend_name() == "sqlite":
         _make_parent(Path(url.database or ""))
@@ -68,7 +86,9 @@ def connect(url: URL) -> Engine:
     try:
         engine = create_engine(url, poolclass=NullPool, connect_args=settings, hide_parameters=True)
     except ModuleNotFoundError as missing:
-        raise BadInput(f"the store url asks for {url.drivername}, but its driver is not installed ({missing})", _DRIVER) from None
+        raise BadInput(
+            f"the store url asks for {url.drivername}, but its driver is not installed ({missing})", _DRIVER
+        ) from None
     if url.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -78,7 +98,9 @@ def connect(url: URL) -> Engine:
 
 
 def for_writing(engine: Engine) -> Engine:
-    """The same connections, whose transactions take SQLite's write lock at once: waiting for it later cannot be bounded."""
+    """The same connections, whose transactions take SQLite's write lock at once: waiting for it later cannot be
+    bounded.
+    """
     return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
 
 
@@ -91,8 +113,8 @@ def limit_waits(connection: Connection) -> None:
 def use_wal(engine: Engine) -> None:
     """Let readers and a writer of an SQLite file work side by side; the file remembers it.
 
-    While another process writes to a file that is not switched yet, SQLite refuses at once whatever its busy timeout is,
-    so processes that open a new file together try again for as long as that.
+    While another process writes to a file that is not switched yet, SQLite refuses at once whatever its busy timeout
+    is, so processes that open a new file together try again for as long as that.
     """
     if engine.dialect.name != "sqlite":
         return
@@ -118,7 +140,9 @@ def speaking(url: URL) -> Iterator[None]:
     try:
         yield
     except DBAPIError as problem:
-        passing = isinstance(problem, (OperationalError, InterfaceError, InternalError)) or problem.connection_invalidated
+        passing = (
+            isinstance(problem, (OperationalError, InterfaceError, InternalError)) or problem.connection_invalidated
+        )
         if translated := _translated(problem.orig, passing, url):
             raise translated from None
         raise
@@ -132,7 +156,8 @@ def describe(url: URL) -> str:
     """Which database, without user, password or parameters."""
     if url.get_backend_name() == "sqlite":
         return f"watermark store {url.database}"
-    return f"watermark store {url.get_backend_name()}://{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+    port = f":{url.port}" if url.port else ""
+    return f"watermark store {url.get_backend_name()}://{url.host or 'localhost'}{port}/{url.database or ''}"
 
 
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
@@ -146,23 +171,33 @@ def _translated(problem: BaseException | None, passing: bool, url: URL) -> Repli
     if name.startswith("SQLITE_READONLY"):
         return BadInput(f"{where} is read-only ({why})", "give this user the right to write the file and its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Unreachable(f"{where} is locked ({why})", "run again; if it stays, find the process that holds a write transaction open")
+        return Unreachable(
+            f"{where} is locked ({why})", "run again; if it stays, find the process that holds a write transaction open"
+        )
     if passing:
-        return Unreachable(f"{where} does not answer or failed ({why})", "make the database reachable from this host, then run again")
+        return Unreachable(
+            f"{where} does not answer or failed ({why})", "make the database reachable from this host, then run again"
+        )
     return None
 
 
 def refused_schema(problem: DatabaseError, url: URL) -> Refused:
     """The error for tables that cannot be created, such as for a missing right."""
     return Refused(
-        f"{describe(url)}: its tables cannot be created ({_scrubbed(problem.orig, url)})", "grant this user CREATE on the database's schema"
+        f"{describe(url)}: its tables cannot be created ({_scrubbed(problem.orig, url)})",
+        "grant this user CREATE on the database's schema",
     )
 
 
 def _scrubbed(problem: BaseException | None, url: URL) -> str:
     lines = str(problem).strip().splitlines()
     said = lines[0] if lines else type(problem).__name__
-    query = [each for name, value in url.query.items() if "pass" in name for each in ([value] if isinstance(value, str) else value)]
+    query = [
+        each
+        for name, value in url.query.items()
+        if "pass" in name
+        for each in ([value] if isinstance(value, str) else value)
+    ]
     for secret in (str(url.password or ""), *query):
         said = said.replace(secret, "***") if secret else said
     return said
@@ -176,7 +211,9 @@ def _make_parent(file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise BadInput(f"the watermark store's folder {file.parent} cannot be made ({problem.strerror})", "name another folder") from None
+        raise BadInput(
+            f"the watermark store's folder {file.parent} cannot be made ({problem.strerror})", "name another folder"
+        ) from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

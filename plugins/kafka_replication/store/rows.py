@@ -91,7 +91,11 @@ def put_lease(db: Connection, lease: Lease, *, held: bool, is_new: bool) -> None
         "token": lease.token,
     }
     table = schema.leases
-    db.execute(insert(table).values(values) if is_new else update(table).where(table.c.replication == lease.replication).values(values))
+    db.execute(
+        insert(table).values(values)
+        if is_new
+        else update(table).where(table.c.replication == lease.replication).values(values)
+    )
 
 
 def run_of(db: Connection, run_id: str) -> RunRecord | None:

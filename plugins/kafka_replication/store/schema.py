@@ -1,7 +1,7 @@
 """The store's tables and their version. Portable between SQLite and PostgreSQL.
 
-Times are milliseconds since the epoch in BIGINT columns, as Kafka has them: the same in both databases, and no time zone
-can creep in. They are always the database's own clock, see `connect.clock`.
+Times are milliseconds since the epoch in BIGINT columns, as Kafka has them: the same in both databases, and no time
+zone can creep in. They are always the database's own clock, see `connect.clock`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _value(version_is_key: bool) -> list[Column[Any]]:
     ]
 
 
-schema_table = Table("kafka_replication_schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False))
+schema_table = Table(
+    "kafka_replication_schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
+)
 watermarks = Table("kafka_replication_watermarks", metadata, *_key(primary=True), *_value(version_is_key=False))
 history = Table("kafka_replication_watermark_history", metadata, *_key(primary=True), *_value(version_is_key=True))
 
@@ -129,14 +131,17 @@ def is_current(connection: Connection) -> bool:
     version = connection.execute(select(schema_table.c.version)).scalar()
     if version is not None and version > SCHEMA_VERSION:
         raise Refused(
-            f"the watermark store has schema version {version}; this version of kafka-replication knows up to {SCHEMA_VERSION}",
+            f"the watermark store has schema version {version}; this version of kafka-replication knows up to"
+            f" {SCHEMA_VERSION}",
             "upgrade kafka-replication here too, or use the store of the older version",
         )
     return version == SCHEMA_VERSION and there >= metadata.tables.keys()
 
 
 def create(connection: Connection) -> None:
-    """Create what is missing, inside the caller's write transaction: whoever comes second waits, then finds all there."""
+    """Create what is missing, inside the caller's write transaction: whoever comes second waits, then finds all
+    there.
+    """
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):

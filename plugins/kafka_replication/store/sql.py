@@ -1,7 +1,8 @@
 """`WatermarkStore` in SQL. What may change is decided by the pure functions of `kafka_replication.watermarks.store`.
 
-Every write reads its row locked (SQLite: BEGIN IMMEDIATE locks the file; PostgreSQL: SELECT ... FOR UPDATE), decides, writes.
-A row that is not there yet cannot be locked: two inserting at once make one of them decide again on the other's row.
+Every write reads its row locked (SQLite: BEGIN IMMEDIATE locks the file; PostgreSQL: SELECT ... FOR UPDATE), decides,
+writes. A row that is not there yet cannot be locked: two inserting at once make one of them decide again on the other's
+row.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ T = TypeVar("T")
 
 
 class SqlStore:
-    """A `WatermarkStore` at an SQLAlchemy url. Holds no connection between calls, so it is safe in threads and across forks."""
+    """A `WatermarkStore` at an SQLAlchemy url.
+
+    Holds no connection between calls, so it is safe in threads and across forks.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = connect.parse(url)
@@ -142,7 +146,9 @@ class SqlStore:
 
     # Runs
 
-    def start_run(self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None) -> RunRecord:
+    def start_run(
+        self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None
+    ) -> RunRecord:
         def start(db: Connection) -> RunRecord:
             stored = rows.run_of(db, run_id)
             if stored is None:
@@ -150,7 +156,8 @@ class SqlStore:
                 rows.add_run(db, stored)
             if (stored.replication, stored.kind) != (replication, kind):
                 raise Refused(
-                    f"run id {run_id} belongs to a {stored.kind} run of {stored.replication}, not to a {kind} run of {replication}",
+                    f"run id {run_id} belongs to a {stored.kind} run of {stored.replication}, not to a {kind} run of"
+                    f" {replication}",
                     "make run ids unique, such as by putting the DAG id in front of Airflow's run id",
                 )
             if instead_of is not None and stored.plan == instead_of:
@@ -188,14 +195,23 @@ class SqlStore:
         def record(db: Connection) -> None:
             run = rows.run_of(db, outcome.run_id)
             if run is None or run.replication != outcome.key.replication:
-                raise BadInput(f"run {outcome.run_id} was not started for {outcome.key.replication}", "start the run before its ranges")
+                raise BadInput(
+                    f"run {outcome.run_id} was not started for {outcome.key.replication}",
+                    "start the run before its ranges",
+                )
             rows.put_outcome(db, outcome, connect.clock(db))
 
         self._write(record)
 
     def outcomes(self, run_id: str) -> list[RangeOutcome]:
         columns = schema.outcomes.c
-        order = (columns.source_topic, columns.source_partition, columns.target_topic, columns.from_offset, columns.until_offset)
+        order = (
+            columns.source_topic,
+            columns.source_partition,
+            columns.target_topic,
+            columns.from_offset,
+            columns.until_offset,
+        )
         query = select(schema.outcomes).where(columns.run_id == run_id).order_by(*order)
         return self._read(lambda db: [rows.outcome_of(row) for row in db.execute(query)])
 
@@ -209,7 +225,11 @@ class SqlStore:
     # Boundaries
 
     def settle_boundaries(
-        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None] = {}
+        self,
+        replication: str,
+        moment: datetime,
+        found: Mapping[BoundaryKey, int],
+        copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
         return self._write(lambda db: boundaries.settle(db, replication, floor_millis(moment), found, copied))
 

@@ -1,7 +1,7 @@
 """Compare what was copied with where it came from, record by record. Decides, and reads nothing itself.
 
-The unit is a chunk: its receipt says which source range lies at which target offsets. Both sides are read once, in the target's
-order. Memory is bounded by one chunk (records from its first difference on), whatever the range's length.
+The unit is a chunk: its receipt says which source range lies at which target offsets. Both sides are read once, in the
+target's order. Memory is bounded by one chunk (records from its first difference on), whatever the range's length.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One chunk's audit: where its records lie, and how. Without a receipt: a stretch of the target that no receipt speaks of."""
+    """One chunk's audit: where its records lie, and how. Without a receipt: a stretch of the target that no receipt
+    speaks of.
+    """
 
     target: OffsetRange | None  # None: the chunk put nothing on the target
     receipt: Receipt | None
@@ -60,7 +62,9 @@ def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRa
         after = area.from_ if area else after
         placed.append((after, 1, Unit(area, receipt)))
     if window is not None:
-        areas = [area for each in (*(unit.receipt for _, _, unit in placed), *others) if each and (area := area_of(each))]
+        areas = [
+            area for each in (*(unit.receipt for _, _, unit in placed), *others) if each and (area := area_of(each))
+        ]
         placed += [(each.from_, 0, Unit(each, None)) for each in Coverage.of([window]).subtract(Coverage.of(areas))]
     return [unit for _, _, unit in sorted(placed, key=lambda each: each[:2])]
 
@@ -73,7 +77,8 @@ def area_of(receipt: Receipt) -> OffsetRange | None:
 
 
 def compare(source: Iterator[Seen], target: Iterator[Seen], places: Sequence[int]) -> list[Difference]:
-    """What differs between two runs of records that should be the same. Empty without storing anything where nothing does.
+    """What differs between two runs of records that should be the same. Empty without storing anything where nothing
+    does.
 
     ``places`` holds the target offset that the receipt gives the n-th source record.
     """
@@ -85,7 +90,10 @@ def compare(source: Iterator[Seen], target: Iterator[Seen], places: Sequence[int
 
 
 def _align(source: Sequence[Seen], target: Sequence[Seen], places: Sequence[int]) -> list[Difference]:
-    """Pair equal records; those that are not in order were moved. Of the rest, two at one place are one record that was altered."""
+    """Pair equal records; those that are not in order were moved.
+
+    Of the rest, two at one place are one record that was altered.
+    """
     where: dict[bytes, deque[int]] = defaultdict(deque)
     for index, each in enumerate(target):
         where[each.digest].append(index)
@@ -93,15 +101,18 @@ def _align(source: Sequence[Seen], target: Sequence[Seen], places: Sequence[int]
     in_order = _longest_rising([index for _, index in pairs])
     found = [
         Difference(Kind.MOVED, source[one].offset, target[other].offset)
-        for number, (one, other) in enumerate(pairs) if number not in in_order
-    ]  # fmt: skip
+        for number, (one, other) in enumerate(pairs)
+        if number not in in_order
+    ]
     paired = {one for one, _ in pairs}, {other for _, other in pairs}
     left = {each.offset: each for index, each in enumerate(target) if index not in paired[1]}
     for index, each in enumerate(source):
         if index not in paired[0]:
             other = left.pop(places[index], None) if index < len(places) else None
             found.append(
-                Difference(Kind.ALTERED, each.offset, other.offset) if other else Difference(Kind.MISSING, each.offset, None, each.digest)
+                Difference(Kind.ALTERED, each.offset, other.offset)
+                if other
+                else Difference(Kind.MISSING, each.offset, None, each.digest)
             )
     return found + [Difference(Kind.EXTRA, None, each.offset, each.digest) for each in left.values()]
 

@@ -48,7 +48,9 @@ class TargetReader(Protocol):
     """Reads segments of one target partition afresh, as a ``read_committed`` consumer sees them."""
 
     def read(self, segment: Segment, *, digest: bool) -> Found:
-        """Raises Stalled (naming the last stable offset) or VerificationFailed where the log starts above the segment."""
+        """Raises Stalled (naming the last stable offset) or VerificationFailed where the log starts above the
+        segment.
+        """
 
 
 def tile(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
@@ -59,7 +61,9 @@ def tile(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
             raise VerificationFailed(f"the receipts {before.range} and {after.range} overlap", _AUDIT)
     holes = wanted.subtract(Coverage.of(r.range for r in chosen))
     if holes:
-        raise VerificationFailed(f"no receipt for source offsets {holes}, though the ledger says they are on the target", _AUDIT)
+        raise VerificationFailed(
+            f"no receipt for source offsets {holes}, though the ledger says they are on the target", _AUDIT
+        )
     return tuple(chosen)
 
 
@@ -77,14 +81,17 @@ def verify(task: VerifyTask, reader: TargetReader) -> VerifyResult:
             records += receipt.count
             size += receipt.bytes
     except ReplicationError as e:
-        return VerifyResult(task.key, Coverage.of(done), records, size, error=e.what, remedy=e.remedy, retriable=e.retriable)
+        return VerifyResult(
+            task.key, Coverage.of(done), records, size, error=e.what, remedy=e.remedy, retriable=e.retriable
+        )
     return VerifyResult(task.key, Coverage.of(done), records, size)
 
 
 def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
     if sum(segment.count for segment in receipt.segments) != receipt.count:
         raise VerificationFailed(
-            f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records", _AUDIT
+            f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records",
+            _AUDIT,
         )
     for segment in receipt.segments:
         found = reader.read(segment, digest=task.level == "digest")
@@ -93,7 +100,8 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
             raise VerificationFailed(
                 f"{task.key.source} {receipt.range}: the copy at {task.key.target_topic}-{segment.partition} offsets "
                 f"[{segment.first}, {segment.last + 1}) differs from its receipt: {', '.join(differences)}",
-                "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again under another name",
+                "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again"
+                " under another name",
             )
 
 

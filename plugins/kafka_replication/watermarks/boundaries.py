@@ -18,13 +18,14 @@ class BoundaryKey:
 
 
 def settle_boundary(found: int, before: int | None, after: int | None, copied: int | None = None) -> int:
-    """The offset to store for a time: what Kafka says now, kept between the stored boundaries of earlier and of later times.
+    """The offset to store for a time: what Kafka says now, kept between the stored boundaries of earlier and of later
+    times.
 
-    A later time's boundary may have been resolved before any such record existed (to the last stable offset then): what Kafka
-    says of an earlier time since then may lie beyond it, and the intervals would overlap.
+    A later time's boundary may have been resolved before any such record existed (to the last stable offset then): what
+    Kafka says of an earlier time since then may lie beyond it, and the intervals would overlap.
 
-    ``copied`` is where the offsets that were copied before this interval end. Where no earlier boundary reaches so far the store lost
-    some, and what came late, behind ``copied``, would be in no interval: it is in this one.
+    ``copied`` is where the offsets that were copied before this interval end. Where no earlier boundary reaches so far
+    the store lost some, and what came late, behind ``copied``, would be in no interval: it is in this one.
     """
     if copied is not None and (before is None or before < copied):
         found = min(found, copied)
@@ -32,13 +33,25 @@ def settle_boundary(found: int, before: int | None, after: int | None, copied: i
     return min(max(found, low), high)
 
 
-def check_interval(replication: str, start: datetime | None, end: datetime | None, now: datetime) -> tuple[datetime, datetime]:
-    """The data interval of a run, which a replication with ``progress: interval`` needs. Raises BadInput naming the replication."""
+def check_interval(
+    replication: str, start: datetime | None, end: datetime | None, now: datetime
+) -> tuple[datetime, datetime]:
+    """The data interval of a run, which a replication with ``progress: interval`` needs.
+
+    Raises BadInput naming the replication.
+    """
     remedy = "run it by its schedule or with `airflow backfill create`; for other ranges trigger its backfill DAG"
     if start is None or end is None:
-        raise BadInput(f"replication {replication} copies data intervals (progress: interval), and this run has none", remedy)
+        raise BadInput(
+            f"replication {replication} copies data intervals (progress: interval), and this run has none", remedy
+        )
     if start >= end:
-        raise BadInput(f"replication {replication}: the data interval [{start.isoformat()}, {end.isoformat()}) is empty", remedy)
+        raise BadInput(
+            f"replication {replication}: the data interval [{start.isoformat()}, {end.isoformat()}) is empty", remedy
+        )
     if end > now:
-        raise BadInput(f"replication {replication}: the data interval [{start.isoformat()}, {end.isoformat()}) has not ended yet", remedy)
+        raise BadInput(
+            f"replication {replication}: the data interval [{start.isoformat()}, {end.isoformat()}) has not ended yet",
+            remedy,
+        )
     return start, end

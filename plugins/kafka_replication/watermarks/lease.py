@@ -16,8 +16,13 @@ from kafka_replication.watermarks.values import Lease
 log = logging.getLogger(__name__)
 
 
-def wait_for_lease(store: WatermarkStore, replication: str, owner: str, duration_seconds: float, wait_seconds: float) -> Lease:
-    """Ask for the lease until it is given, at least once and for about ``wait_seconds``. Raises Busy naming the holder."""
+def wait_for_lease(
+    store: WatermarkStore, replication: str, owner: str, duration_seconds: float, wait_seconds: float
+) -> Lease:
+    """Ask for the lease until it is given, at least once and for about ``wait_seconds``.
+
+    Raises Busy naming the holder.
+    """
     started, pause = time.monotonic(), 0.05
     while True:
         try:
@@ -34,9 +39,9 @@ def wait_for_lease(store: WatermarkStore, replication: str, owner: str, duration
 class HeldLease:
     """Keeps a lease while the body of a ``with`` runs: a daemon thread renews it every third of ``duration_seconds``.
 
-    Two renewals may fail before the lease can expire. `lost` becomes true when the store says that somebody else has it,
-    or when no renewal succeeded for a whole duration (measured on this host's monotonic clock: an interval, not a time).
-    Entering renews at once and raises Busy if the lease is gone by then.
+    Two renewals may fail before the lease can expire. `lost` becomes true when the store says that somebody else has
+    it, or when no renewal succeeded for a whole duration (measured on this host's monotonic clock: an interval, not a
+    time). Entering renews at once and raises Busy if the lease is gone by then.
     """
 
     def __init__(self, store: WatermarkStore, lease: Lease, duration_seconds: float, *, release: bool = False) -> None:
@@ -70,7 +75,9 @@ class HeldLease:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop.set()
         self._thread.join(self._duration)
         if not self._release:

@@ -28,7 +28,10 @@ class WatermarkStore(Protocol):
         expected_version: int | None,
         run_id: str,
     ) -> Watermark:
-        """Compare-and-set by the rules of `rules.settle`; returns what is stored afterwards. Raises StaleWriter, Refused."""
+        """Compare-and-set by the rules of `rules.settle`; returns what is stored afterwards.
+
+        Raises StaleWriter, Refused.
+        """
 
     def restore(
         self,
@@ -50,7 +53,10 @@ class WatermarkStore(Protocol):
         """Take, take over or renew the lease by `settle_lease`'s rules, at once. Raises Busy."""
 
     def renew_lease(self, lease: Lease, duration_seconds: float) -> Lease:
-        """Let it end ``duration_seconds`` from now, even when it expired and nobody took it. Raises Busy once it changed hands."""
+        """Let it end ``duration_seconds`` from now, even when it expired and nobody took it.
+
+        Raises Busy once it changed hands.
+        """
 
     def release_lease(self, lease: Lease) -> None:
         """Give it back; does nothing when it is not (or no longer) the one stored."""
@@ -58,8 +64,11 @@ class WatermarkStore(Protocol):
     def lease_of(self, replication: str) -> Lease | None:
         """The lease in force now; None when there is none or it has expired."""
 
-    def start_run(self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None) -> RunRecord:
-        """Store the run's plan once; a repeated call returns what is stored, with **its** plan, unless that is the one ``instead_of``.
+    def start_run(
+        self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None
+    ) -> RunRecord:
+        """Store the run's plan once; a repeated call returns what is stored, with **its** plan, unless that is the one
+        ``instead_of``.
 
         Raises Refused when the id belongs to another replication or kind.
         """
@@ -73,7 +82,10 @@ class WatermarkStore(Protocol):
         """Raises BadInput for an unknown run, ValueError for a state that is not in `RUN_STATES`."""
 
     def record_outcome(self, outcome: RangeOutcome) -> None:
-        """Insert or replace by run, key and range. Raises BadInput when the run was not started for that replication."""
+        """Insert or replace by run, key and range.
+
+        Raises BadInput when the run was not started for that replication.
+        """
 
     def outcomes(self, run_id: str) -> list[RangeOutcome]:
         """Ordered by topic, partition and range."""
@@ -82,9 +94,15 @@ class WatermarkStore(Protocol):
         """When an outcome with ``digest_ok`` was last recorded; partitions never verified are absent."""
 
     def settle_boundaries(
-        self, replication: str, moment: datetime, found: Mapping[BoundaryKey, int], copied: Mapping[BoundaryKey, int | None] = {}
+        self,
+        replication: str,
+        moment: datetime,
+        found: Mapping[BoundaryKey, int],
+        copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
-        """What ``moment`` (in ms) is in each partition of ``found``: stored once by `settle_boundary`'s rule, never changed."""
+        """What ``moment`` (in ms) is in each partition of ``found``: stored once by `settle_boundary`'s rule, never
+        changed.
+        """
 
     def newest_boundary(self, replication: str) -> datetime | None:
         """The latest moment that has a boundary in any partition."""

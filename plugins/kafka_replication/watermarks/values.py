@@ -1,7 +1,7 @@
 """What the watermark store holds: watermarks, leases, runs and the outcomes of ranges.
 
-Every time in these values is UTC and was read from the **store's** clock: hosts whose clocks disagree still agree on which lease has
-expired. Durations are seconds.
+Every time in these values is UTC and was read from the **store's** clock: hosts whose clocks disagree still agree on
+which lease has expired. Durations are seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """``offset`` is the next source offset after the last copied and verified one; ``version`` moves by one at every change."""
+    """``offset`` is the next source offset after the last copied and verified one; ``version`` moves by one at every
+    change.
+    """
 
     key: PartitionKey
     generation: int
@@ -32,7 +34,9 @@ class Watermark:
 
     def __post_init__(self) -> None:
         if not 0 <= self.offset <= MAX_OFFSET or self.generation < 0 or self.version < 1:
-            raise ValueError(f"not a watermark: offset {self.offset}, generation {self.generation}, version {self.version}")
+            raise ValueError(
+                f"not a watermark: offset {self.offset}, generation {self.generation}, version {self.version}"
+            )
         if not self.source_topic_id or not self.target_topic_id or not self.run_id:
             raise ValueError(f"a watermark of {self.key} needs both topic ids and a run id")
 
@@ -42,7 +46,10 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one ``owner`` (a run id) to work on a replication. ``token`` grows with every change of hands, never back."""
+    """The right of one ``owner`` (a run id) to work on a replication.
+
+    ``token`` grows with every change of hands, never back.
+    """
 
     replication: str
     owner: str
@@ -100,4 +107,6 @@ class RangeOutcome:
 
     def __post_init__(self) -> None:
         if not self.run_id or min(self.copied, self.not_visible, self.bytes, self.seconds) < 0:
-            raise ValueError(f"not an outcome of {self.key} {self.range}: {self.copied} copied, {self.not_visible} not visible")
+            raise ValueError(
+                f"not an outcome of {self.key} {self.range}: {self.copied} copied, {self.not_visible} not visible"
+            )

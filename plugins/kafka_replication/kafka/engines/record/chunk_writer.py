@@ -75,15 +75,17 @@ class Filling:
         stall = self.session.settings.stall_timeout
         if time.monotonic() - heard > stall:
             raise Stalled(
-                f"{self.session.key.source}: the source sent nothing for {stall} s at offset {self.position} of {self.left}",
-                "check the source's brokers; running again goes on from the last commit. Where gigabytes were aborted, which are read over "
-                "in silence, raise copy.stall_timeout",
+                f"{self.session.key.source}: the source sent nothing for {stall} s at offset {self.position} of"
+                f" {self.left}",
+                "check the source's brokers; running again goes on from the last commit. Where gigabytes were aborted,"
+                " which are read over in silence, raise copy.stall_timeout",
             )
 
     def _take(self, pending: list[Message]) -> bool:
         """Move records from ``pending`` to the producer; False when the chunk is full or the range ends.
 
-        Where most of a copy's processor time goes, hence local names, and no call of ours for an ordinary record but the digest's.
+        Where most of a copy's processor time goes, hence local names, and no call of ours for an ordinary record but
+        the digest's.
         """
         session, until, seen, at = self.session, self.left.until, self.seen, self.session.key.source
         most_records, most_bytes = session.settings.chunk_records, session.settings.chunk_bytes
@@ -116,7 +118,9 @@ class Filling:
                         unheard = not session.probing
                 kind, timestamp = message.timestamp()
                 if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
-                    raise self._unfaithful(message, f"its timestamp is {timestamp}, which this client replaces by the present")
+                    raise self._unfaithful(
+                        message, f"its timestamp is {timestamp}, which this client replaces by the present"
+                    )
                 try:
                     headers = headers_of(message)
                 except SystemError as e:
@@ -137,7 +141,9 @@ class Filling:
     def _beyond(self, offset: int, position: int) -> int:
         """The range's end, as a record behind it has arrived. Raises Refused for one before ``position``."""
         if offset < position:
-            raise Refused(f"{self.session.key.source}: the source went back from {position} to {offset}", "check the source's log")
+            raise Refused(
+                f"{self.session.key.source}: the source went back from {position} to {offset}", "check the source's log"
+            )
         return self.left.until
 
     def _unfaithful(
@@ -147,25 +153,34 @@ class Filling:
         remedy: str = "remove the record at the source, or exclude the topic: nothing after it is passed over",
     ) -> RefusedAt:
         at = self.session.key.source
-        what = f"{at}: the record at offset {message.offset()} (partition {at.partition}) cannot be copied unchanged: {why}"
+        what = (
+            f"{at}: the record at offset {message.offset()} (partition {at.partition}) cannot be copied unchanged:"
+            f" {why}"
+        )
         return RefusedAt(what, remedy, message.offset())
 
     def _send(self, held: Held, *, hear: bool = False) -> None:
-        """Hand over one record, when there is room for it. Returns without having done so where an earlier one has failed."""
+        """Hand over one record, when there is room for it.
+
+        Returns without having done so where an earlier one has failed.
+        """
         session, at, (message, value, key, timestamp, headers) = self.session, self.session.key, held
         heard: Callable[..., None] | None = partial(self._delivered, message) if hear else None
         self.first_sent = True
         alone = False
         while True:
             try:
-                session.producer.produce(at.target_topic, value, key, at.source.partition, heard, None, timestamp, headers)
+                session.producer.produce(
+                    at.target_topic, value, key, at.source.partition, heard, None, timestamp, headers
+                )
                 return
             except BufferError:
                 if alone:
                     raise self._unfaithful(
-                        message, "it is larger than the producer's whole queue",
+                        message,
+                        "it is larger than the producer's whole queue",
                         "raise queue.buffering.max.kbytes in the extra of the target's connection, then run again",
-                    ) from None  # fmt: skip
+                    ) from None
                 alone = not len(session.producer)
                 if not alone:
                     session.deadline.check(f"{at.source}: sending")
@@ -194,12 +209,18 @@ class Filling:
         seen, range_ = self.seen, OffsetRange(self.left.from_, self.position)
         # A record's epoch says nothing about offsets behind it: a marker there may be of a later leader's.
         last = self.held[0] if self.held is not None else None
-        epoch = last.leader_epoch() if last is not None and last.offset() == range_.until - 1 else self.session.steady_epoch()
+        epoch = (
+            last.leader_epoch()
+            if last is not None and last.offset() == range_.until - 1
+            else self.session.steady_epoch()
+        )
         segments = (self._segment(),) if seen.count else ()
         return Chunk(range_, seen.count, seen.bytes, seen.hexdigest(), DIGEST_KIND, segments, epoch)
 
     def raise_failed(self) -> None:
-        """Raise what went wrong first: a refused record, or being fenced, is why the records sent after it were purged."""
+        """Raise what went wrong first: a refused record, or being fenced, is why the records sent after it were
+        purged.
+        """
         session, (record, error) = self.session, self.failed or (None, None)
         if error is not None and error.code() in REFUSALS:
             raise session.refusal(record if session.probing else None, error.code())
@@ -213,12 +234,14 @@ class Filling:
         count, first, last = self.seen.count, self.first_offset, self.last_offset
         if UNKNOWN in (first, last):
             raise clients.translate(
-                KafkaError(KafkaError._TIMED_OUT, "a chunk's ends were not acknowledged"), f"{self.session.key.source}: sending"
+                KafkaError(KafkaError._TIMED_OUT, "a chunk's ends were not acknowledged"),
+                f"{self.session.key.source}: sending",
             )
         if last - first + 1 != count:
             # A record in the middle was refused, or somebody else writes there: a probing session says which.
             raise RefusedAt(
                 f"{self.session.key.target}: {count} records of ours, but they lie at offsets {first} to {last}",
-                "stop any other writer: a target belongs to one replication alone", None,
-            )  # fmt: skip
+                "stop any other writer: a target belongs to one replication alone",
+                None,
+            )
         return Segment(self.session.key.source.partition, first, last, count, self.seen.hexdigest())

@@ -1,4 +1,6 @@
-"""The record engine: decodes every record from the source and sends it to the target, inside one transaction a chunk."""
+"""The record engine: decodes every record from the source and sends it to the target, inside one transaction a
+chunk.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ MAX_BATCH = 1 << 20
 
 
 class RecordEngine:
-    """Copies with confluent-kafka; handles every record that this client can read faithfully, refuses others by name."""
+    """Copies with confluent-kafka: every record that this client can read faithfully; others are refused by name."""
 
     name = "record/1"
 
-    def __init__(self, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline = NEVER) -> None:
+    def __init__(
+        self, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline = NEVER
+    ) -> None:
         self._source, self._target, self._settings, self._deadline = source, target, settings, deadline
 
     @contextmanager
@@ -43,9 +47,15 @@ class RecordSession(LedgerSession):
     """A producer life that also reads the source."""
 
     def __init__(
-        self, task: CopyTask, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline, *,
+        self,
+        task: CopyTask,
+        source: clients.ClientConfig,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline,
+        *,
         probing: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(task.key, source, target, settings, deadline)
         self.probing = probing
         self._more = _PROBE if probing else {}
@@ -84,7 +94,9 @@ class RecordSession(LedgerSession):
             with without_gc():
                 filling.fill()
         except (KafkaException, SystemError) as e:
-            if isinstance(e, KafkaException) and e.args[0].code() in REFUSALS:  # by the client itself, as it was handed over
+            if (
+                isinstance(e, KafkaException) and e.args[0].code() in REFUSALS
+            ):  # by the client itself, as it was handed over
                 raise self.refusal(filling.held[0] if filling.held else None, e.args[0].code()) from e
             error = clients.true_error(e, self.producer)
             if error.code() in REFUSALS:  # by the broker, some records ago: while probing, its callback says which
@@ -96,7 +108,9 @@ class RecordSession(LedgerSession):
         return chunk
 
     def steady_epoch(self) -> int | None:
-        """The source's leader epoch, if it has been the same since reading began: then nothing that was read is of a later one."""
+        """The source's leader epoch, if it has been the same since reading began: then nothing that was read is of a
+        later one.
+        """
         return self._began_in if self._began_in == offsets.leader_epoch(self.source_admin, self.key.source) else None
 
     def refusal(self, record: Message | None, code: int) -> RefusedAt:
@@ -112,7 +126,8 @@ class RecordSession(LedgerSession):
         return RefusedAt(
             f"{at}: the target topic {self.key.target_topic} refuses the record at offset {record.offset()} "
             f"(partition {at.partition}, {size} bytes, timestamp {record.timestamp()[1]}): {why} ({limits})",
-            f"raise the limit on {self.key.target_topic}, then run again: all before offset {record.offset()} is copied, nothing after it",
+            f"raise the limit on {self.key.target_topic}, then run again: all before offset {record.offset()} is"
+            " copied, nothing after it",
             record.offset(),
         )
 
