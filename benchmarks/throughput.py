@@ -29,7 +29,7 @@ from benchmarks import mirrormaker
 from benchmarks.bootstraps import Bootstraps
 from kafka_replication.config import Replication
 from kafka_replication.runs import steps
-from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobResult
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
@@ -112,7 +112,8 @@ def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
             "topics": {"include": [TOPIC], "rename": f"bench-{number}.{{topic}}"},
         }
     )
-    run = Run(replication, Bootstraps(source, target), open_store(f"sqlite:///{folder}/store.db"), f"bench-{number}")
+    store = open_store(f"sqlite:///{folder}/store.db")
+    run = open_run(replication, Bootstraps(source, target), store, f"bench-{number}").holding(lambda: None)
     launcher = TwoWorkers()
     plan = steps.prepare(run, Request())
     steps.copy(run, plan, launcher)

@@ -15,7 +15,7 @@ from kafka_replication.config import Replication
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
-from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import interval
 from tests.unit.test_backfill_request import HOSTILE
 
 
@@ -186,7 +186,7 @@ def test_the_plan_is_made_for_the_runs_interval(monkeypatch: pytest.MonkeyPatch)
         asked.append((start, end))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(backfilling, "prepare_interval", stop)
+    monkeypatch.setattr(interval, "prepare_interval", stop)
     monkeypatch.setattr(task_run, "working", lambda *_, **__: Nothing())
     start = datetime(2024, 1, 31, 6, tzinfo=UTC)
     run = SimpleNamespace(data_interval_start=start, data_interval_end=start + timedelta(days=1))

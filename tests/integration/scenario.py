@@ -30,7 +30,7 @@ from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
 from kafka_replication.reporting.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
-from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.run import LeasedRun, Request, open_run
 from kafka_replication.spark.jobs import Job, JobResult, Launcher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
@@ -276,9 +276,9 @@ class Scenario:
         assert report.outcome == "nothing_to_do", report.table()
         return report
 
-    def bare_run(self, run_id: str = "bare") -> Run:
+    def bare_run(self, run_id: str = "bare") -> LeasedRun:
         """For calling single steps."""
-        return Run(self.replication(), self.connections, self.store, run_id)
+        return open_run(self.replication(), self.connections, self.store, run_id).holding(lambda: None)
 
     def key(self, partition: int = 0, topic: str | None = None, target: str | None = None) -> keys.PartitionKey:
         name = topic or self.topic
@@ -324,7 +324,9 @@ class Scenario:
         run = self.bare_run(run_id)
         plan = steps.prepare(run, Request())
         tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run_id) for p in plan.to_copy if p.copy]
-        return Job("copy", self.name, run_id, run.source, run.target, run.replication.copying, copies=tasks)
+        return Job(
+            "copy", self.name, run_id, run.clusters.source, run.clusters.target, run.replication.copying, copies=tasks
+        )
 
 
 def only(report: RunReport, partition: int = 0) -> RangeReport:

@@ -53,9 +53,8 @@ class Backfills:
         assert report.outcome == "nothing_to_do", report.table()
 
     def look(self, from_: object, until: object, **more: Any) -> BackfillPlan:
-        run = self.scene.bare_run()
-        run.replication = self.scene.replication(**self.settings)
-        return backfilling.look(run, self.request(from_, until, **more))
+        run = self.scene.bare_run().of(self.scene.replication(**self.settings))
+        return backfilling.preview(run, self.request(from_, until, **more))
 
 
 @pytest.fixture

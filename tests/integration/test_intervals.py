@@ -11,12 +11,13 @@ import pytest
 from kafka_replication.kafka import topics
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import steps
+from kafka_replication.runs.interval import prepare_interval
+from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.rebuild import rebuild_store
 from kafka_replication.runs.reset import reset_topic
-from kafka_replication.runs.run import Run
-from kafka_replication.runs.runner import held
+from kafka_replication.runs.run import open_run
+from kafka_replication.runs.slices import copy_slices
 from kafka_replication.spark.jobs import Launcher
 from kafka_replication.store import open_store
 from tests.checker import read
@@ -35,10 +36,9 @@ def interval(scene: Scenario, minute: int, launcher: Launcher | None = None) -> 
     """What the DAG run of one minute does; called again, what clearing it does."""
     run_id = f"scheduled-{minute}"
     replication = scene.replication(**SETTINGS)
-    with held(replication, scene.store, run_id, release=True) as lease:
-        run = Run(replication, scene.connections, scene.store, run_id, lease.check)
-        made = backfilling.prepare_interval(run, SIX + minute * MINUTE, SIX + (minute + 1) * MINUTE)
-        done = [] if made.idle else backfilling.copy_slices(run, made, launcher or InProcess()).not_verified
+    with leased(open_run(replication, scene.connections, scene.store, run_id)) as run:
+        made = prepare_interval(run, SIX + minute * MINUTE, SIX + (minute + 1) * MINUTE)
+        done = [] if made.idle else copy_slices(run, made, launcher or InProcess()).not_verified
         steps.advance(run, [each.key for each in made.partitions])
         return steps.report(run, made, done)
 
@@ -131,7 +131,9 @@ def test_late_records_are_not_lost_with_the_store(scene: Scenario) -> None:
     scene.store.close()
     (scene.folder / "store.db").unlink()
     scene.store = open_store(scene.store_url)
-    rebuild_store(Run(scene.replication(**SETTINGS), scene.connections, scene.store, "rebuild"))
+    rebuild_store(
+        open_run(scene.replication(**SETTINGS), scene.connections, scene.store, "rebuild").holding(lambda: None)
+    )
     scene.source.produce(scene.topic, [at(0.7), at(0.8), at(1.1)])  # two belong to the interval that is over
     assert [copied(interval(scene, minute)) for minute in (1, 2)] == [3, 0]
     assert scene.check().clean
@@ -160,6 +162,9 @@ def test_intervals_that_are_cleared_after_a_reset_fill_the_new_topic(scene: Scen
     scene.source.produce(scene.topic, [at(0.1), at(0.5), at(1.1), at(2.1)])
     assert [copied(interval(scene, minute)) for minute in (0, 1)] == [2, 1]
     scene.target.delete(scene.topic)
-    reset_topic(Run(scene.replication(**SETTINGS), scene.connections, scene.store, "reset"), scene.topic)
+    reset_topic(
+        open_run(scene.replication(**SETTINGS), scene.connections, scene.store, "reset").holding(lambda: None),
+        scene.topic,
+    )
     assert [copied(interval(scene, minute)) for minute in (0, 1, 2)] == [2, 1, 1]
     assert scene.check().clean

@@ -184,5 +184,5 @@ def test_a_ledger_that_was_deleted_after_use_is_missed(own_scene: Scenario, crea
 def test_the_key_of_a_receipt_is_what_the_tests_take_it_for(scene: Scenario) -> None:
     copied_once(scene)
     [(key, _)] = receipts_of(scene).values()
-    [receipt] = scene.bare_run().ledger.receipts([scene.key()])[scene.key()]
+    [receipt] = scene.bare_run().clusters.ledger.receipts([scene.key()])[scene.key()]
     assert key == receipt_key(scene.key(), receipt)

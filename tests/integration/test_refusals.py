@@ -191,7 +191,8 @@ def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     for side in (scene.source, scene.target):
         side.create(scene.topic)
     openings = [
-        Opening(scene.name, scene.bare_run().target, scene.target.admin, scene.replication().copying) for _ in range(3)
+        Opening(scene.name, scene.bare_run().clusters.target, scene.target.admin, scene.replication().copying)
+        for _ in range(3)
     ]
     old, new, third = openings
     start = Position(1, Ids("SRC", "s", "t"), 5, 5)

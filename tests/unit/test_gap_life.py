@@ -15,7 +15,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import PartitionPlan, State, plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.reporting.report import copied_in
+from kafka_replication.reporting.arithmetic import copied_in
 from kafka_replication.verification.verify import tile
 
 IDS = Ids("SRC", "s", "t")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.report import Copied, RangeReport, RunReport, copied_in, table
-from kafka_replication.runs import steps
-from kafka_replication.runs.run import Run as RealRun
+from kafka_replication.reporting.arithmetic import Copied, Evidence, account, copied_in
+from kafka_replication.reporting.report import RangeReport, RunReport, table
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 
@@ -52,71 +49,6 @@ def test_a_receipt_over_the_edge_counts_with_what_it_shares() -> None:
 # --- a run's report, from what the ledger holds -----------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Store:
-    """As much of the store as a report needs."""
-
-    outcomes_: list[RangeOutcome] = field(default_factory=list)
-    finished: str | None = None
-
-    def outcomes(self, run_id: str) -> list[RangeOutcome]:
-        return list(self.outcomes_)
-
-    def run(self, run_id: str) -> object:
-        return object()
-
-    def record_outcome(self, outcome: RangeOutcome) -> None:
-        self.outcomes_.append(outcome)
-
-    def finish_run(self, run_id: str, state: str) -> None:
-        self.finished = state
-
-
-class Ledger:
-    def __init__(self, receipts: list[Receipt]) -> None:
-        self._receipts = receipts
-
-    def receipts(self, keys: list[PartitionKey]) -> dict[PartitionKey, list[Receipt]]:
-        return dict.fromkeys(keys, self._receipts)
-
-
-@dataclass
-class Run:
-    """A run ``run-2`` that has ended and left this behind."""
-
-    position: Position
-    verified: Coverage
-    ledger: Ledger
-    store: Store
-    level: str
-    watermark: int | None
-    gaps: tuple[Gap, ...] = ()
-    run_id: str = "run-2"
-
-    @property
-    def replication(self) -> Replication:
-        return Replication.model_validate(
-            {
-                "name": "orders-dr",
-                "source": {"connection": "a"},
-                "target": {"connection": "b"},
-                "topics": {"include": ["orders"]},
-                "verify": {"level": self.level},
-            }
-        )
-
-    def view(self) -> LedgerView:
-        return LedgerView(
-            {KEY: self.position}, {KEY: Verified(1, self.verified, self.level, "run-2", "time")}, {KEY: self.gaps}
-        )
-
-    def patiently(self, doing: str, call: Callable[[], Any]) -> Any:
-        return call()
-
-    def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
-        return {} if self.watermark is None else {KEY: self.watermark}
-
-
 def report(
     receipts: list[Receipt],
     *,
@@ -130,21 +62,26 @@ def report(
     gaps: tuple[Gap, ...] = (),
     **plan: Any,
 ) -> RunReport:
-    """What `steps.report` says of one partition, given its plan and the ledger after the run."""
+    """What a report says of one partition, given its plan and the ledger after the run."""
     wanted = OffsetRange(*copy) if copy else None
     covered = Coverage.of(each.range for each in receipts)
     position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
-    store = Store(
-        [RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0)] if wanted else []
-    )
+    copied = RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0) if wanted else None
     checked = Coverage.of(OffsetRange(*each) for each in verified)
-    run = Run(position, checked, Ledger(receipts), store, level, watermark, gaps)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
-    failed = [VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")] if verify_error else []
-    made = steps.report(cast(RealRun, run), Plan("orders-dr", (replace(row, **plan),)), failed)
-    assert store.finished == made.outcome
-    return made
+    failed = {KEY: VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")} if verify_error else {}
+    evidence = Evidence(
+        run_id="run-2",
+        level=level,
+        plan=Plan("orders-dr", (replace(row, **plan),)),
+        view=LedgerView({KEY: position}, {KEY: Verified(1, checked, level, "run-2", "time")}, {KEY: gaps}),
+        watermarks={} if watermark is None else {KEY: watermark},
+        receipts={KEY: receipts},
+        outcomes={(KEY, wanted): copied} if wanted and copied else {},
+        not_verified=failed,
+    )
+    return RunReport("orders-dr", "run-2", account(evidence), gaps=listed({KEY: gaps}))
 
 
 def gap(kind: str, from_: int, until: int, generation: int = 1) -> Gap:

@@ -17,7 +17,7 @@ from kafka_replication.config.file import load_replication
 from kafka_replication.connections.environment import STORE_URL, EnvironmentConnections
 from kafka_replication.model.errors import BadInput, ReplicationError
 from kafka_replication.runs import runner
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime import stopping
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.store import open_store
@@ -41,7 +41,7 @@ def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]
         with closing(default_store()) as store:
             deadline = Deadline.after(replication.timeouts.run)
             document, text, code = action(
-                Run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline=deadline)
+                open_run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline)
             )
     except ReplicationError as e:
         if as_json:

@@ -26,6 +26,7 @@ from kafka_replication.reporting.status import status as make_status
 from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
+from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.spark.jobs import Launcher
 
@@ -75,7 +76,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
     """Say what a run would do, and change nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        made, _ = steps.look(run, _request(topic, until, dry_run=True))
+        made, _ = steps.preview(run, _request(topic, until, dry_run=True))
         return json.loads(made.encode()), plan_table(made), int(bool(made.refused))
 
     _act(file, as_json, action)
@@ -87,7 +88,7 @@ def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(topic, until)
-        report = runner.run(run.replication, run.connections, run.store, lambda: _launcher(run.replication), request)
+        report = runner.execute(run, lambda: _launcher(run.replication), request)
         return report.as_json(), f"{report.table()}\n{report.outcome}", int(report.outcome == "failed")
 
     _act(file, as_json, action)
@@ -123,11 +124,9 @@ def backfill(
             dry_run=dry_run,
         )
         if dry_run:
-            made = backfilling.look(run, request)
+            made = backfilling.preview(run, request)
             return backfill_report.as_json(made), backfill_report.plan_table(made), int(bool(made.refused))
-        report = backfilling.run(
-            run.replication, run.connections, run.store, lambda: _launcher(run.replication), request
-        )
+        report = backfilling.execute(run, lambda: _launcher(run.replication), request)
         text = report.table() if report.ranges else "nothing to do: all of it is on the target already, and verified"
         return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
 
@@ -153,12 +152,11 @@ def verify(file: File, as_json: Json = False) -> None:
     """Verify whatever is copied and not verified yet, and advance the watermarks."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
-            run.check = lease.check
-            steps.settle(run)
+        with leased(run) as leased_run:
+            steps.fence_stale_producers(leased_run)
             keys = list(run.view().positions)
-            results = steps.verify(run, keys, _LazyLauncher(run.replication))
-            moved = steps.advance(run, keys)
+            results = steps.verify(leased_run, keys, _LazyLauncher(run.replication))
+            moved = steps.advance(leased_run, keys)
         rows = [
             {
                 "topic": r.key.source.topic,
@@ -205,10 +203,9 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
     """What the target's ledger says: positions, verified coverage and receipts."""
 
     def restore(run: Run) -> tuple[Any, str, int]:
-        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
-            run.check = lease.check
-            steps.settle(run)
-            rows = rebuild.rebuild_store(run, force=force)
+        with leased(run) as leased_run:
+            steps.fence_stale_producers(leased_run)
+            rows = rebuild.rebuild_store(leased_run, force=force)
         document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
         return (
             document,
@@ -218,7 +215,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
-        receipts = run.ledger.receipts(list(view.positions)) if view.positions else {}
+        receipts = run.clusters.ledger.receipts(list(view.positions)) if view.positions else {}
         rows = [
             {
                 "topic": key.source.topic,

@@ -13,10 +13,11 @@ from kafka_replication.cli.act import File, Json, act
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.planning.gaps import ApprovedGap
-from kafka_replication.runs import approval, runner
+from kafka_replication.runs import approval
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs.approval import Approval
 from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 
@@ -49,9 +50,8 @@ def approve_gap(
 
     def action(run: Run) -> tuple[Any, str, int]:
         asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user(), target_topic or None)
-        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
-            run.check = lease.check
-            gap, new = approval.approve(run, asked)
+        with leased(run) as leased_run:
+            gap, new = approval.approve(leased_run, asked)
         shown = ApprovedGap(asked.key(run.replication), gap)
         note = "recorded; the next run goes on behind it" if new else "was recorded before; nothing changed"
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
@@ -82,9 +82,8 @@ def reset(
             raise BadInput(
                 f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}"
             )
-        with runner.held(run.replication, run.store, run.run_id, release=True) as lease:
-            run.check = lease.check
-            done = reset_topic(run, topic, target_topic or None)
+        with leased(run) as leased_run:
+            done = reset_topic(leased_run, topic, target_topic or None)
         rows = [
             {
                 "topic": topic,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, StepOperator, workable
+from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, StepOperator
 from kafka_replication.orchestration.spark_submit import ReplicationSparkSubmitOperator
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import steps
+from kafka_replication.runs import interval, slices, steps
 from kafka_replication.spark.jobs import VERIFY_RESULT
 from kafka_replication.watermarks.boundaries import check_interval
 
@@ -47,7 +47,7 @@ class BackfillPlanOperator(StepOperator):
 
     def _show(self, context: Context, request: BackfillRequest) -> None:
         with task_run.opened(self.replication, context) as run:
-            made = backfilling.look(run, request)
+            made = backfilling.preview(run, request)
         self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(made))
         context["ti"].xcom_push("return_value", backfill_report.as_json(made))
         if made.refused:
@@ -65,7 +65,7 @@ class IntervalPlanOperator(StepOperator):
                 self.replication.name, found.data_interval_start, found.data_interval_end, datetime.now(UTC)
             )
         with task_run.working(self.replication, context, release="on failure") as run:
-            made = backfilling.prepare_interval(run, start, end)
+            made = interval.prepare_interval(run, start, end)
         return _numbers(run.run_id, made)
 
 
@@ -91,9 +91,9 @@ class SlicesOperator(ReplicationSparkSubmitOperator):
             made = task_run.planned(run)
             if made.idle:
                 self.log.info("nothing to do: all of it is on the target already, and verified; no Spark is started")
-                steps.advance(run, workable(made))
+                steps.advance(run, made.workable)
                 return {"ranges": 0, "records": 0, "bytes": 0}
-            done = backfilling.copy_slices(run, made, self.launch)
+            done = slices.copy_slices(run, made, self.launch)
         context["ti"].xcom_push(
             FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in done.not_verified]
         )

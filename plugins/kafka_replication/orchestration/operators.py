@@ -8,10 +8,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.orchestration import task_run
 from kafka_replication.planning import preflight
-from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
@@ -67,7 +65,7 @@ class PlanOperator(StepOperator):
 
     def _show(self, context: Context, request: Request) -> None:
         with task_run.opened(self.replication, context) as run:
-            made, findings = steps.look(run, request)
+            made, findings = steps.preview(run, request)
         for finding in findings:
             self.log.warning("%s", finding)
         self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(made))
@@ -81,7 +79,7 @@ class AdvanceOperator(StepOperator):
     def execute(self, context: Context) -> dict[str, int]:
         """Returns the watermark of every partition."""
         with task_run.working(self.replication, context) as run:
-            moved = steps.advance(run, workable(task_run.planned(run)))
+            moved = steps.advance(run, task_run.planned(run).workable)
         for key, offset in sorted(moved.items()):
             self.log.info("%s: watermark %d", key.source, offset)
         return {str(key.source): offset for key, offset in sorted(moved.items())}
@@ -108,11 +106,6 @@ class ReportOperator(StepOperator):
     def _verifications(self, context: Context) -> list[VerifyResult]:
         found = context["ti"].xcom_pull(task_ids=self.verified_by, key=FAILED_VERIFICATIONS) or []
         return [VERIFY_RESULT.validate_json(each) for each in found]
-
-
-def workable(made: Plan) -> list[PartitionKey]:
-    """The partitions that the plan did not refuse."""
-    return [p.key for p in made.partitions if not p.refused]
 
 
 def _summary(made: RunReport) -> str:

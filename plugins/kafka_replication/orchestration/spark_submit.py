@@ -17,10 +17,10 @@ from kafka_replication.copying.protocol import CopyResult
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections
-from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, workable
+from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark.jobs import VERIFY_RESULT, Job, JobResult
 from kafka_replication.verification.verify import VerifyResult
@@ -222,8 +222,8 @@ class VerifyOperator(ReplicationSparkSubmitOperator):
             )
         return {"partitions": len(results), "records": sum(r.records for r in results)}
 
-    def _verify(self, run: Run, made: Plan) -> list[VerifyResult]:
-        results = steps.verify(run, workable(made), self.launch)
+    def _verify(self, run: LeasedRun, made: Plan) -> list[VerifyResult]:
+        results = steps.verify(run, made.workable, self.launch)
         for each in results:
             self.log.info(
                 "verified %s %s: %d records, %.1f s", each.key.source, each.verified, each.records, each.seconds

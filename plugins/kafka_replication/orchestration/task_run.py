@@ -15,8 +15,8 @@ from kafka_replication.model.errors import BadInput, Fenced, ReplicationError
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
 from kafka_replication.planning.plan import Plan
-from kafka_replication.runs import runner
-from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.leasing import acquire_lease
+from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -49,21 +49,20 @@ def opened(replication: Replication, context: Context) -> Iterator[Run]:
     """The run without its lease: for looking only."""
     with failing(), closing(store()) as watermarks:
         deadline = Deadline.after(replication.timeouts.run)
-        yield Run(replication, AirflowConnections(), watermarks, run_id(context), deadline=deadline)
+        yield open_run(replication, AirflowConnections(), watermarks, run_id(context), deadline)
 
 
 @contextmanager
-def working(replication: Replication, context: Context, *, release: Release = "never") -> Iterator[Run]:
+def working(replication: Replication, context: Context, *, release: Release = "never") -> Iterator[LeasedRun]:
     """The run under its lease, renewed while the body runs.
 
     A lease that is not released is the run's next task's to take over.
     """
     with opened(replication, context) as run:
-        lease = runner.held(replication, run.store, run.run_id, release=release == "always")
+        lease = acquire_lease(replication, run.store, run.run_id, release=release == "always")
         try:
             with lease:
-                run.check = lease.check
-                yield run
+                yield run.holding(lease.check)
         except BaseException:
             if release == "on failure":
                 with suppress(ReplicationError):  # must not hide the body's own error; the lease ends by itself

@@ -93,6 +93,16 @@ class Plan:
         return tuple(p for p in self.partitions if p.verify)
 
     @property
+    def to_account_for(self) -> tuple[PartitionPlan, ...]:
+        """The partitions that a report names: something is to be copied or verified there, or is refused."""
+        return tuple(p for p in self.partitions if p.copy or p.verify or p.refused)
+
+    @property
+    def workable(self) -> tuple[PartitionKey, ...]:
+        """The partitions that the plan does not refuse."""
+        return tuple(p.key for p in self.partitions if not p.refused)
+
+    @property
     def idle(self) -> bool:
         return not (self.to_copy or self.pending)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
@@ -156,31 +155,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """What receipts say of a range: records, the offsets they account for, and bytes."""
-
-    records: int
-    span: int
-    bytes: int
-
-
-def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
-    """What ``receipts`` hold of ``range_``.
-
-    One that reaches over its edge, as a later run's may, counts with the offsets it shares, and with as many records as
-    fit them: where exactly its holes are it does not say.
-    """
-    records = span = size = 0
-    for each in receipts:
-        shared = each.range.intersection(range_)
-        if shared:
-            count = min(each.count, shared.span)
-            records, span, size = (
-                records + count,
-                span + shared.span,
-                size + (each.bytes * count // each.count if each.count else 0),
-            )
-    return Copied(records, span, size)

@@ -18,7 +18,8 @@ from kafka_replication.model.times import now
 from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import PartitionPlan, State, plan, refuse_occupied
 from kafka_replication.runs import steps
-from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.run import LeasedRun, Request
+from kafka_replication.runs.steps.target_topics import create_targets
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +45,13 @@ class Approval:
         return PartitionKey(replication.name, self.at, self.target_topic or replication.target_topic(self.at.topic))
 
 
-def approve(run: Run, asked: Approval) -> tuple[Gap, bool]:
+def approve(run: LeasedRun, asked: Approval) -> tuple[Gap, bool]:
     """The recorded gap, and whether it was recorded now; approving what was approved before changes nothing.
 
-    The caller holds the replication's lease. Raises BadInput, Refused, GapFound (other offsets are lost than those
+    Raises BadInput, Refused, GapFound (other offsets are lost than those
     asked for).
     """
-    steps.settle(run)
+    steps.fence_stale_producers(run)
     view = run.view()
     key = asked.key(run.replication)
     known = _known(view, key, asked.range)
@@ -83,7 +84,7 @@ def _known(view: LedgerView, key: PartitionKey, asked: OffsetRange) -> Gap | Non
     )
 
 
-def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
+def _state(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:
     snapshot = run.snapshot(view, Request(topics=(key.source.topic,)))
     made = plan(run.replication, snapshot, view, run.watermarks(view))
     found = next((each for each in made.partitions if each.key == key), None)
@@ -97,7 +98,7 @@ def _state(run: Run, view: LedgerView, key: PartitionKey) -> PartitionPlan:
 
 
 @contextmanager
-def _fenced(run: Run, found: PartitionPlan) -> Iterator[tuple[LedgerSession, Position]]:
+def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[LedgerSession, Position]]:
     """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
     run.check()
     with closing(run.session(found.key)) as session:
@@ -109,7 +110,7 @@ def _fenced(run: Run, found: PartitionPlan) -> Iterator[tuple[LedgerSession, Pos
         yield session, position
 
 
-def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+def _cross(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap:
     with _fenced(run, found) as (session, position):
         _exactly(found.key, asked.range, gaps.lost(position, session.source_start()))
         gap = _gap(run, asked, position.generation, "retention", position.ids)
@@ -117,14 +118,14 @@ def _cross(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
     return gap
 
 
-def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
+def _give_up_proof(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap:
     """Of chunks that were copied, and removed from the target before they were read back.
 
     The position stays where it is.
     """
     key = found.key
     with _fenced(run, found) as (session, position):
-        receipts = [each for each in run.ledger.receipts([key])[key] if each.generation == position.generation]
+        receipts = [each for each in run.clusters.ledger.receipts([key])[key] if each.generation == position.generation]
         pending = position.coverage.subtract(run.view().settled(key, position.generation))
         gone = gaps.unverifiable(pending, receipts, session.target_start())
         if gone is None:
@@ -139,10 +140,11 @@ def _give_up_proof(run: Run, found: PartitionPlan, asked: Approval) -> Gap:
     return gap
 
 
-def _open(run: Run, view: LedgerView, found: PartitionPlan, asked: Approval) -> Gap:
+def _open(run: LeasedRun, view: LedgerView, found: PartitionPlan, asked: Approval) -> Gap:
     """As a run opens partitions, with the gap from offset 0 on in front of the start."""
     key = found.key
-    snapshot = steps.create_targets(run, view, Request(topics=(key.source.topic,)))
+    request = Request(topics=(key.source.topic,))
+    snapshot = create_targets(run, view, run.snapshot(view, request), request)
     source, target = snapshot.source[key.source.topic], snapshot.target[key.target_topic]
     _exactly(key, asked.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
     ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
@@ -171,5 +173,5 @@ def _exactly(key: PartitionKey, asked: OffsetRange, lost: OffsetRange | None) ->
         )
 
 
-def _gap(run: Run, asked: Approval, generation: int, kind: str, ids: Ids) -> Gap:
+def _gap(run: LeasedRun, asked: Approval, generation: int, kind: str, ids: Ids) -> Gap:
     return Gap(generation, kind, asked.range, asked.reason.strip(), asked.by.strip(), ids, run.run_id, now())

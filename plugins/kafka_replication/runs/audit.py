@@ -73,18 +73,18 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
 
 
 def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
-    target = topics.describe(run.target_admin, {key.target_topic for key in keys})
+    target = topics.describe(run.clusters.target_admin, {key.target_topic for key in keys})
     there = [
         key.target
         for key in keys
         if key.target_topic in target and key.target.partition in target[key.target_topic].partitions
     ]
-    ends = offsets.stable_ends(run.target_admin, there, longest_wait(run.replication.copying, run.deadline))
+    ends = offsets.stable_ends(run.clusters.target_admin, there, longest_wait(run.replication.copying, run.deadline))
     cluster, source = (
-        topics.cluster_id(run.source_admin),
-        topics.describe(run.source_admin, {key.source.topic for key in keys}),
+        topics.cluster_id(run.clusters.source_admin),
+        topics.describe(run.clusters.source_admin, {key.source.topic for key in keys}),
     )
-    return Sides(target, ends, cluster, source, run.view(), run.ledger.receipts(keys))
+    return Sides(target, ends, cluster, source, run.view(), run.clusters.ledger.receipts(keys))
 
 
 def _one(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
@@ -136,8 +136,8 @@ class _Work:
         ]
         work = units(self.chosen, others, self._window(complete))
         with (
-            closing(Cursor(run.source, group, key.source, stall)) as source,
-            closing(Cursor(run.target, group, key.target, stall)) as target,
+            closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
+            closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
         ):
             for unit in work:
                 self._unit(unit, source, target)

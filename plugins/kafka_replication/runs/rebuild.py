@@ -10,8 +10,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.reporting.report import table
-from kafka_replication.runs.run import Run
-from kafka_replication.runs.steps import verified_of
+from kafka_replication.runs.run import LeasedRun
 from kafka_replication.watermarks.values import Watermark
 
 
@@ -35,7 +34,7 @@ class Rebuilt:
         }
 
 
-def rebuild_store(run: Run, *, force: bool = False) -> list[Rebuilt]:
+def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[Rebuilt]:
     """Store what the ledger says was verified, and no more, for every partition of the replication, or for none.
 
     The caller holds the replication's lease. Raises Refused where the store is ahead of the ledger: with ``force`` the
@@ -43,14 +42,14 @@ def rebuild_store(run: Run, *, force: bool = False) -> list[Rebuilt]:
     """
     run.check()
     view, stored = run.view(), run.store.watermarks(run.replication.name)
-    ends = {key: verified_of(view, key).contiguous_end(position.start) for key, position in view.positions.items()}
+    ends = {key: view.verified_end(key) for key in view.positions}
     _refuse_unknown(stored, view)
     if not force:
         _refuse_ahead(stored, view, ends)
     return [_restore(run, view, key, stored.get(key), ends[key]) for key in sorted(view.positions)]
 
 
-def _restore(run: Run, view: LedgerView, key: PartitionKey, before: Watermark | None, offset: int) -> Rebuilt:
+def _restore(run: LeasedRun, view: LedgerView, key: PartitionKey, before: Watermark | None, offset: int) -> Rebuilt:
     position = view.positions[key]
     after = run.store.restore(
         key,

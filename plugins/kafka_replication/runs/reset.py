@@ -16,12 +16,13 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning import preflight
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs import steps
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.target_topics import create_target
 
 log = logging.getLogger(__name__)
 
 
-def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[PartitionKey, Position]:
+def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> dict[PartitionKey, Position]:
     """The new positions of all its partitions. Receipts and gaps of earlier generations stay in the ledger.
 
     The caller holds the replication's lease. One partition's reset is atomic, the topic's is not: after a crash the
@@ -29,8 +30,8 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
     records), Fenced.
     """
     target = target_topic or run.replication.target_topic(topic)
-    ledger_topics.ensure(run.target_admin)
-    steps.settle(run)
+    ledger_topics.ensure(run.clusters.target_admin)
+    steps.fence_stale_producers(run)
     snapshot = _snapshot(run, topic, target)
     ids = Ids(snapshot.source_cluster, snapshot.source[topic].topic_id, snapshot.target[target].topic_id)
     keys = [
@@ -50,22 +51,21 @@ def reset_topic(run: Run, topic: str, target_topic: str | None = None) -> dict[P
     return done
 
 
-def _snapshot(run: Run, topic: str, target: str) -> Snapshot:
+def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
     """Both sides of the topic, its starts as for one never replicated; its target topic is created where that is
     missing.
     """
     while True:
-        snapshot = snapshotter.take(run.replication, run.source_admin, run.target_admin, [topic])
+        snapshot = snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target_admin, [topic])
         preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
-        snapshot = replace(snapshot, target=topics.describe(run.target_admin, [target]))
+        snapshot = replace(snapshot, target=topics.describe(run.clusters.target_admin, [target]))
         source, found = snapshot.source[topic], snapshot.target.get(target)
         if found is None:
             if not run.replication.target_topics.create:
                 raise Refused(
                     f"the target topic {target} does not exist and target_topics.create is false", "create it"
                 )
-            run.check()
-            steps.create_target(run, snapshot, topic, target)
+            create_target(run, snapshot, topic, target)
         elif source.partitions.keys() - found.partitions.keys():
             raise Refused(
                 f"{target} has {len(found.partitions)} partitions, {topic} on the source {len(source.partitions)}",
@@ -85,7 +85,7 @@ def to_reset(
     return [key for key in keys if not stale or key in stale or key not in positions]
 
 
-def _refuse_occupied(run: Run, opening: Opening, keys: Collection[PartitionKey]) -> None:
+def _refuse_occupied(run: LeasedRun, opening: Opening, keys: Collection[PartitionKey]) -> None:
     if run.replication.on_existing_target == "append":
         return
     for key, offset in sorted(opening.occupied(keys).items()):
@@ -96,9 +96,9 @@ def _refuse_occupied(run: Run, opening: Opening, keys: Collection[PartitionKey])
         )
 
 
-def _generations(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
     """The first generation of each partition that nobody knows of: neither the ledger nor the store."""
-    view, stored, receipts = run.view(), run.store.watermarks(run.replication.name), run.ledger.receipts(keys)
+    view, stored, receipts = run.view(), run.store.watermarks(run.replication.name), run.clusters.ledger.receipts(keys)
 
     def last(key: PartitionKey) -> int:
         position, mark = view.positions.get(key), stored.get(key)
@@ -110,7 +110,7 @@ def _generations(run: Run, keys: Collection[PartitionKey]) -> dict[PartitionKey,
     return {key: last(key) + 1 for key in keys}
 
 
-def _reset(run: Run, opening: Opening, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
+def _reset(run: LeasedRun, opening: Opening, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
     """Under the partition's own transactional id: no copier of an earlier generation can commit any more."""
     run.check()
     with closing(run.session(key)) as session:

@@ -1,16 +1,15 @@
-"""One run of one replication, and what it works on: its clients, its store, its lease and its time."""
+"""One run of one replication: its clusters, its store and its time; and the same run while it holds the lease."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import Connections
-from kafka_replication.kafka import AdminClient, clients, ledger_topics, snapshotter
+from kafka_replication.kafka import snapshotter
 from kafka_replication.kafka.opening import Opening
 from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.kafka.transactions import TransactionalWriter
@@ -18,6 +17,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning.plan import Plan, own
 from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime.deadline import Deadline, patiently
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -34,80 +34,101 @@ class Request:
     dry_run: bool = False
 
 
-@dataclass
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of one replication, with the outside world it works on."""
+    """One run of one replication. Without its lease a run only reads: steps that write take a `LeasedRun`."""
 
     replication: Replication
-    connections: Connections
+    clusters: Clusters
     store: WatermarkStore
     run_id: str
-    check: Check = field(default=lambda: None)
     deadline: Deadline = field(default_factory=Deadline)
 
-    @cached_property
-    def source(self) -> dict[str, Any]:
-        name = self.replication.source.connection
-        return clients.check_connection(name, self.connections.kafka(name))
+    def holding(self, check: Check) -> LeasedRun:
+        """This run while it holds its lease; ``check`` raises Busy once the lease is lost."""
+        return LeasedRun(**{each.name: getattr(self, each.name) for each in fields(Run)}, check=check)
 
-    @cached_property
-    def target(self) -> dict[str, Any]:
-        name = self.replication.target.connection
-        return clients.check_connection(name, self.connections.kafka(name))
+    def of(self, replication: Replication) -> Run:
+        """The same run with other settings of its replication, on the same clients."""
+        return replace(self, replication=replication)
 
-    @cached_property
-    def source_admin(self) -> AdminClient:
-        return clients.admin(self.source, self.replication.timeouts.request * 0.6)
-
-    @cached_property
-    def target_admin(self) -> AdminClient:
-        return clients.admin(self.target, self.replication.timeouts.request * 0.6)
-
-    @cached_property
-    def ledger(self) -> ledger_topics.LedgerReader:
-        return ledger_topics.LedgerReader(self.target, self.target_admin, self.replication.name, self.deadline)
-
-    def patiently(self, doing: str, call: Callable[[], T]) -> T:
-        """Repeat a step's call to a cluster that answered before, within the run's time: brokers are restarted, leaders
-        move.
-        """
+    def retry(self, doing: str, call: Callable[[], T]) -> T:
+        """Repeat a call to a cluster that answered before, within the run's time: brokers restart, leaders move."""
         return patiently(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
-        """Where the store stands; a watermark of an earlier generation than the ledger's is over: a reset died before
-        it moved it.
-        """
-        positions, found = view.positions, self.store.watermarks(self.replication.name).items()
+        """The stored watermarks. One of an earlier generation than the ledger's is left out: it counts no more."""
+        positions = view.positions
         return {
-            key: each.offset
-            for key, each in found
-            if key not in positions or each.generation >= positions[key].generation
+            key: watermark.offset
+            for key, watermark in self.store.watermarks(self.replication.name).items()
+            if key not in positions or watermark.generation >= positions[key].generation
         }
 
     def stored_plan(self) -> Plan | None:
-        """The plan of an earlier try of this run."""
+        """The plan that an earlier task or attempt of this run stored."""
         known = self.store.run(self.run_id)
         return Plan.decode(known.plan) if known else None
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""
-        return self.ledger.view() if ledger_topics.ensure(self.target_admin, create=False) else LedgerView()
+        return self.clusters.ledger_view()
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
+        """Both clusters now, for the topics that the replication selects and ``request`` asks for."""
         mine = own(self.replication, view).positions
         known, others = {key.source for key in mine}, {key.target_topic for key in view.positions if key not in mine}
         return snapshotter.take(
-            self.replication, self.source_admin, self.target_admin, request.topics, request.until, known, others
+            self.replication,
+            self.clusters.source_admin,
+            self.clusters.target_admin,
+            request.topics,
+            request.until,
+            known,
+            others,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedRun(Run):
+    """A run that holds its replication's lease. Only this may write to the target, the ledger or the store."""
+
+    check: Check
+
+    def of(self, replication: Replication) -> LeasedRun:
+        """The same run with other settings of its replication, on the same clients, under the same lease."""
+        return replace(self, replication=replication)
 
     def session(self, key: PartitionKey) -> LedgerSession:
         """A life of this partition's own producer, to be closed."""
-        return LedgerSession(key, self.source, self.target, self.replication.copying, self.deadline)
+        clusters = self.clusters
+        return LedgerSession(key, clusters.source, clusters.target, self.replication.copying, self.deadline)
 
     def writer(self, transactional_id: str, what: str) -> TransactionalWriter:
         """A producer of the ledger under this id, to be closed; ``what`` is named in errors."""
-        return TransactionalWriter(transactional_id, what, self.target, self.replication.copying, self.deadline)
+        return TransactionalWriter(
+            transactional_id, what, self.clusters.target, self.replication.copying, self.deadline
+        )
 
     def opening(self) -> Opening:
         """To be closed."""
-        return Opening(self.replication.name, self.target, self.target_admin, self.replication.copying, self.deadline)
+        return Opening(
+            self.replication.name,
+            self.clusters.target,
+            self.clusters.target_admin,
+            self.replication.copying,
+            self.deadline,
+        )
+
+
+def open_run(
+    replication: Replication,
+    connections: Connections,
+    store: WatermarkStore,
+    run_id: str,
+    deadline: Deadline | None = None,
+) -> Run:
+    """A run that holds no lease yet. Connects to nothing: clients are made at their first use."""
+    deadline = deadline or Deadline()
+    clusters = Clusters(replication, connections, deadline)
+    return Run(replication=replication, clusters=clusters, store=store, run_id=run_id, deadline=deadline)

@@ -7,18 +7,17 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import Connections
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
-from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.run import Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.jobs import Launcher
 from kafka_replication.watermarks.boundaries import check_interval
-from kafka_replication.watermarks.lease import HeldLease, wait_for_lease
 from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
@@ -29,12 +28,6 @@ def new_run_id() -> str:
     return f"cli-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def held(replication: Replication, store: WatermarkStore, owner: str, *, release: bool) -> HeldLease:
-    """Wait for the lease, bounded by ``lease.wait``. Raises Busy naming the holder."""
-    lease = wait_for_lease(store, replication.name, owner, replication.lease.duration, replication.lease.wait)
-    return HeldLease(store, lease, replication.lease.duration, release=release)
-
-
 def run(
     replication: Replication,
     connections: Connections,
@@ -42,21 +35,24 @@ def run(
     launcher: Callable[[], Launcher],
     request: Request,
 ) -> RunReport:
-    """All steps of one run. An idle run never asks for a launcher, so no Spark starts. Raises BadInput for ``progress:
-    interval``.
+    """All steps of one run with an id and a time budget of its own; see `execute`."""
+    deadline = Deadline.after(replication.timeouts.run)
+    return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
+
+
+def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> RunReport:
+    """All steps of one run, under the replication's lease.
+
+    An idle run never asks for a launcher, so no Spark starts. Raises BadInput for ``progress: interval``.
     """
-    if replication.progress == "interval":
-        check_interval(replication.name, None, None, datetime.now(UTC))
-    run_id, deadline = new_run_id(), Deadline.after(replication.timeouts.run)
-    with ExitStack() as stack:
-        lease = stack.enter_context(held(replication, store, run_id, release=True))
-        this = Run(replication, connections, store, run_id, lease.check, deadline)
-        plan = steps.prepare(this, request)
-        keys = [p.key for p in plan.partitions if not p.refused]
-        verified = []
+    if run.replication.progress == "interval":
+        check_interval(run.replication.name, None, None, datetime.now(UTC))
+    with leased(run) as leased_run:
+        plan = steps.prepare(leased_run, request)
+        not_verified = []
         if not plan.idle:
             launch = launcher()
-            steps.copy(this, plan, launch)
-            verified = steps.verify(this, keys, launch)
-        steps.advance(this, keys)
-        return steps.report(this, plan, verified)
+            steps.copy(leased_run, plan, launch)
+            not_verified = steps.verify(leased_run, plan.workable, launch)
+        steps.advance(leased_run, plan.workable)
+        return steps.report(leased_run, plan, not_verified)

@@ -1,0 +1,124 @@
+"""The arithmetic of a run's ranges, decided purely from what the ledger and the store say afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.reporting.report import RangeReport
+from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.watermarks.values import RangeOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What there is to judge a run by: its plan, the ledger and the store after it, and what its steps reported."""
+
+    run_id: str
+    level: str  # of verification: "digest" or "count"
+    plan: Plan
+    view: LedgerView
+    watermarks: Mapping[PartitionKey, int]
+    receipts: Mapping[PartitionKey, Sequence[Receipt]]
+    outcomes: Mapping[tuple[PartitionKey, OffsetRange], RangeOutcome]
+    not_verified: Mapping[PartitionKey, VerifyResult]
+
+
+def account(evidence: Evidence) -> tuple[RangeReport, ...]:
+    """One line for each range of the plan, in the plan's order."""
+    return tuple(line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned))
+
+
+def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
+    key, view = planned.key, evidence.view
+    position = view.position(key, planned.generation)
+    verified = view.settled(key, planned.generation) if position else Coverage()
+    end = verified.contiguous_end(position.start) if position else 0
+    for range_ in _ranges(planned):
+        line = _sums(evidence, planned, range_)
+        is_verified = position is not None and verified.contains(range_)
+        line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
+        if line.digest_ok and view.unproven(key, planned.generation).within(range_):
+            line = replace(line, digest_ok=None)
+        yield _stored(line, end)
+
+
+def _ranges(planned: PartitionPlan) -> list[OffsetRange]:
+    if planned.refused:
+        return [OffsetRange(planned.position, max(planned.position, planned.source_end))]
+    return [*planned.verify, *([planned.copy] if planned.copy else [])]
+
+
+def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
+    """``span = copied + copied_before + not_visible + lost + missing``, from the receipts and the approved gaps."""
+    key = planned.key
+    receipts = [r for r in evidence.receipts.get(key, ()) if r.generation == planned.generation]
+    here = copied_in(range_, (r for r in receipts if r.run_id == evidence.run_id))
+    before = copied_in(range_, (r for r in receipts if r.run_id != evidence.run_id))
+    lost = evidence.view.lost(key, planned.generation).within(range_).span
+    return RangeReport(
+        key=key,
+        range=range_,
+        copied=here.records,
+        copied_before=before.records,
+        not_visible=max(0, here.span + before.span - here.records - before.records),
+        missing=range_.span - here.span - before.span - lost,
+        lost=lost,
+        watermark=evidence.watermarks.get(key),
+        bytes=here.bytes,
+    )
+
+
+def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> RangeReport:
+    """Add what went wrong in the plan, in verification or in the copy. Nothing unverified is called done."""
+    copied = evidence.outcomes.get((line.key, line.range))
+    failure = evidence.not_verified.get(line.key)
+    line = replace(line, seconds=copied.seconds if copied else 0.0)
+    if planned.refused:
+        return replace(line, error=planned.what, remedy=planned.remedy)
+    if failure and not line.digest_ok:
+        return replace(line, digest_ok=False, error=failure.error, remedy=failure.remedy)
+    if copied and copied.error:
+        return replace(line, digest_ok=None, error=copied.error, remedy=copied.remedy or "")
+    if not line.digest_ok:
+        return replace(line, error=f"{line.key.source} {line.range} is not verified", remedy="run again")
+    return line if evidence.level == "digest" else replace(line, digest_ok=None)
+
+
+def _stored(line: RangeReport, verified_end: int) -> RangeReport:
+    """What is verified and not stored is not done either: the step that advances the watermark failed."""
+    if line.error or (line.watermark is not None and line.watermark >= verified_end):
+        return line
+    what = f"{line.key.source} is verified up to {verified_end}, but the stored watermark is {line.watermark}"
+    return replace(line, error=what, remedy="run again, which stores it; the log of advance says why it was not")
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What receipts say of a range: records, the offsets they account for, and bytes."""
+
+    records: int
+    span: int
+    bytes: int
+
+
+def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
+    """What ``receipts`` hold of ``range_``.
+
+    A receipt that reaches over the edge of the range, as a later run's may, counts with the offsets that both share,
+    and with as many records as fit into them: where exactly its holes are it does not say.
+    """
+    records = span = size = 0
+    for receipt in receipts:
+        shared = receipt.range.intersection(range_)
+        if shared:
+            count = min(receipt.count, shared.span)
+            records += count
+            span += shared.span
+            size += receipt.bytes * count // receipt.count if receipt.count else 0
+    return Copied(records, span, size)

@@ -1,0 +1,48 @@
+"""Both clusters of a replication as one process reaches them: settings, admin clients, the ledger's reader."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from kafka_replication.config import Replication
+from kafka_replication.connections.environment import Connections
+from kafka_replication.kafka import AdminClient, clients, ledger_topics
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.runtime.deadline import Deadline
+
+
+class Clusters:
+    """Makes each client at its first use and keeps it; that use may raise BadInput, ConnectionMissing, Unreachable."""
+
+    def __init__(self, replication: Replication, connections: Connections, deadline: Deadline) -> None:
+        self._replication, self._connections, self._deadline = replication, connections, deadline
+
+    @cached_property
+    def source(self) -> dict[str, Any]:
+        """The source's client settings."""
+        return self._settings(self._replication.source.connection)
+
+    @cached_property
+    def target(self) -> dict[str, Any]:
+        """The target's client settings."""
+        return self._settings(self._replication.target.connection)
+
+    def _settings(self, connection: str) -> dict[str, Any]:
+        return clients.check_connection(connection, self._connections.kafka(connection))
+
+    @cached_property
+    def source_admin(self) -> AdminClient:
+        return clients.admin(self.source, self._replication.timeouts.request * 0.6)
+
+    @cached_property
+    def target_admin(self) -> AdminClient:
+        return clients.admin(self.target, self._replication.timeouts.request * 0.6)
+
+    @cached_property
+    def ledger(self) -> ledger_topics.LedgerReader:
+        return ledger_topics.LedgerReader(self.target, self.target_admin, self._replication.name, self._deadline)
+
+    def ledger_view(self) -> LedgerView:
+        """What the ledger says; empty where it does not exist yet."""
+        return self.ledger.view() if ledger_topics.ensure(self.target_admin, create=False) else LedgerView()

@@ -1,0 +1,105 @@
+"""The step that copies: submit the planned ranges to Spark, and judge the result by the ledger."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from kafka_replication.copying.protocol import CopyResult, CopyTask
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.fencing import fence_stale_producers
+from kafka_replication.runs.steps.job import job_of
+from kafka_replication.spark.jobs import JobResult, Launcher
+from kafka_replication.watermarks.values import RangeOutcome
+
+log = logging.getLogger(__name__)
+
+
+def copy(run: LeasedRun, made: Plan, launch: Launcher) -> JobResult:
+    """Copy every planned range that is not on the target yet, in at most ``copy.rounds`` jobs, while the lease is ours.
+
+    Another round is for ranges that were fenced or whose Spark task died: the copier itself repeats all other errors
+    that a retry can help.
+    """
+    done: dict[PartitionKey, CopyResult] = {}
+    left, last = list(made.to_copy), JobResult()
+    view = run.retry("reading the ledger", run.view) if left else LedgerView()
+    for round_ in range(run.replication.copying.rounds):
+        left = _not_on_target(left, view)
+        if not left:
+            break
+        run.check()
+        run.deadline.check(f"{made.replication}: copying")
+        log.info("copying %d ranges, round %d", len(left), round_ + 1)
+        last = launch(job_of(run, "copy", copies=[_task(run, each) for each in left]))
+        view = run.retry("reading the ledger", lambda: _fence_and_read(run))
+        done.update({result.key: result for result in last.copies})
+        left = _to_repeat(left, last)
+        if not (left and last.retriable):
+            break
+    return replace(last, copies=_record(run, made, view, done, last))
+
+
+def _fence_and_read(run: LeasedRun) -> LedgerView:
+    """The ledger, after the producers are fenced that a dead worker left with an open transaction."""
+    fence_stale_producers(run)
+    return run.view()
+
+
+def _not_on_target(planned: list[PartitionPlan], view: LedgerView) -> list[PartitionPlan]:
+    return [p for p in planned if p.copy and p.key in view.positions and view.positions[p.key].left_of(p.copy)]
+
+
+def _to_repeat(submitted: list[PartitionPlan], result: JobResult) -> list[PartitionPlan]:
+    """The ranges for another round: fenced ones, and after a failed job those without a result."""
+    fenced = {each.key for each in result.copies if each.fenced}
+    answered = {each.key for each in result.copies}
+    return [p for p in submitted if p.key in fenced or (result.error and p.key not in answered)]
+
+
+def _task(run: LeasedRun, planned: PartitionPlan) -> CopyTask:
+    assert planned.copy is not None
+    return CopyTask(planned.key, planned.copy, planned.ids, planned.generation, run.run_id, planned.position)
+
+
+def _record(
+    run: LeasedRun, made: Plan, view: LedgerView, done: dict[PartitionKey, CopyResult], last: JobResult
+) -> list[CopyResult]:
+    """Store the outcome of each range, judged by the ledger: what is not covered has failed, whatever was reported."""
+    results = []
+    for planned in made.to_copy:
+        result = _judge(planned, view, done.get(planned.key), last)
+        results.append(result)
+        outcome = RangeOutcome(
+            run.run_id,
+            planned.key,
+            result.range,
+            error=result.error,
+            remedy=result.remedy or None,
+            seconds=result.seconds,
+            bytes=result.bytes,
+        )
+        try:
+            run.store.record_outcome(outcome)
+        except BadInput:
+            # Another store is where ours was. If another run holds the lease there, that is what ends this run.
+            run.check()
+            raise
+    return results
+
+
+def _judge(planned: PartitionPlan, view: LedgerView, result: CopyResult | None, last: JobResult) -> CopyResult:
+    assert planned.copy is not None
+    result = result or CopyResult(planned.key, planned.copy)
+    position = view.position(planned.key, planned.generation)
+    left = position.left_of(planned.copy) if position else (planned.copy,)
+    if not left:
+        return replace(result, error=None, remedy="")
+    if result.error:
+        return result
+    what = last.error or f"not copied: {', '.join(map(str, left))}"
+    return replace(result, error=what, remedy=last.remedy or "run again", retriable=last.retriable)

@@ -1,0 +1,30 @@
+"""End what an earlier run of this replication left open on the target."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+
+from kafka_replication.kafka import ledger_topics
+from kafka_replication.model.keys import opening_id
+from kafka_replication.runs.run import LeasedRun
+
+log = logging.getLogger(__name__)
+
+
+def fence_stale_producers(run: LeasedRun) -> None:
+    """Fence the producers of dead or hanging runs that keep a ledger entry of ours in an open transaction.
+
+    Without this the ledger could not be read before their transactions time out, 10 minutes by default.
+    """
+    if not ledger_topics.ensure(run.clusters.target_admin, create=False):
+        return
+    undecided = sorted(run.clusters.ledger.undecided())
+    ids = {key.transactional_id: str(key) for key in undecided}
+    if undecided:
+        ids[opening_id(run.replication.name)] = "opening"
+    for transactional_id, what in ids.items():
+        run.check()
+        log.warning("%s: an earlier run may have left a transaction open; fencing its producer", what)
+        with closing(run.writer(transactional_id, what)) as writer:
+            writer.fence()

@@ -1,0 +1,24 @@
+"""What a run hands to Spark."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.spark.jobs import Job
+
+
+def job_of(run: LeasedRun, kind: Literal["copy", "verify"], **tasks: Any) -> Job:
+    """A job of this run with these tasks; it may take as long as the run has left."""
+    settings = run.replication
+    return Job(
+        kind,
+        settings.name,
+        run.run_id,
+        run.clusters.source,
+        run.clusters.target,
+        settings.copying,
+        parallelism=settings.spark.parallelism,
+        seconds=run.deadline.seconds,
+        **tasks,
+    )

@@ -1,0 +1,56 @@
+"""The last step: account for every range of the plan, and close the run in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kafka_replication.planning import gaps
+from kafka_replication.planning.plan import Plan
+from kafka_replication.reporting.arithmetic import Evidence, account
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.watermarks.values import RangeOutcome
+
+
+def report(run: LeasedRun, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
+    """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
+    view = run.retry("reading the ledger", run.view)
+    known = [p.key for p in made.to_account_for if p.key in view.positions]
+    receipts = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(known)) if known else {}
+    evidence = Evidence(
+        run_id=run.run_id,
+        level=run.replication.verify.level,
+        plan=made,
+        view=view,
+        watermarks=run.watermarks(view),
+        receipts=receipts,
+        outcomes={(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)},
+        not_verified={result.key: result for result in verified if result.error},
+    )
+    document = RunReport(run.replication.name, run.run_id, account(evidence), gaps=gaps.listed(view.gaps))
+    _store(run, document)
+    return document
+
+
+def _store(run: LeasedRun, document: RunReport) -> None:
+    if run.store.run(run.run_id) is None:
+        return
+    for line in document.ranges:
+        run.store.record_outcome(
+            RangeOutcome(
+                run.run_id,
+                line.key,
+                line.range,
+                line.copied,
+                line.not_visible,
+                line.digest_ok,
+                run.replication.verify.level,
+                line.watermark,
+                line.error,
+                line.remedy or None,
+                line.seconds,
+                line.bytes,
+            )
+        )
+    run.store.finish_run(run.run_id, document.outcome)
