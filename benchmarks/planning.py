@@ -54,19 +54,22 @@ def simulated(partitions: int) -> tuple[Snapshot, LedgerView]:
     behind = [OffsetRange(END // 2 + 50_000 * k, END // 2 + 50_000 * k + 10_000) for k in range(1, 6)]
     position = {
         PartitionKey("many", TopicPartition(name, number), name): Position(
-            1,
-            Ids("SRC", f"id-{name}", f"id-{name}"),
-            0,
-            END // 2,
-            Coverage.of([OffsetRange(0, END // 2), *behind]),
-            1,
-            END,
+            generation=1,
+            ids=Ids("SRC", f"id-{name}", f"id-{name}"),
+            start=0,
+            next_offset=END // 2,
+            coverage=Coverage.of([OffsetRange(0, END // 2), *behind]),
+            leader_epoch=1,
+            target_end=END,
         )
         for name in names[::2]
         for number in range(WIDTH)
     }
     verified = {
-        key: Verified(1, each.coverage, "digest", "run", "2030-01-31T06:00:00.000Z") for key, each in position.items()
+        key: Verified(
+            generation=1, coverage=each.coverage, level="digest", run_id="run", time="2030-01-31T06:00:00.000Z"
+        )
+        for key, each in position.items()
     }
     return Snapshot("SRC", "TGT", topics, topics), LedgerView(position, verified)
 

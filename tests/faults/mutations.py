@@ -9,7 +9,7 @@ from typing import Any
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.engines.record.engine import RecordSession
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
@@ -53,14 +53,14 @@ def receipt_outside() -> None:
         other = clients.producer(self.target)
         other.produce(
             RECEIPTS,
-            key=ledger.receipt_key(self.key, receipt),
-            value=ledger.encode(receipt),
+            key=record_keys.receipt_key(self.key, receipt),
+            value=codec.encode(receipt),
             partition=self.key.ledger_partition,
         )
         other.produce(
             POSITIONS,
-            key=ledger.position_key(self.key),
-            value=ledger.encode(position),
+            key=record_keys.position_key(self.key),
+            value=codec.encode(position),
             partition=self.key.ledger_partition,
         )
         other.flush(30)

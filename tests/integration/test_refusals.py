@@ -195,7 +195,7 @@ def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
         for _ in range(3)
     ]
     old, new, third = openings
-    start = Position(1, Ids("SRC", "s", "t"), 5, 5)
+    start = Position(generation=1, ids=Ids("SRC", "s", "t"), start=5, next_offset=5)
     try:
         ledger_topics.ensure(scene.target.admin)
         assert old.fence() == new.fence() == {}

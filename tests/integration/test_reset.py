@@ -7,7 +7,8 @@ import json
 import pytest
 
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.ledger.entries import POSITIONS, Position, position_key
+from kafka_replication.ledger.entries import POSITIONS, Position
+from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import reset, steps

@@ -57,7 +57,7 @@ def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None) -> No
 
 def other_digest(scene: Scenario) -> None:
     key, value = receipts_of(scene)[100]
-    value["segments"][0]["digest"] = "0" * 32
+    value["placement"]["segments"][0]["digest"] = "0" * 32
     put_receipt(scene, key, value)
 
 
@@ -69,14 +69,16 @@ def other_count(scene: Scenario) -> None:
 
 def shorter_segment(scene: Scenario) -> None:
     key, value = receipts_of(scene)[100]
-    value["segments"][0]["last"] -= 1
+    value["placement"]["segments"][0]["last"] -= 1
     put_receipt(scene, key, value)
 
 
 def swapped_segments(scene: Scenario) -> None:
     """The receipt points at another chunk's records."""
     key, value = receipts_of(scene)[100]
-    value["segments"][0] |= {name: receipts_of(scene)[0][1]["segments"][0][name] for name in ("first", "last")}
+    value["placement"]["segments"][0] |= {
+        name: receipts_of(scene)[0][1]["placement"]["segments"][0][name] for name in ("first", "last")
+    }
     put_receipt(scene, key, value)
 
 

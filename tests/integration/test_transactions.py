@@ -15,7 +15,8 @@ from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger_topics import LedgerReader
-from kafka_replication.ledger.entries import POSITIONS, position_key
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.reporting.audit import LISTED, AuditReport, PartitionAudit
@@ -103,9 +103,21 @@ def test_nothing_is_stored_where_nothing_differs() -> None:
 
 
 def receipt(from_: int, until: int, *segments: tuple[int, int]) -> Receipt:
-    made = tuple(Segment(3, first, last, last - first + 1, "d") for first, last in segments)
+    made = tuple(
+        Segment(partition=3, first=first, last=last, count=last - first + 1, digest="d") for first, last in segments
+    )
     return Receipt(
-        1, OffsetRange(from_, until), sum(s.count for s in made), 9, "d", "k", "e", made, IDS, "run-1", "time"
+        generation=1,
+        range=OffsetRange(from_, until),
+        count=sum(s.count for s in made),
+        bytes=9,
+        digest="d",
+        digest_kind="k",
+        engine="e",
+        placement=KafkaSegments(made),
+        ids=IDS,
+        run_id="run-1",
+        time="time",
     )
 
 

@@ -58,7 +58,15 @@ def covered(*pairs: tuple[int, int]) -> Coverage:
 
 
 def position(start: int, next_offset: int, *more: tuple[int, int]) -> Position:
-    return Position(1, IDS, start, next_offset, covered((start, next_offset), *more), 4, next_offset)
+    return Position(
+        generation=1,
+        ids=IDS,
+        start=start,
+        next_offset=next_offset,
+        coverage=covered((start, next_offset), *more),
+        leader_epoch=4,
+        target_end=next_offset,
+    )
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,10 @@ class Case:
         key = replace(KEY, target_topic=name)
         seen = self.verified if self.verified is not None else self.position.coverage if self.position else Coverage()
         view = (
-            LedgerView({key: self.position}, {key: Verified(1, seen, "digest", "run", "t")})
+            LedgerView(
+                {key: self.position},
+                {key: Verified(generation=1, coverage=seen, level="digest", run_id="run", time="t")},
+            )
             if self.position
             else LedgerView()
         )
@@ -270,7 +281,10 @@ def test_another_target_opens_where_the_range_begins() -> None:
 
 def world_with_another_target(verified: Coverage, topic_id: str = "t") -> tuple[Snapshot, LedgerView]:
     other = replace(KEY, target_topic="again")
-    view = LedgerView({other: position(100, 200)}, {other: Verified(1, verified, "digest", "run", "t")})
+    view = LedgerView(
+        {other: position(100, 200)},
+        {other: Verified(generation=1, coverage=verified, level="digest", run_id="run", time="t")},
+    )
     source = {"orders": Topic("orders", "s", {0: PartitionOffsets(30, 1000, 1000)}, 3)}
     target = {name: Topic(name, topic_id, {0: PartitionOffsets(0, 0, 0)}, 3) for name in ("orders", "again")}
     return Snapshot("SRC", "TGT", source, target, {AT: 1000}), view
@@ -331,7 +345,10 @@ class Simulated:
         source = {"orders": Topic("orders", "s", {0: PartitionOffsets(0, end, end)}, 3)}
         target = {"orders": Topic("orders", "t", {0: PartitionOffsets(0, 0, 0)}, 3)}
         snapshot = Snapshot("SRC", "TGT", source, target)
-        view = LedgerView({KEY: self.position}, {KEY: Verified(1, self.verified, "digest", "r", "t")})
+        view = LedgerView(
+            {KEY: self.position},
+            {KEY: Verified(generation=1, coverage=self.verified, level="digest", run_id="r", time="t")},
+        )
         live = plan(config, snapshot, view, {KEY: self.watermark})
         if asked is None:
             return live
@@ -355,7 +372,7 @@ STEP = st.tuples(
 def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
     start: int, steps: list[tuple[bool, int, int, int, int, bool, int | None]]
 ) -> None:
-    world = Simulated(Position(1, IDS, start, start), watermark=start)
+    world = Simulated(Position(generation=1, ids=IDS, start=start, next_offset=start), watermark=start)
     wanted = set()
     for live, one, other, chunk, chunks, settles, most in steps:
         asked = OffsetRange(min(one, other), max(one, other))
@@ -379,7 +396,15 @@ def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
 @settings(deadline=None)
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4))
 def test_slices_are_bounded_and_come_to_an_end(most: int, before: list[tuple[int, int]]) -> None:
-    world = Simulated(Position(1, IDS, 0, 0, covered(*((min(pair), max(pair)) for pair in before))))
+    world = Simulated(
+        Position(
+            generation=1,
+            ids=IDS,
+            start=0,
+            next_offset=0,
+            coverage=covered(*((min(pair), max(pair)) for pair in before)),
+        )
+    )
     for _ in range(END + 1):
         part = world.planned(END, OffsetRange(5, 50), most)
         if not part.partitions:
@@ -392,7 +417,7 @@ def test_slices_are_bounded_and_come_to_an_end(most: int, before: list[tuple[int
 
 def test_an_older_records_leader_epoch_is_not_resumed_with() -> None:
     """The broker would answer that this epoch ended below the position, and the client would report a truncation."""
-    live = Position(1, IDS, 400, 600, covered((400, 600)), 5)
+    live = Position(generation=1, ids=IDS, start=400, next_offset=600, coverage=covered((400, 600)), leader_epoch=5)
     assert live.after(OffsetRange(0, 100), 1, 0).leader_epoch == 5
     assert live.after(OffsetRange(600, 700), 6, 0).leader_epoch == 6
     ahead = live.after(OffsetRange(800, 900), 7, 0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.protocol import Chunk, Copier, CopyResult, CopyTask, RefusedAt
-from kafka_replication.ledger.entries import Ids, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment
 from kafka_replication.model import times
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
@@ -169,7 +169,11 @@ class Session:
             named = late[0] if self.probing else None
             raise RefusedAt(f"the record at offset {named} is refused", "raise the limit", named)
         until = left.until if len(taken) == len(ready) else ready[world.chunk]
-        segments = (Segment(0, first, len(target.log) - 1, len(taken), str(taken)),) if taken else ()
+        segments = (
+            (Segment(partition=0, first=first, last=len(target.log) - 1, count=len(taken), digest=str(taken)),)
+            if taken
+            else ()
+        )
         return Chunk(
             OffsetRange(left.from_, until),
             len(taken),
@@ -221,7 +225,7 @@ class Engine:
 
 
 def opened(start: int = 0, **more: Any) -> Target:
-    return Target(position=Position(1, IDS, start, start), **more)
+    return Target(position=Position(generation=1, ids=IDS, start=start, next_offset=start), **more)
 
 
 def task(from_: int, until: int, **changes: Any) -> CopyTask:
@@ -533,7 +537,7 @@ def test_what_is_no_error_of_ours_is_not_swallowed() -> None:
 
 # --- the plan against the ledger --------------------------------------------------------------------------------------------------------
 
-AT_5 = Position(1, IDS, 0, 5, Coverage.of([OffsetRange(0, 5)]))
+AT_5 = Position(generation=1, ids=IDS, start=0, next_offset=5, coverage=Coverage.of([OffsetRange(0, 5)]))
 
 
 @pytest.mark.parametrize(
@@ -582,28 +586,38 @@ def test_each_chunk_leaves_a_receipt_and_a_position_that_fit() -> None:
     time = first.time
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
     assert first == Receipt(
-        1,
-        OffsetRange(0, 5),
-        3,
-        30,
-        "[0, 1, 4]",
-        "list",
-        "simulated/1",
-        (Segment(0, 0, 2, 3, "[0, 1, 4]"),),
-        IDS,
-        "run-1",
-        time,
+        generation=1,
+        range=OffsetRange(0, 5),
+        count=3,
+        bytes=30,
+        digest="[0, 1, 4]",
+        digest_kind="list",
+        engine="simulated/1",
+        placement=KafkaSegments((Segment(partition=0, first=0, last=2, count=3, digest="[0, 1, 4]"),)),
+        ids=IDS,
+        run_id="run-1",
+        time=time,
     )
     assert (second.range, second.count) == (OffsetRange(5, 9), 1)
     # Target offsets 0-2 and 4 are records, 3 is the first transaction's marker.
-    assert world.target.position == Position(1, IDS, 0, 9, Coverage.of([OffsetRange(0, 9)]), 5, 5)
+    assert world.target.position == Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=9,
+        coverage=Coverage.of([OffsetRange(0, 9)]),
+        leader_epoch=5,
+        target_end=5,
+    )
 
 
 def test_a_range_without_visible_records_still_moves_the_position() -> None:
     world = World([], opened(), 3)
     result = copier(world).copy(task(0, 9))
     assert (result.error, result.copied, result.chunks) == (None, 0, 1)
-    assert world.target.position == Position(1, IDS, 0, 9, Coverage.of([OffsetRange(0, 9)]))
+    assert world.target.position == Position(
+        generation=1, ids=IDS, start=0, next_offset=9, coverage=Coverage.of([OffsetRange(0, 9)])
+    )
     assert next(iter(world.target.receipts.values())).segments == ()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -34,7 +34,7 @@ class Life:
 
     start: int = 0
     end: int = 0
-    position: Position = field(default_factory=lambda: Position(1, IDS, 0, 0))
+    position: Position = field(default_factory=lambda: Position(generation=1, ids=IDS, start=0, next_offset=0))
     verified: Coverage = field(default_factory=Coverage)
     receipts: list[Receipt] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -43,7 +43,9 @@ class Life:
     @property
     def view(self) -> LedgerView:
         return LedgerView(
-            {KEY: self.position}, {KEY: Verified(1, self.verified, "digest", "run", "time")}, {KEY: tuple(self.gaps)}
+            {KEY: self.position},
+            {KEY: Verified(generation=1, coverage=self.verified, level="digest", run_id="run", time="time")},
+            {KEY: tuple(self.gaps)},
         )
 
     def plan(self) -> PartitionPlan:
@@ -55,7 +57,21 @@ class Life:
     def copy(self, range_: OffsetRange) -> None:
         for left in self.position.left_of(range_):
             self.position = self.position.after(left, 3, 0)
-            self.receipts.append(Receipt(1, left, left.span, 0, "", "", "", (), IDS, "run", "time"))
+            self.receipts.append(
+                Receipt(
+                    generation=1,
+                    range=left,
+                    count=left.span,
+                    bytes=0,
+                    digest="",
+                    digest_kind="",
+                    engine="",
+                    placement=KafkaSegments(),
+                    ids=IDS,
+                    run_id="run",
+                    time="time",
+                )
+            )
 
     # What may happen, each with a number to choose by.
 
@@ -81,7 +97,18 @@ class Life:
         if lost:
             assert f"--from {lost.from_} --until {lost.until} " in made.remedy
             self.position = gaps.crossing(self.position, lost)
-            self.gaps.append(Gap(1, "retention", lost, "r", "ann", IDS, "run", "time"))
+            self.gaps.append(
+                Gap(
+                    generation=1,
+                    kind="retention",
+                    range=lost,
+                    reason="r",
+                    approved_by="ann",
+                    ids=IDS,
+                    run_id="run",
+                    time="time",
+                )
+            )
 
     def verify(self, number: int) -> None:
         wanted = self.plan().verify

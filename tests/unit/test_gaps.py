@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Segment, Verified
+from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Segment, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -19,14 +19,23 @@ POSITIONS = st.tuples(st.integers(0, 30), st.lists(RANGES, max_size=5)).map(lamb
 
 def copied(start: int, ranges: list[OffsetRange]) -> Position:
     """A partition that was opened at ``start`` and copied in these ranges, live or as backfills."""
-    position = Position(1, IDS, start, start)
+    position = Position(generation=1, ids=IDS, start=start, next_offset=start)
     for each in ranges:
         position = position.after(each, 7, 0)
     return position
 
 
 def gap(range_: OffsetRange, generation: int = 1, kind: str = "retention") -> Gap:
-    return Gap(generation, kind, range_, "too late", "ann", IDS, "run-1", "2030-01-31T06:00:00.000Z")
+    return Gap(
+        generation=generation,
+        kind=kind,
+        range=range_,
+        reason="too late",
+        approved_by="ann",
+        ids=IDS,
+        run_id="run-1",
+        time="2030-01-31T06:00:00.000Z",
+    )
 
 
 @given(POSITIONS, st.integers(0, 90))
@@ -63,7 +72,9 @@ def test_nothing_is_lost_up_to_the_position() -> None:
 
 
 def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:
-    verified = Verified(2, Coverage.of([OffsetRange(0, 50)]), "digest", "run-1", "time")
+    verified = Verified(
+        generation=2, coverage=Coverage.of([OffsetRange(0, 50)]), level="digest", run_id="run-1", time="time"
+    )
     view = LedgerView({}, {KEY: verified}, {KEY: (gap(OffsetRange(90, 99), 1), gap(OffsetRange(50, 62), 2))})
     assert view.settled(KEY, 2).contiguous_end(0) == 62
     assert view.read_back(KEY, 2).contiguous_end(0) == 50
@@ -72,8 +83,20 @@ def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:
 
 
 def receipt(from_: int, until: int, *firsts: int) -> Receipt:
-    segments = tuple(Segment(3, first, first + 4, 5, "d") for first in firsts)
-    return Receipt(1, OffsetRange(from_, until), 5 * len(firsts), 0, "d", "k", "e", segments, IDS, "run-1", "time")
+    segments = tuple(Segment(partition=3, first=first, last=first + 4, count=5, digest="d") for first in firsts)
+    return Receipt(
+        generation=1,
+        range=OffsetRange(from_, until),
+        count=5 * len(firsts),
+        bytes=0,
+        digest="d",
+        digest_kind="k",
+        engine="e",
+        placement=KafkaSegments(segments),
+        ids=IDS,
+        run_id="run-1",
+        time="time",
+    )
 
 
 def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_targets_log_start() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.protocol import CopyResult, CopyTask
-from kafka_replication.ledger.entries import Ids, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.spark.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
@@ -28,8 +28,23 @@ KEYS = st.builds(
 RANGES = st.tuples(OFFSET, OFFSET).map(lambda pair: OffsetRange(min(pair), max(pair)))
 COVERAGES = st.lists(RANGES, max_size=3).map(Coverage.of)
 IDS = st.builds(Ids, TEXT, TEXT, TEXT)
-SEGMENTS = st.lists(st.builds(Segment, OFFSET, OFFSET, OFFSET, OFFSET, TEXT), max_size=2).map(tuple)
-RECEIPTS = st.builds(Receipt, OFFSET, RANGES, OFFSET, OFFSET, TEXT, TEXT, TEXT, SEGMENTS, IDS, TEXT, TEXT)
+SEGMENTS = st.lists(
+    st.builds(Segment, partition=OFFSET, first=OFFSET, last=OFFSET, count=OFFSET, digest=TEXT), max_size=2
+).map(tuple)
+RECEIPTS = st.builds(
+    Receipt,
+    generation=OFFSET,
+    range=RANGES,
+    count=OFFSET,
+    bytes=OFFSET,
+    digest=TEXT,
+    digest_kind=TEXT,
+    engine=TEXT,
+    placement=SEGMENTS.map(KafkaSegments),
+    ids=IDS,
+    run_id=TEXT,
+    time=TEXT,
+)
 COPIES = st.lists(st.builds(CopyTask, KEYS, RANGES, IDS, OFFSET, TEXT), max_size=2)
 VERIFICATIONS = st.lists(
     st.builds(VerifyTask, KEYS, st.lists(RECEIPTS, max_size=2).map(tuple), st.sampled_from(["digest", "count"])),

@@ -45,12 +45,24 @@ def position(
     next_offset: int, *, start: int = 0, ids: Ids = IDS, generation: int = 1, more: Sequence[OffsetRange] = ()
 ) -> Position:
     return Position(
-        generation, ids, start, next_offset, Coverage.of([OffsetRange(start, next_offset), *more]), 4, next_offset
+        generation=generation,
+        ids=ids,
+        start=start,
+        next_offset=next_offset,
+        coverage=Coverage.of([OffsetRange(start, next_offset), *more]),
+        leader_epoch=4,
+        target_end=next_offset,
     )
 
 
 def verified(until: int, *, start: int = 0, generation: int = 1) -> Verified:
-    return Verified(generation, Coverage.of([OffsetRange(start, until)]), "digest", "run-0", "2030-01-01T00:00:00.000Z")
+    return Verified(
+        generation=generation,
+        coverage=Coverage.of([OffsetRange(start, until)]),
+        level="digest",
+        run_id="run-0",
+        time="2030-01-01T00:00:00.000Z",
+    )
 
 
 @dataclass(frozen=True)
@@ -430,7 +442,7 @@ def test_partitions_that_a_recreated_source_topic_no_longer_has_are_left_behind_
     old = {key(partition=number): position(40, ids=Ids("SRC", "old", "t-orders")) for number in range(2)}
     before = Case(positions=old)
     assert [each.state for each in before.plan().partitions] == [State.SOURCE_RECREATED, State.VANISHED]
-    reset = Case(positions={**old, key(): Position(2, IDS, 0, 0)})
+    reset = Case(positions={**old, key(): Position(generation=2, ids=IDS, start=0, next_offset=0)})
     assert [(each.key, each.state) for each in reset.plan().partitions] == [(key(), State.BEHIND)]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -27,7 +27,17 @@ IDS = Ids("SRC", "s", "t")
 
 def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generation: int = 1) -> Receipt:
     return Receipt(
-        generation, OffsetRange(from_, until), count, 10 * count, "d", "kind", "engine", (), IDS, run_id, "time"
+        generation=generation,
+        range=OffsetRange(from_, until),
+        count=count,
+        bytes=10 * count,
+        digest="d",
+        digest_kind="kind",
+        engine="engine",
+        placement=KafkaSegments(),
+        ids=IDS,
+        run_id=run_id,
+        time="time",
     )
 
 
@@ -65,7 +75,7 @@ def report(
     """What a report says of one partition, given its plan and the ledger after the run."""
     wanted = OffsetRange(*copy) if copy else None
     covered = Coverage.of(each.range for each in receipts)
-    position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
+    position = Position(generation=1, ids=IDS, start=0, next_offset=covered.contiguous_end(0), coverage=covered)
     copied = RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0) if wanted else None
     checked = Coverage.of(OffsetRange(*each) for each in verified)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
@@ -75,7 +85,11 @@ def report(
         run_id="run-2",
         level=level,
         plan=Plan("orders-dr", (replace(row, **plan),)),
-        view=LedgerView({KEY: position}, {KEY: Verified(1, checked, level, "run-2", "time")}, {KEY: gaps}),
+        view=LedgerView(
+            {KEY: position},
+            {KEY: Verified(generation=1, coverage=checked, level=level, run_id="run-2", time="time")},
+            {KEY: gaps},
+        ),
         watermarks={} if watermark is None else {KEY: watermark},
         receipts={KEY: receipts},
         outcomes={(KEY, wanted): copied} if wanted and copied else {},
@@ -85,7 +99,16 @@ def report(
 
 
 def gap(kind: str, from_: int, until: int, generation: int = 1) -> Gap:
-    return Gap(generation, kind, OffsetRange(from_, until), "too late", "ann", IDS, "run-1", "time")
+    return Gap(
+        generation=generation,
+        kind=kind,
+        range=OffsetRange(from_, until),
+        reason="too late",
+        approved_by="ann",
+        ids=IDS,
+        run_id="run-1",
+        time="time",
+    )
 
 
 def test_offsets_given_up_are_lost_and_neither_missing_nor_not_visible() -> None:

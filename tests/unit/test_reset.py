@@ -8,8 +8,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs.reset import to_reset
 
 NOW = Ids("SRC", "new", "t")
-BEFORE = Position(1, Ids("SRC", "old", "t"), 0, 40)
-AFTER = Position(2, NOW, 0, 12)
+BEFORE = Position(generation=1, ids=Ids("SRC", "old", "t"), start=0, next_offset=40)
+AFTER = Position(generation=2, ids=NOW, start=0, next_offset=12)
 KEYS = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(3)]
 
 

@@ -30,8 +30,15 @@ SNAPSHOT = Snapshot(
     {},
 )
 VIEW = LedgerView(
-    {key(0): Position(1, IDS, 10, 60), key(2): Position(1, IDS, 0, 7)},
-    {key(0): Verified(1, Coverage.of([OffsetRange(10, 40)]), "digest", "run-1", TIME)},
+    {
+        key(0): Position(generation=1, ids=IDS, start=10, next_offset=60),
+        key(2): Position(generation=1, ids=IDS, start=0, next_offset=7),
+    },
+    {
+        key(0): Verified(
+            generation=1, coverage=Coverage.of([OffsetRange(10, 40)]), level="digest", run_id="run-1", time=TIME
+        )
+    },
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
 from kafka_replication.model.errors import Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -25,12 +25,22 @@ AUDIT = "somebody changed the receipts topic: compare source and target before g
 def receipt(from_: int, until: int, *segments: Segment, count: int | None = None) -> Receipt:
     total = sum(each.count for each in segments) if count is None else count
     return Receipt(
-        1, OffsetRange(from_, until), total, 10 * total, "all", "kind", "engine", segments, IDS, "run", "time"
+        generation=1,
+        range=OffsetRange(from_, until),
+        count=total,
+        bytes=10 * total,
+        digest="all",
+        digest_kind="kind",
+        engine="engine",
+        placement=KafkaSegments(segments),
+        ids=IDS,
+        run_id="run",
+        time="time",
     )
 
 
 def segment(first: int, last: int, digest: str) -> Segment:
-    return Segment(3, first, last, last - first + 1, digest)
+    return Segment(partition=3, first=first, last=last, count=last - first + 1, digest=digest)
 
 
 def coverage(*pairs: tuple[int, int]) -> Coverage:

@@ -16,7 +16,7 @@ from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.ledger import entries as formats
+from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import backfill_request, preflight
 from kafka_replication.planning.plan import plan as make_plan
@@ -221,11 +221,11 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
                 "topic": key.source.topic,
                 "partition": key.source.partition,
                 "target_topic": key.target_topic,
-                "position": json.loads(formats.encode(position)),
-                "verified": json.loads(formats.encode(view.verified[key])) if key in view.verified else None,
-                "gaps": [json.loads(formats.encode(gap)) for gap in view.gaps.get(key, ())],
+                "position": json.loads(codec.encode(position)),
+                "verified": json.loads(codec.encode(view.verified[key])) if key in view.verified else None,
+                "gaps": [json.loads(codec.encode(gap)) for gap in view.gaps.get(key, ())],
                 "receipts": [
-                    json.loads(formats.encode(r))
+                    json.loads(codec.encode(r))
                     for r in sorted(receipts[key], key=lambda r: (r.generation, r.range.from_))
                 ],
             }

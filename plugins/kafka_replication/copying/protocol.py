@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kafka_replication.config import Copy
-from kafka_replication.ledger.entries import Ids, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment
 from kafka_replication.model.errors import Fenced, ForeignWriter, RecordRefused, Refused, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
@@ -200,17 +200,17 @@ class Copier:
         target_end = max((segment.last + 1 for segment in chunk.segments), default=0)
         moved = position.after(chunk.range, chunk.leader_epoch, target_end)
         receipt = Receipt(
-            task.generation,
-            chunk.range,
-            chunk.count,
-            chunk.bytes,
-            chunk.digest,
-            chunk.digest_kind,
-            self.engine.name,
-            chunk.segments,
-            task.ids,
-            task.run_id,
-            now(),
+            generation=task.generation,
+            range=chunk.range,
+            count=chunk.count,
+            bytes=chunk.bytes,
+            digest=chunk.digest,
+            digest_kind=chunk.digest_kind,
+            engine=self.engine.name,
+            placement=KafkaSegments(chunk.segments),
+            ids=task.ids,
+            run_id=task.run_id,
+            time=now(),
         )
         failpoints.reached("P1")
         session.check_ids(task.ids)

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.scan import records
-from kafka_replication.ledger import entries as ledger
+from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Receipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import LedgerUnreadable, Refused
@@ -102,11 +102,11 @@ class LedgerReader:
 
         Raises LedgerUnreadable, Stalled.
         """
-        wanted, newest = ledger.position_key(key), None
+        wanted, newest = record_keys.position_key(key), None
         for message in self._entries(POSITIONS, [key.ledger_partition]):
             if message.key() == wanted:
                 newest = message
-        return None if newest is None or newest.value() is None else _read(newest, ledger.decode_position)
+        return None if newest is None or newest.value() is None else _read(newest, codec.decode_position)
 
     def view(self) -> LedgerView:
         """Every position, verified coverage and approved gap of this replication. Raises LedgerUnreadable, Stalled."""
@@ -114,11 +114,11 @@ class LedgerReader:
         gaps: dict[PartitionKey, list[Gap]] = {}
         for kind, key, message in self._newest(POSITIONS, _ALL):
             if kind == "position":
-                positions[key] = _read(message, ledger.decode_position)
+                positions[key] = _read(message, codec.decode_position)
             elif kind == "verified":
-                verified[key] = _read(message, ledger.decode_verified)
+                verified[key] = _read(message, codec.decode_verified)
             elif kind == "gap":
-                gaps.setdefault(key, []).append(_read(message, ledger.decode_gap))
+                gaps.setdefault(key, []).append(_read(message, codec.decode_gap))
             else:
                 raise LedgerUnreadable(
                     f"{_at(message)}: the entry {message.key()!r} is of an unknown kind", "upgrade this installation"
@@ -131,7 +131,7 @@ class LedgerReader:
         found: dict[PartitionKey, list[Receipt]] = {key: [] for key in keys}
         for _, key, message in self._newest(RECEIPTS, {key.ledger_partition for key in keys}):
             if key in found:
-                found[key].append(_read(message, ledger.decode_receipt))
+                found[key].append(_read(message, codec.decode_receipt))
         return found
 
     def _newest(self, topic: str, partitions: Collection[int]) -> Iterator[tuple[str, PartitionKey, Message]]:
@@ -147,7 +147,7 @@ class LedgerReader:
             if message.value() is None:  # deleted, as the remedy for a foreign entry says, whatever its key was
                 continue
             try:
-                kind, key, _ = ledger.decode_key(message.key())
+                kind, key, _ = record_keys.decode_key(message.key())
             except LedgerUnreadable as e:
                 log.warning("%s: %s; it is passed over. Remedy: %s", _at(message), e.what, e.remedy)
                 continue

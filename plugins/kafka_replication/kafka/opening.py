@@ -12,8 +12,8 @@ from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
-from kafka_replication.ledger import entries as ledger
-from kafka_replication.ledger.entries import Gap, Position
+from kafka_replication.ledger import codec, record_keys
+from kafka_replication.ledger.entries import POSITIONS, Gap, Position
 from kafka_replication.model.keys import PartitionKey, consumer_group, opening_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -91,9 +91,9 @@ class Opening:
             self._writer.begin()
             for key, position in opened.items():
                 self._writer.write(
-                    ledger.POSITIONS, key.ledger_partition, ledger.position_key(key), ledger.encode(position)
+                    POSITIONS, key.ledger_partition, record_keys.position_key(key), codec.encode(position)
                 )
             for key, gap in gaps.items():
-                self._writer.write(ledger.POSITIONS, key.ledger_partition, ledger.gap_key(key, gap), ledger.encode(gap))
+                self._writer.write(POSITIONS, key.ledger_partition, record_keys.gap_key(key, gap), codec.encode(gap))
             self._writer.commit_transaction()
         return opened

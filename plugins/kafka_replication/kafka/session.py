@@ -12,8 +12,8 @@ from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
-from kafka_replication.ledger import entries as ledger
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt
+from kafka_replication.ledger import codec, record_keys
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, Position, Receipt
 from kafka_replication.model.errors import ForeignWriter, Refused
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -91,8 +91,8 @@ class LedgerSession(TransactionalWriter):
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt and the new position into the open transaction and commit it."""
         at = self.key.ledger_partition
-        self.write(ledger.POSITIONS, at, ledger.position_key(self.key), ledger.encode(position))
-        self.write(ledger.RECEIPTS, at, ledger.receipt_key(self.key, receipt), ledger.encode(receipt))
+        self.write(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
+        self.write(RECEIPTS, at, record_keys.receipt_key(self.key, receipt), codec.encode(receipt))
         self.commit_transaction()
         if receipt.segments:
             self._known, self._marker = position.target_end, 1
@@ -115,7 +115,7 @@ class LedgerSession(TransactionalWriter):
         """Commit a position that no records go with, and the approved gap that it crosses."""
         at = self.key.ledger_partition
         self.begin()
-        self.write(ledger.POSITIONS, at, ledger.position_key(self.key), ledger.encode(position))
+        self.write(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
         if gap is not None:
-            self.write(ledger.POSITIONS, at, ledger.gap_key(self.key, gap), ledger.encode(gap))
+            self.write(POSITIONS, at, record_keys.gap_key(self.key, gap), codec.encode(gap))
         self.commit_transaction()

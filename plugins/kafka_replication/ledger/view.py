@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.ledger.entries import Gap, Position, Verified
 from kafka_replication.model.keys import PartitionKey
@@ -23,10 +23,18 @@ class LedgerView:
         found = self.positions.get(key)
         return found if found is not None and found.generation == generation else None
 
-    def level(self, key: PartitionKey, generation: int, asked: str) -> str:
-        """The weakest level of all that is verified, once more of this generation is, at the level ``asked``."""
+    def verified_with(
+        self, key: PartitionKey, generation: int, more: Coverage, *, level: str, run_id: str, time: str
+    ) -> Verified:
+        """The entry to write once ``more`` of this generation was read back, at ``level``.
+
+        Its level is ``count`` if any part was only counted.
+        """
         entry = self._verified(key, generation)
-        return "count" if entry and entry.level == "count" else asked
+        if entry is None:
+            return Verified(generation=generation, coverage=more, level=level, run_id=run_id, time=time)
+        weakest = "count" if entry.level == "count" else level
+        return replace(entry, coverage=entry.coverage.union(more), level=weakest, run_id=run_id, time=time)
 
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was read back and found equal."""

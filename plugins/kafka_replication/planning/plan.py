@@ -288,7 +288,7 @@ class Planner:
         late = bool(self.ledger.positions)
         grown = key.source.topic in self.known
         start = offsets.log_start if late else self.snapshot.starts.get(key.source, offsets.log_start)
-        fresh = Position(1, ids, start, start)
+        fresh = Position(generation=1, ids=ids, start=start, next_offset=start)
         if key in self.watermarks:
             return self.entry(key, State.LEDGER_LOST, fresh, source, **_ledger_lost(key, self.watermarks[key]))
         if target and key.source.partition not in target.partitions:

@@ -156,7 +156,9 @@ def _open(run: LeasedRun, view: LedgerView, found: PartitionPlan, asked: Approva
             for refused in refuse_occupied([found], opening.occupied([key]), first=False).values():
                 raise Refused(refused.what, refused.remedy)
         gap = _gap(run, asked, 1, "late", ids)
-        position = Position(1, ids, 0, gap.range.until, Coverage((gap.range,)))
+        position = Position(
+            generation=1, ids=ids, start=0, next_offset=gap.range.until, coverage=Coverage((gap.range,))
+        )
         opening.commit({key: position}, run.replication.on_existing_target, {key: gap})
     return gap
 
@@ -174,4 +176,13 @@ def _exactly(key: PartitionKey, asked: OffsetRange, lost: OffsetRange | None) ->
 
 
 def _gap(run: LeasedRun, asked: Approval, generation: int, kind: str, ids: Ids) -> Gap:
-    return Gap(generation, kind, asked.range, asked.reason.strip(), asked.by.strip(), ids, run.run_id, now())
+    return Gap(
+        generation=generation,
+        kind=kind,
+        range=asked.range,
+        reason=asked.reason.strip(),
+        approved_by=asked.by.strip(),
+        ids=ids,
+        run_id=run.run_id,
+        time=now(),
+    )

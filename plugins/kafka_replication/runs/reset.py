@@ -117,7 +117,7 @@ def _reset(run: LeasedRun, opening: Opening, key: PartitionKey, start: int, ids:
         session.fence()
         end = session.target_end()  # before the look: what comes after it is not ours, and the next run says so
         _refuse_occupied(run, opening, [key])
-        position = Position(generation, ids, start, start, target_end=end)
+        position = Position(generation=generation, ids=ids, start=start, next_offset=start, target_end=end)
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)

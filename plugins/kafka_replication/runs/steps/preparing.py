@@ -132,7 +132,11 @@ def open_new(run: LeasedRun, made: Plan) -> tuple[Mapping[PartitionKey, Position
         occupied = opening.occupied(left) if on_existing == "refuse" else {}
         first = not own(run.replication, LedgerView(known)).positions
         refused = refuse_occupied(left.values(), occupied, first=first)
-        starts = {key: Position(p.generation, p.ids, p.start, p.start) for key, p in left.items() if key not in refused}
+        starts = {
+            key: Position(generation=p.generation, ids=p.ids, start=p.start, next_offset=p.start)
+            for key, p in left.items()
+            if key not in refused
+        }
         run.check()
         opened = opening.commit(starts, on_existing)
     for key, position in opened.items():

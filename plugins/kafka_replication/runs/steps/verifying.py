@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import closing
 
-from kafka_replication.ledger import entries as ledger
-from kafka_replication.ledger.entries import Receipt, Verified
+from kafka_replication.ledger import codec, record_keys
+from kafka_replication.ledger.entries import POSITIONS, Receipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, opening_id
@@ -92,8 +92,7 @@ def _add_verified(run: LeasedRun, verified: Mapping[PartitionKey, tuple[int, Cov
         writer.begin()
         for key, (generation, coverage) in verified.items():
             if view.position(key, generation):
-                whole = view.read_back(key, generation).union(coverage)
-                level = view.level(key, generation, run.replication.verify.level)
-                entry = Verified(generation, whole, level, run.run_id, now())
-                writer.write(ledger.POSITIONS, key.ledger_partition, ledger.verified_key(key), ledger.encode(entry))
+                level = run.replication.verify.level
+                entry = view.verified_with(key, generation, coverage, level=level, run_id=run.run_id, time=now())
+                writer.write(POSITIONS, key.ledger_partition, record_keys.verified_key(key), codec.encode(entry))
         writer.commit_transaction()

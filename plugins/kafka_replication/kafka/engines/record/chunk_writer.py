@@ -244,4 +244,10 @@ class Filling:
                 "stop any other writer: a target belongs to one replication alone",
                 None,
             )
-        return Segment(self.session.key.source.partition, first, last, count, self.seen.hexdigest())
+        return Segment(
+            partition=self.session.key.source.partition,
+            first=first,
+            last=last,
+            count=count,
+            digest=self.seen.hexdigest(),
+        )

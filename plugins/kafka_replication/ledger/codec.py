@@ -1,0 +1,189 @@
+"""The JSON of ledger entries: each kind has versions of its own, and every version ever written stays readable.
+
+An entry is a JSON object with ``type`` (its kind), ``format`` (the version of that kind) and the fields of that
+version (`formats`). What a version requires never changes. A field that may be missing can be added at any time:
+a reader that does not know it keeps it in ``extra``. A field that a reader must understand needs a new version: an
+older reader then refuses the entry and asks for an upgrade. Unknown content inside a known field is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import ValidationError
+
+from kafka_replication.ledger import formats
+from kafka_replication.ledger.entries import (
+    UPGRADE,
+    Entry,
+    Gap,
+    KafkaSegments,
+    Placement,
+    Position,
+    Receipt,
+    Verified,
+)
+from kafka_replication.ledger.record_keys import FOREIGN
+from kafka_replication.model.errors import LedgerUnreadable
+from kafka_replication.model.keys import dump
+from kafka_replication.model.offsets import OffsetRange
+
+# Every version of every kind, for ever. The highest version of a kind is the one that is written.
+FORMATS: Mapping[str, Mapping[int, type[formats.EntryFormat]]] = {
+    "position": {1: formats.Position1},
+    "verified": {1: formats.Verified1},
+    "gap": {1: formats.Gap1},
+    "receipt": {1: formats.Receipt1, 2: formats.Receipt2},
+}
+
+
+def encode(entry: Entry) -> bytes:
+    """The entry as JSON of its kind's newest version: sorted keys, no blanks, UTF-8. What the entry knows wins over
+    ``extra``.
+    """
+    kind, content = _content(entry)
+    return dump({**entry.extra, **content, "format": max(FORMATS[kind]), "type": kind})
+
+
+def _content(entry: Entry) -> tuple[str, dict[str, Any]]:
+    match entry:
+        case Position():
+            return "position", _position(entry)
+        case Verified():
+            return "verified", _verified(entry)
+        case Gap():
+            return "gap", _gap(entry)
+        case Receipt():
+            return "receipt", _receipt(entry)
+
+
+def _position(entry: Position) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "ids": asdict(entry.ids),
+        "start": entry.start,
+        "next_offset": entry.next_offset,
+        "coverage": entry.coverage.encode(),
+        "leader_epoch": entry.leader_epoch,
+        "target_end": entry.target_end,
+    }
+
+
+def _verified(entry: Verified) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "coverage": entry.coverage.encode(),
+        "level": entry.level,
+        "run_id": entry.run_id,
+        "time": entry.time,
+    }
+
+
+def _gap(entry: Gap) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "kind": entry.kind,
+        "range": _pair(entry.range),
+        "reason": entry.reason,
+        "approved_by": entry.approved_by,
+        "ids": asdict(entry.ids),
+        "run_id": entry.run_id,
+        "time": entry.time,
+    }
+
+
+def _receipt(entry: Receipt) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "range": _pair(entry.range),
+        "count": entry.count,
+        "bytes": entry.bytes,
+        "digest": entry.digest,
+        "digest_kind": entry.digest_kind,
+        "engine": entry.engine,
+        "placement": _placement(entry.placement),
+        "filtered": entry.filtered,
+        "quarantined": entry.quarantined,
+        "skipped": entry.skipped,
+        "transform": asdict(entry.transform) if entry.transform else None,
+        "offset_map": [[m.source_offset, m.target_partition, m.target_offset] for m in entry.offset_map],
+        "ids": asdict(entry.ids),
+        "run_id": entry.run_id,
+        "time": entry.time,
+    }
+
+
+def _placement(placement: Placement) -> dict[str, Any]:
+    if isinstance(placement, KafkaSegments):
+        return {"kind": formats.KAFKA_SEGMENTS, "segments": [asdict(segment) for segment in placement.segments]}
+    return {**placement.content, "kind": placement.kind}
+
+
+def _pair(range_: OffsetRange) -> list[int]:
+    return [range_.from_, range_.until]
+
+
+def decode_position(data: bytes) -> Position:
+    """Raises LedgerUnreadable."""
+    entry = _decode("position", data)
+    assert isinstance(entry, Position)
+    return entry
+
+
+def decode_verified(data: bytes) -> Verified:
+    """Raises LedgerUnreadable."""
+    entry = _decode("verified", data)
+    assert isinstance(entry, Verified)
+    return entry
+
+
+def decode_gap(data: bytes) -> Gap:
+    """Raises LedgerUnreadable."""
+    entry = _decode("gap", data)
+    assert isinstance(entry, Gap)
+    return entry
+
+
+def decode_receipt(data: bytes) -> Receipt:
+    """Raises LedgerUnreadable."""
+    entry = _decode("receipt", data)
+    assert isinstance(entry, Receipt)
+    return entry
+
+
+def _decode(kind: str, data: bytes) -> Entry:
+    """The entry under a key of this ``kind``, whatever its version. Raises LedgerUnreadable."""
+    version, content = _load(kind, data)
+    known = FORMATS[kind]
+    if version > max(known):
+        raise LedgerUnreadable(
+            f"a ledger entry of kind {kind} has format {version}, this version reads up to {max(known)}", UPGRADE
+        )
+    try:
+        return known[version].model_validate(content).value()
+    except (ValueError, KeyError) as e:
+        raise LedgerUnreadable(f"a ledger entry is malformed ({_reason(e)}): {data[:200]!r}", FOREIGN) from e
+
+
+def _load(kind: str, data: bytes) -> tuple[int, dict[str, Any]]:
+    """The version and the fields. Raises LedgerUnreadable."""
+    try:
+        content = json.loads(data)
+        type_, version = content.pop("type"), content.pop("format")
+        if type(version) is not int:
+            raise TypeError(f"its format is {version!r}")
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as e:
+        raise LedgerUnreadable(f"a ledger entry is not readable: {data[:200]!r}", FOREIGN) from e
+    if type_ != kind:
+        raise LedgerUnreadable(f"a ledger entry is a {type_!r} where a {kind} belongs", FOREIGN)
+    return version, content
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"no format {error}" if isinstance(error, KeyError) else str(error)

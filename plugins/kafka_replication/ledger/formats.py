@@ -1,0 +1,240 @@
+"""Each version of each kind of ledger entry: which fields it requires, and which value they make.
+
+A class here never changes once it was released. See `codec` for when a kind needs a new version.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from kafka_replication.ledger.entries import (
+    Entry,
+    Gap,
+    Ids,
+    KafkaSegments,
+    MappedOffset,
+    Placement,
+    Position,
+    Receipt,
+    Segment,
+    Transform,
+    UnknownPlacement,
+    Verified,
+)
+from kafka_replication.model.offsets import Coverage, OffsetRange
+
+KAFKA_SEGMENTS = "kafka-segments"
+
+
+def _range(pair: Any) -> OffsetRange:
+    if not isinstance(pair, list) or [type(number) for number in pair] != [int, int]:
+        raise ValueError(f"not an offset range: {pair!r}")
+    return OffsetRange(*pair)
+
+
+def _mapped_offset(numbers: Any) -> MappedOffset:
+    if not isinstance(numbers, list) or [type(number) for number in numbers] != [int] * 3 or min(numbers) < 0:
+        raise ValueError(f"not a mapped offset: {numbers!r}")
+    return MappedOffset(*numbers)
+
+
+Number = Annotated[int, Field(ge=0)]
+JsonRange = Annotated[OffsetRange, PlainValidator(_range)]
+JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode)]
+JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset)]
+
+
+class _Part(BaseModel):
+    """A field that has fields. None of them may be unknown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class JsonIds(_Part):
+    source_cluster: str
+    source_topic: str
+    target_topic: str
+
+    def value(self) -> Ids:
+        return Ids(self.source_cluster, self.source_topic, self.target_topic)
+
+
+class JsonSegment(_Part):
+    partition: Number
+    first: Number
+    last: Number
+    count: Number
+    digest: str
+
+    def value(self) -> Segment:
+        return Segment(partition=self.partition, first=self.first, last=self.last, count=self.count, digest=self.digest)
+
+
+class JsonKafkaSegments(_Part):
+    kind: Literal["kafka-segments"]
+    segments: list[JsonSegment]
+
+
+class JsonTransform(_Part):
+    name: str
+    hash: str
+
+    def value(self) -> Transform:
+        return Transform(self.name, self.hash)
+
+
+def _placement(content: Any) -> Placement:
+    """A placement of a kind that this version knows, read strictly; one of another kind as it is."""
+    match content:
+        case {"kind": "kafka-segments"}:
+            known = JsonKafkaSegments.model_validate(content)
+            return KafkaSegments(tuple(segment.value() for segment in known.segments))
+        case {"kind": str(kind), **more}:
+            return UnknownPlacement(kind, {str(name): value for name, value in more.items()})
+        case _:
+            raise ValueError(f"not a placement: {content!r}")
+
+
+JsonPlacement = Annotated[Placement, PlainValidator(_placement)]
+
+
+class EntryFormat(BaseModel, ABC):
+    """One version of one kind. Top-level fields that it does not know are kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    @abstractmethod
+    def value(self) -> Entry: ...
+
+    @property
+    def unknown(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Position1(EntryFormat):
+    generation: Number
+    ids: JsonIds
+    start: Number
+    next_offset: Number
+    coverage: JsonCoverage
+    leader_epoch: int | None
+    target_end: Number
+
+    def value(self) -> Position:
+        return Position(
+            generation=self.generation,
+            ids=self.ids.value(),
+            start=self.start,
+            next_offset=self.next_offset,
+            coverage=self.coverage,
+            leader_epoch=self.leader_epoch,
+            target_end=self.target_end,
+            extra=self.unknown,
+        )
+
+
+class Verified1(EntryFormat):
+    generation: Number
+    coverage: JsonCoverage
+    level: Literal["digest", "count"]
+    run_id: str
+    time: str
+
+    def value(self) -> Verified:
+        return Verified(
+            generation=self.generation,
+            coverage=self.coverage,
+            level=self.level,
+            run_id=self.run_id,
+            time=self.time,
+            extra=self.unknown,
+        )
+
+
+class Gap1(EntryFormat):
+    generation: Number
+    kind: str
+    range: JsonRange
+    reason: str
+    approved_by: str
+    ids: JsonIds
+    run_id: str
+    time: str
+
+    def value(self) -> Gap:
+        return Gap(
+            generation=self.generation,
+            kind=self.kind,
+            range=self.range,
+            reason=self.reason,
+            approved_by=self.approved_by,
+            ids=self.ids.value(),
+            run_id=self.run_id,
+            time=self.time,
+            extra=self.unknown,
+        )
+
+
+class _Receipt(EntryFormat):
+    """What all versions of a receipt have."""
+
+    generation: Number
+    range: JsonRange
+    count: Number
+    bytes: Number
+    digest: str
+    digest_kind: str
+    engine: str
+    ids: JsonIds
+    run_id: str
+    time: str
+
+    def made(self, placement: Placement, **more: Any) -> Receipt:
+        return Receipt(
+            generation=self.generation,
+            range=self.range,
+            count=self.count,
+            bytes=self.bytes,
+            digest=self.digest,
+            digest_kind=self.digest_kind,
+            engine=self.engine,
+            placement=placement,
+            ids=self.ids.value(),
+            run_id=self.run_id,
+            time=self.time,
+            extra=self.unknown,
+            **more,
+        )
+
+
+class Receipt1(_Receipt):
+    """Of a Kafka target, every record copied as it is."""
+
+    segments: list[JsonSegment]
+
+    def value(self) -> Receipt:
+        return self.made(KafkaSegments(tuple(segment.value() for segment in self.segments)))
+
+
+class Receipt2(_Receipt):
+    """Has room for records that were left out, for a transform, for other targets and for single target offsets."""
+
+    placement: JsonPlacement
+    filtered: Number
+    quarantined: Number
+    skipped: Number
+    transform: JsonTransform | None
+    offset_map: list[JsonMappedOffset]
+
+    def value(self) -> Receipt:
+        return self.made(
+            self.placement,
+            filtered=self.filtered,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
+            transform=self.transform.value() if self.transform else None,
+            offset_map=tuple(self.offset_map),
+        )

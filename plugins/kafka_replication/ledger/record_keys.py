@@ -1,0 +1,40 @@
+"""The record keys of ledger entries: ``[kind, replication, source topic, source partition, target topic, ...]``."""
+
+from __future__ import annotations
+
+import json
+
+from kafka_replication.ledger.entries import Gap, Receipt
+from kafka_replication.model.errors import LedgerUnreadable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+
+FOREIGN = "only this product may write the ledger topics: find the writer, then delete or repair the entry"
+
+
+def position_key(key: PartitionKey) -> bytes:
+    return key.entry("position")
+
+
+def verified_key(key: PartitionKey) -> bytes:
+    return key.entry("verified")
+
+
+def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
+    return key.entry("receipt", receipt.generation, receipt.range.from_)
+
+
+def gap_key(key: PartitionKey, gap: Gap) -> bytes:
+    return key.entry("gap", gap.generation, gap.range.from_)
+
+
+def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
+    """(kind, key, further numbers). Raises LedgerUnreadable for what was not written by this product."""
+    try:
+        parts = json.loads(data or b"")
+        if [type(part) for part in parts] != [str, str, str, int, str] + [int] * (len(parts) - 5):
+            raise ValueError(f"not a ledger key: {parts!r}")
+        kind, replication, topic, partition, target, *more = parts
+        return kind, PartitionKey(replication, TopicPartition(topic, partition), target), tuple(more)
+    except (ValueError, TypeError) as e:
+        raise LedgerUnreadable(f"a ledger entry has the key {data!r}, which is not ours", FOREIGN) from e
