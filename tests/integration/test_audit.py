@@ -154,6 +154,19 @@ def test_a_receipt_that_does_not_fit_the_copy(scene: Scenario) -> None:
     ]
 
 
+def test_an_unknown_digest_kind_is_named_and_is_no_difference(scene: Scenario) -> None:
+    from tests.integration.test_tampering import put_receipt, receipts_of
+
+    copied(scene)
+    for key, value in list(receipts_of(scene).values())[1:]:
+        put_receipt(scene, key, value | {"digest_kind": "xxh3_128/2"})
+    found = one(audit(scene))
+    assert (found.outcome, found.stretches) == ("failed", [])
+    assert len(found.errors) == 1, "one error for the kind, not one for each chunk"
+    assert "'xxh3_128/2'" in found.errors[0] and "upgrade" in found.errors[0]
+    assert found.by_content == 50, "the chunk whose digest kind is known was compared"
+
+
 def test_a_missing_receipt_is_an_error(scene: Scenario) -> None:
     from tests.integration.test_tampering import put_receipt, receipts_of
 

@@ -83,7 +83,11 @@ def test_what_lies_under_nobodys_key_stops_nobody(scene: Scenario, caplog: pytes
     ("change", "words", "remedy"),
     [
         (lambda value: b"not json", "is not readable", "only this product may write"),
-        (lambda value: json.dumps(value | {"format": 2}).encode(), "has format 2, this version knows 1", "upgrade"),
+        (
+            lambda value: json.dumps(value | {"format": 2}).encode(),
+            "has format 2, this version reads up to 1",
+            "upgrade",
+        ),
         (lambda value: json.dumps(value | {"next_offset": -1}).encode(), "is malformed", "only this product may write"),
         (
             lambda value: json.dumps(value | {"type": "receipt"}).encode(),

@@ -82,6 +82,12 @@ def swapped_segments(scene: Scenario) -> None:
     put_receipt(scene, key, value)
 
 
+def other_digest_kind(scene: Scenario) -> None:
+    """As a newer version would write it."""
+    key, value = receipts_of(scene)[100]
+    put_receipt(scene, key, value | {"digest_kind": "xxh3_128/2"})
+
+
 def removed(scene: Scenario) -> None:
     put_receipt(scene, receipts_of(scene)[100][0], None)
 
@@ -97,6 +103,7 @@ def overlapping(scene: Scenario) -> None:
     [
         (other_digest, "[100, 150): the copy at", 100),
         (other_count, "do not add up", 100),
+        (other_digest_kind, "digest kind 'xxh3_128/2'", 100),
         (shorter_segment, "differs from its receipt", 100),
         (swapped_segments, "differs from its receipt", 100),
         (removed, "no receipt for source offsets [100, 150)", 0),

@@ -155,7 +155,7 @@ def test_the_area_of_a_chunk() -> None:
 
 
 def audited(*found: Difference) -> PartitionAudit:
-    made = PartitionAudit(KEY, 1, OffsetRange(0, 100))
+    made = PartitionAudit(key=KEY, generation=1, range=OffsetRange(0, 100))
     made.differ(found)
     made.finish()
     return made
@@ -198,7 +198,7 @@ def test_what_is_too_much_to_list_is_counted() -> None:
     ("count", "kind", "records"), [(3, Kind.MISSING, 7), (12, Kind.EXTRA, 2), (10, Kind.ALTERED, 1)]
 )
 def test_without_the_source_a_chunk_is_judged_as_a_whole(count: int, kind: Kind, records: int) -> None:
-    made = PartitionAudit(KEY, 1, OffsetRange(0, 100))
+    made = PartitionAudit(key=KEY, generation=1, range=OffsetRange(0, 100))
     made.differ_by_receipt(LIVE, count)
     assert [(each.kind, each.source, each.target, each.count) for each in made.stretches] == [
         (kind, OffsetRange(50, 60), OffsetRange(0, 10), records)

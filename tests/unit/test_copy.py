@@ -21,7 +21,7 @@ from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stall
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.verification.verify import tile
+from kafka_replication.verification.verify import select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s-orders", "t-orders")
@@ -259,7 +259,7 @@ def assert_consistent(world: World) -> None:
     coverage = target.position.coverage
     expected = [offset for offset in world.records if any(offset in each for each in coverage)]
     assert target.visible() == expected
-    receipts = tile(coverage, target.receipts.values())
+    receipts = select_receipts(coverage, target.receipts.values())
     assert Coverage.of(each.range for each in receipts) == coverage
     for receipt in receipts:
         inside = [offset for offset in world.records if offset in receipt.range]

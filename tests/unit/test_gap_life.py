@@ -16,7 +16,7 @@ from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import PartitionPlan, State, plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.arithmetic import copied_in
-from kafka_replication.verification.verify import tile
+from kafka_replication.verification.verify import select_receipts
 
 IDS = Ids("SRC", "s", "t")
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -112,7 +112,7 @@ class Life:
 
     def verify(self, number: int) -> None:
         wanted = self.plan().verify
-        self.verified = self.verified.union(Coverage.of(each.range for each in tile(wanted, self.receipts)))
+        self.verified = self.verified.union(Coverage.of(each.range for each in select_receipts(wanted, self.receipts)))
 
     def advance(self, number: int) -> None:
         self.watermark = max(self.watermark, self.view.settled(KEY, 1).contiguous_end(0))

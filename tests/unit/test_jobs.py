@@ -80,7 +80,15 @@ COPY_RESULTS = st.builds(
     st.booleans(),
 )
 VERIFY_RESULTS = st.builds(
-    VerifyResult, KEYS, COVERAGES, OFFSET, OFFSET, SECONDS, st.none() | TEXT, TEXT, st.booleans()
+    VerifyResult,
+    key=KEYS,
+    verified=COVERAGES,
+    records=OFFSET,
+    bytes=OFFSET,
+    seconds=SECONDS,
+    error=st.none() | TEXT,
+    remedy=TEXT,
+    retriable=st.booleans(),
 )
 RESULTS = st.builds(
     JobResult,
@@ -110,7 +118,7 @@ def test_single_results_survive_the_way_back_from_an_executor(copied: CopyResult
 
 def test_what_is_read_back_can_be_calculated_with() -> None:
     key = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
-    sent = VerifyResult(key, Coverage.of([OffsetRange(0, 4), OffsetRange(6, 9)]))
+    sent = VerifyResult(key=key, verified=Coverage.of([OffsetRange(0, 4), OffsetRange(6, 9)]))
     back = VERIFY_RESULT.validate_json(VERIFY_RESULT.dump_json(sent))
     assert back.verified.add(OffsetRange(4, 6)).encode() == [[0, 9]]
     assert back.key.transactional_id == key.transactional_id

@@ -80,7 +80,9 @@ def report(
     checked = Coverage.of(OffsetRange(*each) for each in verified)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
-    failed = {KEY: VerifyResult(KEY, Coverage(), error=verify_error, remedy="do that")} if verify_error else {}
+    failed = (
+        {KEY: VerifyResult(key=KEY, verified=Coverage(), error=verify_error, remedy="do that")} if verify_error else {}
+    )
     evidence = Evidence(
         run_id="run-2",
         level=level,

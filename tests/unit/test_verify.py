@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment, UnknownPlacement
 from kafka_replication.model.errors import Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.verify import Found, VerifyTask, longest_first, tile, verify
+from kafka_replication.verification import digests
+from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.verify import SegmentDigest, VerifyTask, longest_first, select_receipts, verify
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
@@ -30,7 +33,7 @@ def receipt(from_: int, until: int, *segments: Segment, count: int | None = None
         count=total,
         bytes=10 * total,
         digest="all",
-        digest_kind="kind",
+        digest_kind=DIGEST_KIND,
         engine="engine",
         placement=KafkaSegments(segments),
         ids=IDS,
@@ -47,17 +50,17 @@ def coverage(*pairs: tuple[int, int]) -> Coverage:
     return Coverage.of(OffsetRange(*pair) for pair in pairs)
 
 
-# --- tiling -------------------------------------------------------------------------------------------------------------------------------
+# --- selecting receipts -------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_receipts_are_put_in_order_and_those_of_other_offsets_left_out() -> None:
     wanted = [receipt(10, 20), receipt(20, 25), receipt(40, 50)]
     others = [receipt(0, 10), receipt(25, 40), receipt(50, 60)]
-    assert tile(coverage((10, 25), (40, 50)), [*reversed(wanted), *others]) == tuple(wanted)
+    assert select_receipts(coverage((10, 25), (40, 50)), [*reversed(wanted), *others]) == tuple(wanted)
 
 
 def test_nothing_wanted_needs_no_receipt() -> None:
-    assert tile(Coverage(), [receipt(0, 10)]) == ()
+    assert select_receipts(Coverage(), [receipt(0, 10)]) == ()
 
 
 HOLES: dict[str, tuple[Coverage, list[Receipt], str]] = {
@@ -74,7 +77,7 @@ HOLES: dict[str, tuple[Coverage, list[Receipt], str]] = {
 @pytest.mark.parametrize(("wanted", "receipts", "hole"), HOLES.values(), ids=HOLES)
 def test_a_hole_is_refused_by_name(wanted: Coverage, receipts: list[Receipt], hole: str) -> None:
     with pytest.raises(VerificationFailed) as caught:
-        tile(wanted, receipts)
+        select_receipts(wanted, receipts)
     assert caught.value.what == f"no receipt for source offsets {hole}, though the ledger says they are on the target"
     assert caught.value.remedy == AUDIT
 
@@ -82,7 +85,7 @@ def test_a_hole_is_refused_by_name(wanted: Coverage, receipts: list[Receipt], ho
 @pytest.mark.parametrize("second", [(3, 10), (2, 4), (0, 10)])
 def test_an_overlap_is_refused_by_name(second: tuple[int, int]) -> None:
     with pytest.raises(VerificationFailed) as caught:
-        tile(coverage((0, 10)), [receipt(0, 4), receipt(*second), receipt(4, 10)])
+        select_receipts(coverage((0, 10)), [receipt(0, 4), receipt(*second), receipt(4, 10)])
     assert caught.value.what.endswith("overlap")
     assert "[0, 4)" in caught.value.what
     assert str(OffsetRange(*second)) in caught.value.what
@@ -90,15 +93,17 @@ def test_an_overlap_is_refused_by_name(second: tuple[int, int]) -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, unique=True).map(sorted), st.data())
-def test_a_tiling_is_accepted_and_any_receipt_lost_or_doubled_is_not(cuts: list[int], data: st.DataObject) -> None:
+def test_receipts_that_fit_are_accepted_and_any_that_is_lost_or_doubled_is_not(
+    cuts: list[int], data: st.DataObject
+) -> None:
     receipts = [receipt(*pair) for pair in itertools.pairwise(cuts)]
     wanted = coverage((cuts[0], cuts[-1]))
-    assert tile(wanted, data.draw(st.permutations(receipts))) == tuple(receipts)
+    assert select_receipts(wanted, data.draw(st.permutations(receipts))) == tuple(receipts)
     chosen = data.draw(st.sampled_from(receipts))
     with pytest.raises(VerificationFailed, match="no receipt"):
-        tile(wanted, [each for each in receipts if each is not chosen])
+        select_receipts(wanted, [each for each in receipts if each is not chosen])
     with pytest.raises(VerificationFailed, match="overlap"):
-        tile(wanted, [*receipts, chosen])
+        select_receipts(wanted, [*receipts, chosen])
 
 
 # --- comparing ------------------------------------------------------------------------------------------------------------------------------
@@ -115,17 +120,17 @@ CHUNKS = (
 class Reader:
     """A target that holds what the receipts say, but for ``other``."""
 
-    other: Mapping[int, Found | Exception] = field(default_factory=dict)  # by first offset
+    other: Mapping[int, SegmentDigest | Exception] = field(default_factory=dict)  # by first offset
     asked: list[tuple[Segment, bool]] = field(default_factory=list)
 
-    def read(self, wanted: Segment, *, digest: bool) -> Found:
-        self.asked.append((wanted, digest))
+    def read(self, wanted: Segment, digest: Digest | None) -> SegmentDigest:
+        self.asked.append((wanted, digest is not None))
         match self.other.get(wanted.first):
             case Exception() as error:
                 raise error
-            case Found() as found:
+            case SegmentDigest() as found:
                 return found
-        return Found(wanted.count, wanted.digest if digest else "")
+        return SegmentDigest(wanted.count, "" if digest is None else wanted.digest)
 
 
 def task(level: Literal["digest", "count"] = "digest", receipts: tuple[Receipt, ...] = CHUNKS) -> VerifyTask:
@@ -142,24 +147,24 @@ def test_an_equal_copy_is_verified_whole(level: Literal["digest", "count"]) -> N
 
 
 REMEDY = "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again under another name"
-DIFFERENCES: dict[str, tuple[int, Found, list[list[int]], int, str]] = {
+DIFFERENCES: dict[str, tuple[int, SegmentDigest, list[list[int]], int, str]] = {
     "digest": (
         0,
-        Found(5, "xx"),
+        SegmentDigest(5, "xx"),
         [],
         0,
         "orders-3 [0, 10): the copy at dr.orders-3 offsets [0, 5) differs from its receipt: digest xx, not d0",
     ),
     "count": (
         12,
-        Found(1, "d3"),
+        SegmentDigest(1, "d3"),
         [[0, 20]],
         9,
         "orders-3 [20, 30): the copy at dr.orders-3 offsets [12, 14) differs from its receipt: 1 records, not 2",
     ),
     "a chunk's second segment": (
         10,
-        Found(0, "xx"),
+        SegmentDigest(0, "xx"),
         [[0, 12]],
         5,
         "orders-3 [12, 20): the copy at dr.orders-3 offsets [10, 11) differs from its receipt: 0 records, not 1, digest xx, not d2",
@@ -169,7 +174,7 @@ DIFFERENCES: dict[str, tuple[int, Found, list[list[int]], int, str]] = {
 
 @pytest.mark.parametrize(("first", "found", "good", "records", "error"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_a_difference_stops_there_and_what_came_before_is_verified(
-    first: int, found: Found, good: list[list[int]], records: int, error: str
+    first: int, found: SegmentDigest, good: list[list[int]], records: int, error: str
 ) -> None:
     reader = Reader({first: found})
     result = verify(task(), reader)
@@ -179,8 +184,49 @@ def test_a_difference_stops_there_and_what_came_before_is_verified(
 
 
 def test_counting_looks_at_no_digest() -> None:
-    assert verify(task("count"), Reader({0: Found(5, "")})).error is None
-    assert verify(task("count"), Reader({0: Found(4, "")})).error is not None
+    assert verify(task("count"), Reader({0: SegmentDigest(5, "")})).error is None
+    assert verify(task("count"), Reader({0: SegmentDigest(4, "")})).error is not None
+
+
+UNKNOWN = replace(CHUNKS[2], digest_kind="xxh3_128/2")
+
+
+def test_an_unknown_digest_kind_is_named_and_is_no_copy_that_differs() -> None:
+    reader = Reader()
+    result = verify(task(receipts=(*CHUNKS[:2], UNKNOWN, CHUNKS[3])), reader)
+    assert result.error is not None
+    assert "[12, 20)" in result.error and "'xxh3_128/2'" in result.error and DIGEST_KIND in result.error
+    assert "differs" not in result.error and "upgrade" in result.remedy
+    assert (result.verified, result.retriable) == (coverage((0, 12)), False)
+    assert [segment.first for segment, _ in reader.asked] == [0], "nothing of that chunk was read"
+
+
+def test_counting_needs_to_know_no_digest_kind() -> None:
+    assert verify(task("count", (UNKNOWN,)), Reader()).verified == coverage((12, 20))
+
+
+class Otherwise(Fingerprint):
+    """Stands in for a second digest kind."""
+
+
+def test_the_digest_is_of_the_kind_that_the_receipt_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "DIGESTS", {DIGEST_KIND: Fingerprint, "xxh3_128/2": Otherwise})
+    given: list[type] = []
+
+    class Recorder(Reader):
+        def read(self, wanted: Segment, digest: Digest | None) -> SegmentDigest:
+            given.append(type(digest))
+            return super().read(wanted, digest)
+
+    assert verify(task(receipts=(*CHUNKS[:2], UNKNOWN)), Recorder()).error is None
+    assert given == [Fingerprint, Otherwise, Otherwise]
+
+
+def test_a_placement_of_another_kind_is_named() -> None:
+    elsewhere = replace(CHUNKS[0], placement=UnknownPlacement("index", {"name": "orders"}))
+    result = verify(task(receipts=(elsewhere,)), Reader())
+    assert result.error is not None and "'index'" in result.error
+    assert "upgrade" in result.remedy and not result.verified
 
 
 def test_a_reader_that_fails_ends_in_the_result() -> None:

@@ -13,6 +13,7 @@ from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digests import Digest
 
 NEAR = 10_000  # offsets that are cheaper to read over than to seek past
 
@@ -31,7 +32,7 @@ class Cursor:
     def close(self) -> None:
         self._consumer.close()
 
-    def seen(self, wanted: OffsetRange, total: Fingerprint | None = None) -> Iterator[Seen]:
+    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
         """The records in ``wanted``, each by its own digest; all of them are added to ``total`` as well."""
         for message in self.read(wanted):
             self.records += 1

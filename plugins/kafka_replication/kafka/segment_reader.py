@@ -13,8 +13,8 @@ from kafka_replication.ledger.entries import Segment
 from kafka_replication.model.errors import Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.verification.digest import Fingerprint
-from kafka_replication.verification.verify import Found
+from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.verify import SegmentDigest
 
 
 class SegmentReader:
@@ -24,7 +24,7 @@ class SegmentReader:
         self._consumer = clients.consumer(config, consumer_group(key.replication))
         self._admin, self._key, self._stall = admin, key, stall
 
-    def read(self, segment: Segment, *, digest: bool) -> Found:
+    def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
         at = TopicPartition(self._key.target_topic, segment.partition)
         start = offsets.log_starts(self._admin, [at])[at]
         if start > segment.first:
@@ -34,19 +34,19 @@ class SegmentReader:
                 "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the"
                 " offsets",
             )
-        seen, count = Fingerprint(), 0
+        count = 0
         try:
             with without_gc():
                 for message in records(self._consumer, at, OffsetRange(segment.first, segment.last + 1), self._stall):
-                    if digest:
-                        seen.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
+                    if digest is not None:
+                        digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
                     count += 1
         except Stalled as e:
             stable = offsets.last_stable(self._admin, [at])[at]
             raise Stalled(
                 f"{e.what}; the last stable offset of {at} is {stable}, waiting for {segment.last + 1}", e.remedy
             ) from e
-        return Found(count, seen.hexdigest() if digest else "")
+        return SegmentDigest(count, "" if digest is None else digest.hexdigest())
 
     def close(self) -> None:
         self._consumer.close()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
@@ -43,7 +44,7 @@ class Stretch:
         return {"kind": str(self.kind), **pair, "count": self.count}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PartitionAudit:
     """What the audit of one partition found, growing as it goes.
 
@@ -68,6 +69,13 @@ class PartitionAudit:
     errors: list[str] = field(default_factory=list)
     _single: list[Difference] = field(default_factory=list)
     _whole: list[Stretch] = field(default_factory=list)
+    _unknown_kinds: set[str] = field(default_factory=set)
+
+    def not_auditable(self, receipt: Receipt, error: ReplicationError) -> None:
+        """The digest kind of this chunk is unknown. One error for each such kind, about the first chunk that has it."""
+        if receipt.digest_kind not in self._unknown_kinds:
+            self._unknown_kinds.add(receipt.digest_kind)
+            self.errors.append(str(error))
 
     def differ(self, found: Iterable[Difference]) -> None:
         for each in found:

@@ -55,7 +55,7 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
 def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
     """Reads on after an error that may pass by itself, from the first chunk not verified yet."""
     started, deadline = time.monotonic(), Deadline.after(job.seconds)
-    failures, result = 0, VerifyResult(task.key, Coverage())
+    failures, result = 0, VerifyResult(key=task.key, verified=Coverage())
     while True:
         left = tuple(each for each in task.receipts if result.verified.missing_from(each.range))
         found = _verify(job, replace(task, receipts=left))
@@ -87,4 +87,4 @@ def _verify(job: Job, task: VerifyTask) -> VerifyResult:
         with segment_reader(job.target, task.key, job.settings.stall_timeout) as reader:
             return verify(task, reader)
     except ReplicationError as e:
-        return VerifyResult(task.key, Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)
+        return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)

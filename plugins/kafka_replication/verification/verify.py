@@ -1,4 +1,7 @@
-"""What counts as verified: receipts tile the range, and what is on the target equals what they say."""
+"""What counts as verified: receipts cover the range exactly, and what is on the target equals what they say.
+
+The digest that is compared is of the kind that the receipt names.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from kafka_replication.ledger.entries import Receipt, Segment
 from kafka_replication.model.errors import ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.verification.digests import Digest, digest_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +27,14 @@ class VerifyTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was read back for one segment. ``digest`` is empty at level ``count``."""
+class SegmentDigest:
+    """What was read back for one segment. ``digest`` is empty where none was asked for."""
 
     count: int
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """What of one partition was read back and found equal; ``error`` names the first chunk that was not."""
 
@@ -47,14 +51,15 @@ class VerifyResult:
 class TargetReader(Protocol):
     """Reads segments of one target partition afresh, as a ``read_committed`` consumer sees them."""
 
-    def read(self, segment: Segment, *, digest: bool) -> Found:
-        """Raises Stalled (naming the last stable offset) or VerificationFailed where the log starts above the
-        segment.
+    def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
+        """Feed the segment's records to ``digest``, a new one; None: count them only.
+
+        Raises Stalled (naming the last stable offset) or VerificationFailed where the log starts above the segment.
         """
 
 
-def tile(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
-    """The receipts that make up ``wanted``, in order. Raises VerificationFailed for a hole or an overlap."""
+def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
+    """The receipts that cover ``wanted`` exactly, in order. Raises VerificationFailed for a hole or an overlap."""
     chosen = sorted((r for r in receipts if not wanted.missing_from(r.range)), key=lambda r: r.range.from_)
     for before, after in itertools.pairwise(chosen):
         if after.range.from_ < before.range.until:
@@ -82,19 +87,27 @@ def verify(task: VerifyTask, reader: TargetReader) -> VerifyResult:
             size += receipt.bytes
     except ReplicationError as e:
         return VerifyResult(
-            task.key, Coverage.of(done), records, size, error=e.what, remedy=e.remedy, retriable=e.retriable
+            key=task.key,
+            verified=Coverage.of(done),
+            records=records,
+            bytes=size,
+            error=e.what,
+            remedy=e.remedy,
+            retriable=e.retriable,
         )
-    return VerifyResult(task.key, Coverage.of(done), records, size)
+    return VerifyResult(key=task.key, verified=Coverage.of(done), records=records, bytes=size)
 
 
 def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
-    if sum(segment.count for segment in receipt.segments) != receipt.count:
+    segments = receipt.segments
+    if sum(segment.count for segment in segments) != receipt.count:
         raise VerificationFailed(
             f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records",
             _AUDIT,
         )
-    for segment in receipt.segments:
-        found = reader.read(segment, digest=task.level == "digest")
+    make_digest = digest_for(receipt) if task.level == "digest" else None
+    for segment in segments:
+        found = reader.read(segment, make_digest() if make_digest else None)
         differences = list(_differences(task, segment, found))
         if differences:
             raise VerificationFailed(
@@ -105,7 +118,7 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
             )
 
 
-def _differences(task: VerifyTask, segment: Segment, found: Found) -> Iterator[str]:
+def _differences(task: VerifyTask, segment: Segment, found: SegmentDigest) -> Iterator[str]:
     if found.count != segment.count:
         yield f"{found.count} records, not {segment.count}"
     if task.level == "digest" and found.digest != segment.digest:

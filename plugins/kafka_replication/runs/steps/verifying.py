@@ -16,7 +16,7 @@ from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.job import job_of
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Launcher
-from kafka_replication.verification.verify import VerifyResult, VerifyTask, longest_first, tile
+from kafka_replication.verification.verify import VerifyResult, VerifyTask, longest_first, select_receipts
 
 
 def verify(run: LeasedRun, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
@@ -45,15 +45,17 @@ def _tasks(
     receipts: Mapping[PartitionKey, Collection[Receipt]],
     level: str,
 ) -> tuple[list[VerifyTask], list[VerifyResult]]:
-    """A task for each partition whose receipts tile what is pending, and an error for each of the others."""
+    """A task for each partition whose receipts cover what is pending, and an error for each of the others."""
     tasks, errors = [], []
     for key, coverage in pending.items():
         generation = view.positions[key].generation
         try:
-            chosen = tile(coverage, (receipt for receipt in receipts[key] if receipt.generation == generation))
+            chosen = select_receipts(
+                coverage, (receipt for receipt in receipts[key] if receipt.generation == generation)
+            )
             tasks.append(VerifyTask(key, chosen, level))
         except ReplicationError as e:
-            errors.append(VerifyResult(key, Coverage(), error=e.what, remedy=e.remedy))
+            errors.append(VerifyResult(key=key, verified=Coverage(), error=e.what, remedy=e.remedy))
     return longest_first(tasks), errors
 
 
@@ -67,7 +69,7 @@ def _read_back(run: LeasedRun, tasks: list[VerifyTask], launch: Launcher) -> lis
     return [
         *result.verifications,
         *(
-            VerifyResult(key, Coverage(), error=error, remedy=remedy, retriable=result.retriable)
+            VerifyResult(key=key, verified=Coverage(), error=error, remedy=remedy, retriable=result.retriable)
             for key in sorted(lost)
         ),
     ]
