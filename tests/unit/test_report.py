@@ -25,7 +25,7 @@ KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
 
 
-def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generation: int = 1) -> Receipt:
+def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generation: int = 1, **left_out: Any) -> Receipt:
     return Receipt(
         generation=generation,
         range=OffsetRange(from_, until),
@@ -38,6 +38,7 @@ def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generatio
         ids=IDS,
         run_id=run_id,
         time="time",
+        **left_out,
     )
 
 
@@ -47,13 +48,26 @@ def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generatio
 def test_receipts_within_a_range_are_summed_and_others_are_not() -> None:
     receipts = [receipt(0, 10, 9), receipt(10, 14, 4), receipt(14, 20, 0), receipt(20, 30, 7)]
     assert copied_in(OffsetRange(10, 20), receipts) == Copied(records=4, span=10, bytes=40)
-    assert copied_in(OffsetRange(0, 30), []) == Copied(0, 0, 0)
+    assert copied_in(OffsetRange(0, 30), []) == Copied()
 
 
 def test_a_receipt_over_the_edge_counts_with_what_it_shares() -> None:
     """An older run that is looked at again after a newer one copied further: nothing of it is missing."""
     receipts = [receipt(0, 15, 15), receipt(15, 25, 2)]
     assert copied_in(OffsetRange(0, 20), receipts) == Copied(records=17, span=20, bytes=170)
+
+
+def test_records_left_out_on_purpose_are_counted_and_are_not_invisible() -> None:
+    receipts = [receipt(0, 10, 4, filtered=3, quarantined=1), receipt(10, 20, 5, skipped=2, filtered=1)]
+    whole = copied_in(OffsetRange(0, 20), receipts)
+    assert whole == Copied(records=9, span=20, bytes=90, filtered=4, quarantined=1, skipped=2)
+    assert whole.not_visible == 4
+
+
+def test_no_more_records_are_counted_than_the_shared_offsets_hold() -> None:
+    """The first 4 offsets of a chunk whose 10 offsets held 2 copied, 3 filtered and 4 skipped records."""
+    whole = copied_in(OffsetRange(0, 4), [receipt(0, 10, 2, filtered=3, skipped=4)])
+    assert (whole.records, whole.filtered, whole.skipped, whole.not_visible) == (2, 2, 0, 0)
 
 
 # --- a run's report, from what the ledger holds -----------------------------------------------------------------------------------------------
@@ -159,13 +173,23 @@ def test_a_range_adds_up(receipts: list[Receipt], numbers: tuple[int, int, int, 
 def ledgers(draw: st.DrawFn) -> list[Receipt]:
     cuts = sorted(draw(st.sets(st.integers(0, 100), max_size=8)))
     chunks = [(a, b) for a, b in itertools.pairwise(cuts) if draw(st.booleans())]
-    return [receipt(a, b, draw(st.integers(0, b - a)), draw(st.sampled_from([HERE, BEFORE]))) for a, b in chunks]
+    return [_drawn(draw, a, b) for a, b in chunks]
+
+
+def _drawn(draw: st.DrawFn, from_: int, until: int) -> Receipt:
+    """A receipt whose counts fit its span: cut it at four places, what follows the last one was not visible."""
+    cuts = sorted(draw(st.lists(st.integers(0, until - from_), min_size=4, max_size=4)))
+    count, filtered, quarantined, skipped = (after - before for before, after in itertools.pairwise([0, *cuts]))
+    more = {"filtered": filtered, "quarantined": quarantined, "skipped": skipped}
+    return receipt(from_, until, count, draw(st.sampled_from([HERE, BEFORE])), **more)
 
 
 @given(ledgers())
-def test_span_is_copied_and_copied_before_and_not_visible_and_missing(receipts: list[Receipt]) -> None:
+def test_a_span_is_what_was_copied_left_out_not_visible_and_missing(receipts: list[Receipt]) -> None:
     (line,) = report(receipts, copy=(0, 100)).ranges
-    assert line.range.span == line.copied + line.copied_before + line.not_visible + line.missing
+    left_out = line.filtered + line.quarantined + line.skipped
+    assert line.range.span == line.copied + line.copied_before + left_out + line.not_visible + line.missing
+    assert left_out == sum(each.filtered + each.quarantined + each.skipped for each in receipts)
     assert line.missing == len(
         set(range(100)) - {offset for each in receipts for offset in range(each.range.from_, each.range.until)}
     )
@@ -239,10 +263,21 @@ def test_a_partition_with_nothing_to_do_has_no_line() -> None:
 
 # --- how it is told ---------------------------------------------------------------------------------------------------------------------------
 
-LINE = RangeReport(KEY, OffsetRange(0, 100), 85, 5, 10, 0, True, 100, 3_000_000, 1.5)
+LINE = RangeReport(
+    key=KEY,
+    range=OffsetRange(0, 100),
+    copied=85,
+    copied_before=5,
+    not_visible=10,
+    missing=0,
+    digest_ok=True,
+    watermark=100,
+    bytes=3_000_000,
+    seconds=1.5,
+)
 FAILED = RangeReport(
-    KEY,
-    OffsetRange(100, 130),
+    key=KEY,
+    range=OffsetRange(100, 130),
     missing=30,
     error="the target refuses the record at offset 100",
     remedy="raise the limit",
@@ -263,6 +298,9 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "until": 100,
                 "copied": 85,
                 "copied_before": 5,
+                "filtered": 0,
+                "quarantined": 0,
+                "skipped": 0,
                 "not_visible": 10,
                 "lost": 0,
                 "missing": 0,
@@ -280,6 +318,9 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "until": 130,
                 "copied": 0,
                 "copied_before": 0,
+                "filtered": 0,
+                "quarantined": 0,
+                "skipped": 0,
                 "not_visible": 0,
                 "lost": 0,
                 "missing": 30,
@@ -292,6 +333,13 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         ],
         "gaps": [],
     }
+
+
+def test_records_left_out_are_in_the_table_of_a_run() -> None:
+    line = replace(LINE, copied=75, filtered=7, quarantined=2, skipped=1)
+    (text,) = [row for row in RunReport("orders-dr", "run-2", (line, FAILED)).table().splitlines() if "filtered" in row]
+    assert "orders-3 [0, 100)" in text and "7 filtered, 2 quarantined, 1 skipped" in text
+    assert "filtered" not in RunReport("orders-dr", "run-2", (LINE,)).table()
 
 
 @pytest.mark.parametrize(

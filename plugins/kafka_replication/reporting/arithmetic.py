@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.view import LedgerView
@@ -55,19 +55,23 @@ def _ranges(planned: PartitionPlan) -> list[OffsetRange]:
 
 
 def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
-    """``span = copied + copied_before + not_visible + lost + missing``, from the receipts and the approved gaps."""
+    """The terms of ``span`` (see `RangeReport`), from the receipts and the approved gaps."""
     key = planned.key
     receipts = [r for r in evidence.receipts.get(key, ()) if r.generation == planned.generation]
     here = copied_in(range_, (r for r in receipts if r.run_id == evidence.run_id))
     before = copied_in(range_, (r for r in receipts if r.run_id != evidence.run_id))
+    whole = here + before
     lost = evidence.view.lost(key, planned.generation).within(range_).span
     return RangeReport(
         key=key,
         range=range_,
         copied=here.records,
         copied_before=before.records,
-        not_visible=max(0, here.span + before.span - here.records - before.records),
-        missing=range_.span - here.span - before.span - lost,
+        filtered=whole.filtered,
+        quarantined=whole.quarantined,
+        skipped=whole.skipped,
+        not_visible=whole.not_visible,
+        missing=range_.span - whole.span - lost,
         lost=lost,
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,
@@ -98,27 +102,45 @@ def _stored(line: RangeReport, verified_end: int) -> RangeReport:
     return replace(line, error=what, remedy="run again, which stores it; the log of advance says why it was not")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What receipts say of a range: records, the offsets they account for, and bytes."""
+    """What receipts say of a range: records, the offsets they account for, bytes, and records left out on purpose."""
 
-    records: int
-    span: int
-    bytes: int
+    records: int = 0
+    span: int = 0
+    bytes: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+
+    @property
+    def not_visible(self) -> int:
+        return self.span - self.records - self.filtered - self.quarantined - self.skipped
+
+    def __add__(self, other: Copied) -> Copied:
+        return Copied(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(Copied)})
 
 
 def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
-    """What ``receipts`` hold of ``range_``.
+    """What ``receipts`` hold of ``range_``."""
+    shared = ((receipt, receipt.range.intersection(range_)) for receipt in receipts)
+    return sum((_share(receipt, common.span) for receipt, common in shared if common), Copied())
 
-    A receipt that reaches over the edge of the range, as a later run's may, counts with the offsets that both share,
-    and with as many records as fit into them: where exactly its holes are it does not say.
+
+def _share(receipt: Receipt, span: int) -> Copied:
+    """What a receipt says of ``span`` of its offsets.
+
+    A receipt that reaches over the edge of a range, as a later run's may, counts with the offsets that both share, and
+    with as many records as fit into them: where exactly its holes are it does not say.
     """
-    records = span = size = 0
-    for receipt in receipts:
-        shared = receipt.range.intersection(range_)
-        if shared:
-            count = min(receipt.count, shared.span)
-            records += count
-            span += shared.span
-            size += receipt.bytes * count // receipt.count if receipt.count else 0
-    return Copied(records, span, size)
+    records = min(receipt.count, span)
+    filtered = min(receipt.filtered, span - records)
+    quarantined = min(receipt.quarantined, span - records - filtered)
+    return Copied(
+        records=records,
+        span=span,
+        bytes=receipt.bytes * records // receipt.count if receipt.count else 0,
+        filtered=filtered,
+        quarantined=quarantined,
+        skipped=min(receipt.skipped, span - records - filtered - quarantined),
+    )

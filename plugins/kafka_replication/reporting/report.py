@@ -12,11 +12,12 @@ from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """One range: ``span = copied + copied_before + not_visible + lost + missing``.
+    """One range: ``span = copied + copied_before + filtered + quarantined + skipped + not_visible + lost + missing``.
 
     ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
+    Records that were read and left out are ``filtered``, ``quarantined`` or ``skipped``, by this run or an earlier one.
     ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``lost`` offsets were
     given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None where nothing was verified
     at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
@@ -35,6 +36,9 @@ class RangeReport:
     error: str | None = None
     remedy: str = ""
     lost: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    skipped: int = 0
 
     @property
     def mb_per_second(self) -> float:
@@ -50,6 +54,9 @@ class RangeReport:
             "until": self.range.until,
             "copied": self.copied,
             "copied_before": self.copied_before,
+            "filtered": self.filtered,
+            "quarantined": self.quarantined,
+            "skipped": self.skipped,
             "not_visible": self.not_visible,
             "lost": self.lost,
             "missing": self.missing,
@@ -114,7 +121,13 @@ class RunReport:
             if self.ranges
             else "everything is copied and verified"
         )
-        return "\n".join([ranges, *failed, *map(str, self.gaps)])
+        left_out = [_left_out(each) for each in self.ranges if each.filtered or each.quarantined or each.skipped]
+        return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps)])
+
+
+def _left_out(line: RangeReport) -> str:
+    counts = f"{line.filtered} filtered, {line.quarantined} quarantined, {line.skipped} skipped"
+    return f"{line.key.source} {line.range}: records that were not copied on purpose: {counts}"
 
 
 def _cells(each: RangeReport) -> tuple[str, ...]:
