@@ -20,7 +20,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill import Sample, World, next_slice, plan_backfill
-from kafka_replication.planning.plan import Plan, plan
+from kafka_replication.planning.live import Plan, plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import as_json, plan_table
 from kafka_replication.reporting.report import plan_table as live_table

@@ -14,7 +14,7 @@ import yaml
 from kafka_replication.ledger.entries import Gap
 from kafka_replication.model.errors import Fenced, GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning import plan
+from kafka_replication.planning import live
 from kafka_replication.reporting import status
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import approval, steps
@@ -76,7 +76,7 @@ def test_status_shows_it_ever_after_and_an_emptied_store_is_rebuilt_across_it(sc
     run = scene.bare_run()
     view = run.view()
     snapshot = run.snapshot(view)
-    rows = status.status(plan.plan(run.replication, snapshot, view, {}), snapshot, view)
+    rows = status.status(live.plan(run.replication, snapshot, view, {}), snapshot, view)
     assert (rows[0].lost, rows[0].as_json()["gaps"][0]["until"]) == (12, 62)
     assert "given up by ann" in status.status_table(rows)
     assert view.read_back(scene.key(), 1).missing_from(OffsetRange(0, 80)) == (OffsetRange(50, 62),), (

@@ -16,7 +16,7 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State, plan, refuse_occupied
+from kafka_replication.planning.live import REFUSALS, PartitionPlan, Plan, State, plan, refuse_occupied
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")

@@ -15,7 +15,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.gaps import listed
-from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.live import PartitionPlan, Plan, State
 from kafka_replication.reporting.arithmetic import Copied, Evidence, account, copied_in
 from kafka_replication.reporting.report import RangeReport, RunReport, table
 from kafka_replication.verification.verify import VerifyResult

@@ -8,7 +8,7 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.live import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, status, status_table
 

@@ -19,7 +19,7 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import backfill_request, preflight
-from kafka_replication.planning.plan import plan as make_plan
+from kafka_replication.planning.live import plan as make_plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import plan_table
 from kafka_replication.reporting.status import status as make_status

@@ -18,7 +18,7 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
-from kafka_replication.planning.plan import PartitionPlan, Plan, Planner, State, own
+from kafka_replication.planning.live import PartitionPlan, Plan, Planner, State, own
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
 Times = Mapping[datetime, Mapping[TopicPartition, int]]  # what ListOffsets says of each time: `offsetsForTimes`

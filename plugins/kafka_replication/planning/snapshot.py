@@ -1,4 +1,4 @@
-"""What both clusters looked like at one moment; taken by an adapter, decided upon by `planning.plan`."""
+"""What both clusters looked like at one moment; taken by an adapter, decided upon by `planning.live`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.planning.plan import Plan, own
+from kafka_replication.planning.live import Plan, own
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime.deadline import Deadline, patiently

@@ -12,7 +12,7 @@ from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import preflight
-from kafka_replication.planning.plan import PartitionPlan, Plan, State, own, plan, refuse_occupied
+from kafka_replication.planning.live import PartitionPlan, Plan, State, own, plan, refuse_occupied
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.fencing import fence_stale_producers

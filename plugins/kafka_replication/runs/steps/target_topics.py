@@ -11,7 +11,7 @@ from kafka_replication.kafka import topics
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.planning.created_topics import created_config
-from kafka_replication.planning.plan import own
+from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Request
 
