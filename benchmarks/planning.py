@@ -19,8 +19,9 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill import Sample, World, next_slice, plan_backfill
-from kafka_replication.planning.live import Plan, plan
+from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import as_json, plan_table
 from kafka_replication.reporting.report import plan_table as live_table
@@ -87,7 +88,7 @@ def measure(partitions: int) -> dict[str, float]:
     plan_table(made)
     json.dumps(as_json(made))
     backfill = time.perf_counter()
-    stored = Plan.decode(made.plan.encode())
+    stored = plan_codec.decode(plan_codec.encode(made.plan), "run")
     next_slice(stored, view.positions, MOST)
     ended = time.perf_counter()
     assert len(live.partitions) == len(made.lines) == partitions

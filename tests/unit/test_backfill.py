@@ -27,7 +27,8 @@ from kafka_replication.planning.backfill import (
     plan_backfill,
 )
 from kafka_replication.planning.backfill_request import BackfillRequest
-from kafka_replication.planning.live import Plan, State, plan
+from kafka_replication.planning.live import plan
+from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import as_json, plan_table
 

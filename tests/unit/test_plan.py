@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.live import REFUSALS, PartitionPlan, Plan, State, plan, refuse_occupied
+from kafka_replication.planning.live import plan, refuse_occupied
+from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 
 IDS = Ids("SRC", "s-orders", "t-orders")
@@ -363,9 +361,8 @@ def test_a_replication_begins_as_a_whole() -> None:
         (State.NOT_OPENED, None),
         (State.FEWER_PARTITIONS, None),
     ]
-    assert made.partitions[0].what.endswith(
-        "a replication begins as a whole; orders-1: orders has 1 partitions, the source 2"
-    )
+    assert "starts all partitions together" in made.partitions[0].what
+    assert made.partitions[1].what in made.partitions[0].what
 
 
 @pytest.mark.parametrize(("first", "held_back"), [(True, {0, 1}), (False, {1})])
@@ -513,68 +510,3 @@ def test_only_what_is_copied_and_not_verified_is_pending() -> None:
     ).plan()
     assert [each.key for each in made.pending] == [key(partition=1)]
     assert not made.idle
-
-
-TEXT = st.text(max_size=5)
-OFFSET = st.integers(0, 2**62)
-TOPIC_NAME = st.from_regex(r"[a-z0-9._-]{1,6}", fullmatch=True)
-RANGES = st.tuples(OFFSET, OFFSET).map(lambda pair: OffsetRange(min(pair), max(pair) + 1))
-ROWS = st.builds(
-    PartitionPlan,
-    st.builds(PartitionKey, TOPIC_NAME, st.builds(TopicPartition, TOPIC_NAME, st.integers(0, 99)), TOPIC_NAME),
-    st.sampled_from(State),
-    st.builds(Ids, TEXT, TEXT, TEXT),
-    OFFSET,
-    OFFSET,
-    OFFSET,
-    OFFSET,
-    st.none() | OFFSET,
-    st.none() | RANGES,
-    st.lists(RANGES, max_size=3).map(Coverage.of),
-    st.none() | st.integers(0, 99),
-    TEXT,
-    TEXT,
-)
-
-
-@given(st.builds(Plan, TEXT, st.lists(ROWS, max_size=3).map(tuple)))
-def test_a_stored_plan_is_the_plan(made: Plan) -> None:
-    again = Plan.decode(made.encode())
-    assert again == made
-    assert all(isinstance(each.state, State) for each in again.partitions)
-
-
-def test_the_stored_form_of_a_plan_is_fixed() -> None:
-    """A run that was planned by an older release is finished by a newer one."""
-    stored = json.loads(Case(positions={key(): position(40)}, watermarks={key(): 40}).plan().encode())
-    assert stored == {
-        "format": 1,
-        "replication": "orders-dr",
-        "partitions": [
-            {
-                "key": {
-                    "replication": "orders-dr",
-                    "source": {"topic": "orders", "partition": 0},
-                    "target_topic": "orders",
-                },
-                "state": "behind",
-                "ids": {"source_cluster": "SRC", "source_topic": "s-orders", "target_topic": "t-orders"},
-                "generation": 1,
-                "start": 0,
-                "position": 40,
-                "source_end": 100,
-                "watermark": 40,
-                "copy": [40, 100],
-                "verify": [[0, 40]],
-                "leader_epoch": 4,
-                "what": "",
-                "remedy": "",
-            }
-        ],
-    }
-
-
-def test_a_plan_of_a_newer_format_is_refused_by_name() -> None:
-    newer = Case().plan().encode().replace('"format": 1', '"format": 2')
-    with pytest.raises(ValueError, match="the plan has format 2, this version knows 1"):
-        Plan.decode(newer)

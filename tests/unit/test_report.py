@@ -15,7 +15,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.gaps import listed
-from kafka_replication.planning.live import PartitionPlan, Plan, State
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.arithmetic import Copied, Evidence, account, copied_in
 from kafka_replication.reporting.report import RangeReport, RunReport, table
 from kafka_replication.verification.verify import VerifyResult
@@ -93,7 +93,18 @@ def report(
     copied = RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0) if wanted else None
     checked = Coverage.of(OffsetRange(*each) for each in verified)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
-    row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)
+    row = PartitionPlan(
+        key=KEY,
+        state=State.BEHIND,
+        ids=IDS,
+        generation=1,
+        start=0,
+        position=0,
+        source_end=100,
+        watermark=None,
+        copy=wanted,
+        verify=pending,
+    )
     failed = (
         {KEY: VerifyResult(key=KEY, verified=Coverage(), error=verify_error, remedy="do that")} if verify_error else {}
     )

@@ -8,7 +8,7 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.live import PartitionPlan, Plan, State
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, status, status_table
 
@@ -20,9 +20,40 @@ def key(partition: int) -> PartitionKey:
     return PartitionKey("orders-dr", TopicPartition("orders", partition), "dr.orders")
 
 
-BEHIND = PartitionPlan(key(0), State.BEHIND, IDS, 1, 10, 60, 100, 40, OffsetRange(60, 100))
-NEW = PartitionPlan(key(1), State.OPENING, IDS, 1, 5, 5, 9, None, OffsetRange(5, 9))
-GONE = PartitionPlan(key(2), State.VANISHED, IDS, 1, 0, 7, 7, 7, what="orders-2: gone", remedy="exclude it")
+BEHIND = PartitionPlan(
+    key=key(0),
+    state=State.BEHIND,
+    ids=IDS,
+    generation=1,
+    start=10,
+    position=60,
+    source_end=100,
+    watermark=40,
+    copy=OffsetRange(60, 100),
+)
+NEW = PartitionPlan(
+    key=key(1),
+    state=State.OPENING,
+    ids=IDS,
+    generation=1,
+    start=5,
+    position=5,
+    source_end=9,
+    watermark=None,
+    copy=OffsetRange(5, 9),
+)
+GONE = PartitionPlan(
+    key=key(2),
+    state=State.VANISHED,
+    ids=IDS,
+    generation=1,
+    start=0,
+    position=7,
+    source_end=7,
+    watermark=7,
+    what="orders-2: gone",
+    remedy="exclude it",
+)
 SNAPSHOT = Snapshot(
     "SRC",
     "TGT",
@@ -118,9 +149,38 @@ def test_a_topic_that_is_gone_from_the_source_has_no_log_start() -> None:
     ("plan", "lag"),
     [
         (BEHIND, 60),  # from the watermark, not from the position: copied and unverified offsets still lag
-        (PartitionPlan(key(0), State.IN_SYNC, IDS, 1, 10, 100, 100, 100), 0),
-        (PartitionPlan(key(0), State.OPENING, IDS, 1, 100, 100, 100, None), 0),  # from latest: nothing to wait for
-        (PartitionPlan(key(0), State.BEHIND, IDS, 1, 5, 9, 100, 0), 100),  # a watermark of 0 is one
+        (
+            PartitionPlan(
+                key=key(0),
+                state=State.IN_SYNC,
+                ids=IDS,
+                generation=1,
+                start=10,
+                position=100,
+                source_end=100,
+                watermark=100,
+            ),
+            0,
+        ),
+        (
+            PartitionPlan(
+                key=key(0),
+                state=State.OPENING,
+                ids=IDS,
+                generation=1,
+                start=100,
+                position=100,
+                source_end=100,
+                watermark=None,
+            ),
+            0,
+        ),  # from latest: nothing to wait for
+        (
+            PartitionPlan(
+                key=key(0), state=State.BEHIND, ids=IDS, generation=1, start=5, position=9, source_end=100, watermark=0
+            ),
+            100,
+        ),  # a watermark of 0 is one
     ],
 )
 def test_lag_counts_from_the_watermark_or_else_from_the_start(plan: PartitionPlan, lag: int) -> None:

@@ -18,7 +18,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
-from kafka_replication.planning import backfill_request, preflight
+from kafka_replication.planning import backfill_request, plan_codec, preflight
 from kafka_replication.planning.live import plan as make_plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import plan_table
@@ -77,7 +77,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 
     def action(run: Run) -> tuple[Any, str, int]:
         made, _ = steps.preview(run, _request(topic, until, dry_run=True))
-        return json.loads(made.encode()), plan_table(made), int(bool(made.refused))
+        return plan_codec.as_json(made), plan_table(made), int(bool(made.refused))
 
     _act(file, as_json, action)
 

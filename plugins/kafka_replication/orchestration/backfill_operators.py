@@ -11,7 +11,7 @@ from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, StepOperator
 from kafka_replication.orchestration.spark_submit import ReplicationSparkSubmitOperator
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
-from kafka_replication.planning.live import Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import interval, slices, steps

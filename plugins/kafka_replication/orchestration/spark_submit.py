@@ -18,7 +18,7 @@ from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
-from kafka_replication.planning.live import Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime.stopping import end_group

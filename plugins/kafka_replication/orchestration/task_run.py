@@ -14,7 +14,7 @@ from kafka_replication.config.time import parse_start
 from kafka_replication.model.errors import BadInput, Fenced, ReplicationError
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.planning.live import Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.leasing import acquire_lease
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline

@@ -18,7 +18,8 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
-from kafka_replication.planning.live import PartitionPlan, Plan, Planner, State, own
+from kafka_replication.planning.live import Planner, own
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
 Times = Mapping[datetime, Mapping[TopicPartition, int]]  # what ListOffsets says of each time: `offsetsForTimes`
@@ -200,13 +201,12 @@ def _entry(
             else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
         )
     refusal = planner.refusal(key, position, source, target, ids)
-    if (
-        refusal and refusal[0] is State.OVERRUN
-    ):  # stops live copying; whether the asked range is still there is another question
+    # An overrun stops live copying; whether the asked range is still there is another question.
+    if refusal and refusal.state is State.OVERRUN:
         readable = replace(position, next_offset=source.partitions[key.source.partition].log_start)
         refusal = planner.refusal(key, readable, source, target, ids)
     if refusal:
-        return planner.entry(key, refusal[0], position, source, what=refusal[1], remedy=refusal[2])
+        return planner.refused(key, refusal, position, source)
     return planner.entry(
         key,
         State.IN_SYNC,

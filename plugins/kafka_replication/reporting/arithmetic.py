@@ -9,7 +9,7 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.live import PartitionPlan, Plan
+from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.reporting.report import RangeReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome

@@ -9,7 +9,7 @@ from typing import Any
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
-from kafka_replication.planning.live import Plan
+from kafka_replication.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.planning.gaps import ApprovedGap, listed
-from kafka_replication.planning.live import PartitionPlan, Plan
+from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.planning.preflight import held_back
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.report import table

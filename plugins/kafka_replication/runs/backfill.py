@@ -28,7 +28,8 @@ from kafka_replication.planning.backfill import (
     resolve,
 )
 from kafka_replication.planning.backfill_request import BackfillRequest
-from kafka_replication.planning.live import Plan, State, plan
+from kafka_replication.planning.live import plan
+from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport

@@ -16,7 +16,8 @@ from kafka_replication.planning.backfill import (
     World,
     plan_backfill,
 )
-from kafka_replication.planning.live import Plan, State, own, plan
+from kafka_replication.planning.live import own, plan
+from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs import steps
 from kafka_replication.runs.backfill import open_new, store

@@ -15,7 +15,9 @@ from kafka_replication.kafka.session import LedgerSession
 from kafka_replication.kafka.transactions import TransactionalWriter
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.planning.live import Plan, own
+from kafka_replication.planning import plan_codec
+from kafka_replication.planning.live import own
+from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime.deadline import Deadline, patiently
@@ -68,7 +70,7 @@ class Run:
     def stored_plan(self) -> Plan | None:
         """The plan that an earlier task or attempt of this run stored."""
         known = self.store.run(self.run_id)
-        return Plan.decode(known.plan) if known else None
+        return plan_codec.decode(known.plan, self.run_id) if known else None
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""

@@ -13,7 +13,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.backfill import (
     next_slice,
 )
-from kafka_replication.planning.live import PartitionPlan, Plan
+from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.jobs import Launcher

@@ -9,7 +9,7 @@ from kafka_replication.copying.protocol import CopyResult, CopyTask
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.planning.live import PartitionPlan, Plan
+from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.job import job_of

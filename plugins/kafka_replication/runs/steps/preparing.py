@@ -11,8 +11,9 @@ from kafka_replication.kafka import ledger_topics
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.planning import preflight
-from kafka_replication.planning.live import PartitionPlan, Plan, State, own, plan, refuse_occupied
+from kafka_replication.planning import plan_codec, preflight
+from kafka_replication.planning.live import own, plan, refuse_occupied
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.fencing import fence_stale_producers
@@ -57,7 +58,7 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     stored = run.store.run(run.run_id)
     if stored is None:
         return None, None
-    known, view = Plan.decode(stored.plan), run.view()
+    known, view = plan_codec.decode(stored.plan, run.run_id), run.view()
     reset = (p.key for p in known.partitions if p.key in view.positions and not view.position(p.key, p.generation))
     key = next(reset, None)
     if key is not None:
@@ -72,8 +73,8 @@ def store_plan(run: LeasedRun, kind: str, made: Plan, outdated: str | None) -> P
 
     If another attempt of this run stored one first, that plan wins.
     """
-    stored = run.store.start_run(run.run_id, run.replication.name, kind, made.encode(), instead_of=outdated)
-    return Plan.decode(stored.plan)
+    stored = run.store.start_run(run.run_id, run.replication.name, kind, plan_codec.encode(made), instead_of=outdated)
+    return plan_codec.decode(stored.plan, run.run_id)
 
 
 def begin(run: LeasedRun, request: Request) -> tuple[Snapshot, LedgerView, Plan]:

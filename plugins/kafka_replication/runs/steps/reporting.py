@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafka_replication.planning import gaps
-from kafka_replication.planning.live import Plan
+from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.arithmetic import Evidence, account
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.run import LeasedRun

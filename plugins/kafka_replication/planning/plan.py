@@ -1,0 +1,95 @@
+"""What a run is planned to do, as values. `live` and `backfill` make them, `plan_codec` stores them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+
+
+class State(StrEnum):
+    """What the planner found for one partition."""
+
+    IN_SYNC = "in sync"
+    BEHIND = "behind"
+    PENDING = "pending verification"
+    OPENING = "not opened yet"
+    SOURCE_RECREATED = "source topic re-created"
+    TARGET_RECREATED = "target topic re-created"
+    OVERRUN = "retention overran"
+    TRUNCATED = "source truncated"
+    LEDGER_LOST = "ledger lost"
+    LATE_GAP = "appeared late, with a gap"
+    FEWER_PARTITIONS = "fewer target partitions"
+    TARGET_MISSING = "target topic missing"
+    VANISHED = "topic vanished"
+    NOT_OPENED = "could not be opened"
+
+
+REFUSALS = frozenset(State) - {State.IN_SYNC, State.BEHIND, State.PENDING, State.OPENING}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """What one partition's turn in this run is. ``copy`` and ``verify`` are source offsets."""
+
+    key: PartitionKey
+    state: State
+    ids: Ids
+    generation: int
+    start: int
+    position: int
+    source_end: int
+    watermark: int | None
+    copy: OffsetRange | None = None
+    verify: Coverage = Coverage()  # noqa: RUF009 - an immutable value
+    leader_epoch: int | None = None
+    what: str = ""
+    remedy: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return self.state in REFUSALS
+
+    def __str__(self) -> str:
+        return f"{self.key.source} -> {self.key.target_topic}: {self.state}" + (
+            f", copy {self.copy}" if self.copy else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run's bounded work; stored with the run, so that a task tried again works on the same ranges."""
+
+    replication: str
+    partitions: tuple[PartitionPlan, ...]
+
+    @property
+    def to_copy(self) -> tuple[PartitionPlan, ...]:
+        """Longest first, so that the last task to start is a short one."""
+        return tuple(sorted((p for p in self.partitions if p.copy), key=lambda p: -(p.copy.span if p.copy else 0)))
+
+    @property
+    def refused(self) -> tuple[PartitionPlan, ...]:
+        return tuple(p for p in self.partitions if p.refused)
+
+    @property
+    def pending(self) -> tuple[PartitionPlan, ...]:
+        return tuple(p for p in self.partitions if p.verify)
+
+    @property
+    def to_account_for(self) -> tuple[PartitionPlan, ...]:
+        """The partitions that a report names: something is to be copied or verified there, or is refused."""
+        return tuple(p for p in self.partitions if p.copy or p.verify or p.refused)
+
+    @property
+    def workable(self) -> tuple[PartitionKey, ...]:
+        """The partitions that the plan does not refuse."""
+        return tuple(p.key for p in self.partitions if not p.refused)
+
+    @property
+    def idle(self) -> bool:
+        return not (self.to_copy or self.pending)

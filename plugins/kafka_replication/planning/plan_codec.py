@@ -1,0 +1,164 @@
+"""The JSON in which a plan is stored with its run. Every format ever stored stays readable.
+
+A run that an older version planned is continued by a newer one: after an upgrade, a task that is cleared works on the
+ranges that were stored. A field that a reader may ignore can be added to a format; one that it must understand needs a
+new format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from kafka_replication.ledger.formats import JsonCoverage, JsonIds, JsonRange, Number
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+
+FORMAT = 1  # the one that is written
+_ANEW = "trigger a new run, which is planned anew; it copies nothing twice"
+
+# The texts of format 1. They stay, whatever a state is called on a screen.
+_STATES_1: Mapping[str, State] = {
+    "in sync": State.IN_SYNC,
+    "behind": State.BEHIND,
+    "pending verification": State.PENDING,
+    "not opened yet": State.OPENING,
+    "source topic re-created": State.SOURCE_RECREATED,
+    "target topic re-created": State.TARGET_RECREATED,
+    "retention overran": State.OVERRUN,
+    "source truncated": State.TRUNCATED,
+    "ledger lost": State.LEDGER_LOST,
+    "appeared late, with a gap": State.LATE_GAP,
+    "fewer target partitions": State.FEWER_PARTITIONS,
+    "target topic missing": State.TARGET_MISSING,
+    "topic vanished": State.VANISHED,
+    "could not be opened": State.NOT_OPENED,
+}
+_TEXTS_1 = {state: text for text, state in _STATES_1.items()}
+
+
+def _state_1(text: Any) -> State:
+    if not isinstance(text, str) or text not in _STATES_1:
+        raise ValueError(f"not a state of a partition: {text!r}")
+    return _STATES_1[text]
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class JsonSource(_Stored):
+    topic: str
+    partition: Number
+
+
+class JsonKey(_Stored):
+    replication: str
+    source: JsonSource
+    target_topic: str
+
+
+class Partition1(_Stored):
+    key: JsonKey
+    state: Annotated[State, BeforeValidator(_state_1)]
+    ids: JsonIds
+    generation: Number
+    start: Number
+    position: Number
+    source_end: Number
+    watermark: Number | None
+    to_copy: JsonRange | None = Field(alias="copy")
+    verify: JsonCoverage
+    leader_epoch: int | None
+    what: str
+    remedy: str
+
+    def value(self) -> PartitionPlan:
+        source = TopicPartition(self.key.source.topic, self.key.source.partition)
+        return PartitionPlan(
+            key=PartitionKey(self.key.replication, source, self.key.target_topic),
+            state=self.state,
+            ids=self.ids.value(),
+            generation=self.generation,
+            start=self.start,
+            position=self.position,
+            source_end=self.source_end,
+            watermark=self.watermark,
+            copy=self.to_copy,
+            verify=self.verify,
+            leader_epoch=self.leader_epoch,
+            what=self.what,
+            remedy=self.remedy,
+        )
+
+
+class Plan1(_Stored):
+    """What 0.1.0 stored."""
+
+    replication: str
+    partitions: list[Partition1]
+
+    def value(self) -> Plan:
+        return Plan(self.replication, tuple(partition.value() for partition in self.partitions))
+
+
+FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: TypeAdapter(Plan1)}
+
+
+def encode(plan: Plan) -> str:
+    return json.dumps(as_json(plan))
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """What is stored, and what ``plan --json`` shows."""
+    return {
+        "format": FORMAT,
+        "replication": plan.replication,
+        "partitions": [
+            asdict(planned)
+            | {
+                "state": _TEXTS_1[planned.state],
+                "copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
+                "verify": planned.verify.encode(),
+            }
+            for planned in plan.partitions
+        ],
+    }
+
+
+def decode(text: str, run_id: str) -> Plan:
+    """The plan that was stored with this run. Raises Refused for one that this version cannot read."""
+    format_, content = _load(text, run_id)
+    if format_ not in FORMATS:
+        raise Refused(
+            f"the plan of run {run_id} has format {format_}, this version reads up to {max(FORMATS)}",
+            f"upgrade this installation: a newer version planned the run; or {_ANEW}",
+        )
+    try:
+        return FORMATS[format_].validate_python(content).value()
+    except ValueError as e:
+        raise _unreadable(run_id, f"format {format_}", e) from e
+
+
+def _load(text: str, run_id: str) -> tuple[int, dict[str, Any]]:
+    try:
+        content = json.loads(text)
+        format_ = content["format"]
+        if type(format_) is not int:
+            raise TypeError(f"its format is {format_!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise _unreadable(run_id, "no format that can be read", e) from e
+    return format_, content
+
+
+def _unreadable(run_id: str, format_: str, error: Exception) -> Refused:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    return Refused(f"the plan of run {run_id} cannot be read ({format_}; {error})", _ANEW)

@@ -1,0 +1,140 @@
+"""Why a partition is not copied, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning import gaps
+from kafka_replication.planning.plan import PartitionPlan, State
+from kafka_replication.planning.snapshot import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """``what`` happened to which partition and why, and the ``remedy``."""
+
+    state: State
+    what: str
+    remedy: str
+
+
+def reset_command(key: PartitionKey) -> str:
+    """What to type to start the topic anew."""
+    topic = key.source.topic
+    return (
+        f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic} --target-topic"
+        f" {key.target_topic}"
+    )
+
+
+def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Refusal:
+    was = position.ids
+    return Refusal(
+        State.SOURCE_RECREATED,
+        f"{key.source}: the source topic was re-created (id {was.source_topic} in cluster {was.source_cluster} became"
+        f" {now.source_topic} in {now.source_cluster}); offset {position.next_offset} now means other records",
+        f"empty or re-create {key.target_topic} (or say on_existing_target: append), then start anew:"
+        f" {reset_command(key)}",
+    )
+
+
+def target_recreated(key: PartitionKey, position: Position, now: str) -> Refusal:
+    return Refusal(
+        State.TARGET_RECREATED,
+        f"{key.source}: the target topic {key.target_topic} was re-created or deleted (id {position.ids.target_topic}"
+        f" became {now or 'none'}); copies below offset {position.next_offset} are gone with it",
+        f"start anew, from where start_from says: {reset_command(key)}",
+    )
+
+
+def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) -> Refusal:
+    has = "has no entry" if position is None else f"ends at {position}"
+    return Refusal(
+        State.LEDGER_LOST,
+        f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went"
+        " back",
+        f"bring back the ledger topics of the target, or empty {key.target_topic} and start anew: {reset_command(key)}",
+    )
+
+
+def overrun(key: PartitionKey, lost: OffsetRange, log_start: int) -> Refusal:
+    return Refusal(
+        State.OVERRUN,
+        f"{key.source}: offsets {lost} can no longer be read, the log now starts at {log_start}; nothing after them is"
+        " copied",
+        f"restore them at the source, or give them up: {gaps.command(key, lost)}",
+    )
+
+
+def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusal:
+    next_ = position.next_offset
+    return Refusal(
+        State.TRUNCATED,
+        f"{key.source}: the source ends at {last_stable}, {next_ - last_stable} offsets below the position {next_}: it"
+        " was truncated after its records were copied",
+        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there,"
+        f" for what was copied differs from what the source has now: re-create {key.target_topic} and start anew:"
+        f" {reset_command(key)}",
+    )
+
+
+def fewer_partitions(key: PartitionKey, source: Topic, target: Topic) -> Refusal:
+    return Refusal(
+        State.FEWER_PARTITIONS,
+        f"{key.source}: {key.target_topic} has {len(target.partitions)} partitions, the source"
+        f" {len(source.partitions)}",
+        f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}",
+    )
+
+
+def target_missing(key: PartitionKey) -> Refusal:
+    return Refusal(
+        State.TARGET_MISSING,
+        f"{key.source}: the target topic {key.target_topic} does not exist and target_topics.create is false",
+        "create it with at least as many partitions as the source, or set target_topics.create: true",
+    )
+
+
+def late_gap(key: PartitionKey, log_start: int) -> Refusal:
+    unreadable = OffsetRange(0, log_start)
+    return Refusal(
+        State.LATE_GAP,
+        f"{key.source} appeared after the replication began, and its offsets {unreadable} can no longer be read",
+        f"give them up, which opens it where its log starts now: {gaps.command(key, unreadable)}",
+    )
+
+
+def vanished(source: TopicPartition, position: Position) -> Refusal:
+    return Refusal(
+        State.VANISHED,
+        f"{source}: the source topic or partition is gone; its copy ends at {position.next_offset}",
+        f"exclude {source.topic} from the replication if that is intended",
+    )
+
+
+def occupied(planned: PartitionPlan, offset: int) -> PartitionPlan:
+    """The plan of a new partition whose target holds a record of somebody else."""
+    key = planned.key
+    return _not_opened(
+        planned,
+        f"{key.source}: {key.target} on the target already holds records (the first at offset {offset}) that"
+        f" {key.replication} did not copy",
+        "replicate to an empty topic (topics.rename), or say on_existing_target: append to write behind them",
+    )
+
+
+def not_started(planned: PartitionPlan, because: str) -> PartitionPlan:
+    """The plan of a new partition that waits for another one: the first run starts all partitions or none."""
+    return _not_opened(
+        planned,
+        f"{planned.key.source}: not started: the first run starts all partitions together, and another partition cannot"
+        f" start ({because})",
+        "mend that, or exclude that topic, and run again",
+    )
+
+
+def _not_opened(planned: PartitionPlan, what: str, remedy: str) -> PartitionPlan:
+    return replace(planned, state=State.NOT_OPENED, copy=None, what=what, remedy=remedy)
