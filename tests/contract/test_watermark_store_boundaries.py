@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import create_engine, text
-
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.boundaries import BoundaryKey
@@ -70,17 +68,3 @@ def test_two_that_ask_at_once_get_one_answer(store_url: str, store: WatermarkSto
     for each in threads:
         each.join(60)
     assert len(answers) == 6 and len(set(answers)) == 1
-
-
-def test_a_store_that_was_made_before_there_were_boundaries_gets_their_table(
-    store_url: str, store: WatermarkStore
-) -> None:
-    engine = create_engine(store_url)
-    with engine.begin() as db:
-        db.execute(text("DROP TABLE kafka_replication_boundaries"))
-    later = open_store(store_url)
-    assert later.settle_boundaries(NAME, SIX, {ONE: 5}) == {ONE: 5}
-    with engine.begin() as db:
-        assert db.execute(text("SELECT count(*) FROM kafka_replication_schema")).scalar() == 1
-    later.close()
-    engine.dispose()

@@ -39,7 +39,7 @@ class SqlStore:
         with connect.speaking(self._url):
             connect.use_wal(self._reader)
             if not self._read(schema.is_current):
-                self._create()
+                self._upgrade()
 
     def __repr__(self) -> str:
         return f"<{connect.describe(self._url)}>"
@@ -257,9 +257,9 @@ class SqlStore:
             connect.limit_waits(db)
             return write(db)
 
-    def _create(self) -> None:
+    def _upgrade(self) -> None:
         try:
-            self._write_once(schema.create)
+            self._write_once(schema.upgrade)
         except ProgrammingError as problem:
             raise connect.refused_schema(problem, self._url) from None
 
