@@ -25,6 +25,7 @@ from kafka_replication.planning.plan import Plan
 from kafka_replication.store import migrations, open_store, schema
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.store import WatermarkStore
+from tests import watermarks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 NAME = "orders-dr"
@@ -98,12 +99,11 @@ def test_a_run_that_the_old_version_planned_goes_on(first_schema: str) -> None:
         (KEYS[0], OffsetRange(300, 480), [[280, 300]]),
         (KEYS[2], OffsetRange(10, 20), []),
     ]
-    lease = store.acquire_lease(NAME, PLANNED, 60)
-    ids = {
-        "source_topic_id": made.partitions[0].ids.source_topic,
-        "target_topic_id": made.partitions[0].ids.target_topic,
-    }
-    moved = store.advance(KEYS[0], generation=1, offset=480, expected_version=2, run_id=PLANNED, **ids)
+    lease = store.acquire_lease(NAME, PLANNED, "copy", 60)  # the old version took it for the run, whatever its tasks
+    assert lease.token == 2
+    ids = made.partitions[0].ids
+    names = {"source_topic_id": ids.source_topic, "target_topic_id": ids.target_topic}
+    moved = watermarks.advance(store, KEYS[0], 480, 2, run_id=PLANNED, **names)
     assert (moved.offset, moved.version) == (480, 3)
     assert store.finish_run(PLANNED, "done").state == "done"
     store.release_lease(lease)
@@ -116,7 +116,26 @@ def test_a_store_from_before_there_were_boundaries_gets_their_table(first_schema
         db.execute(text("DROP TABLE kafka_replication_boundaries"))
     one = BoundaryKey(KEYS[0].source, "id")
     six = datetime(2030, 1, 1, 6, tzinfo=UTC)
-    assert open_store(first_schema).settle_boundaries(NAME, six, {one: 5}) == {one: 5}
+    assert open_store(first_schema).store_boundaries(NAME, six, {one: 5}) == {one: 5}
+
+
+def test_a_process_of_the_first_version_refuses_a_store_that_was_brought_up_to_date(first_schema: str) -> None:
+    """It compares the number in this row with its own, 1; it would otherwise share a lease between attempts."""
+    open_store(first_schema)
+    with database(first_schema) as db:
+        assert rows(db, "schema", "version > 1") == [(True,)]
+
+
+def test_a_process_of_the_first_version_that_is_still_at_work_can_finish(first_schema: str) -> None:
+    """It looked at the version as it opened the store. These are the statements that it writes with."""
+    store = open_store(first_schema)
+    with database(first_schema) as db:
+        table, columns = "kafka_replication_", "replication, owner, held, acquired_at, expires_at, token"
+        db.execute(text(f"UPDATE {table}leases SET owner = 'old', held = true, expires_at = 0, token = 7"))
+        db.execute(text(f"INSERT INTO {table}leases ({columns}) VALUES ('another', 'old', true, 1, 2, 1)"))
+        db.execute(text(f"UPDATE {table}range_outcomes SET verified_at = 5, digest_ok = true"))
+    assert store.acquire_lease("another", "new", "try-1", 60).token == 2
+    assert store.acquire_lease(NAME, "new", "try-1", 60).token == 8
 
 
 def test_the_tables_are_the_same_however_they_came_about(first_schema: str) -> None:

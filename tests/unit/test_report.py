@@ -66,7 +66,11 @@ def report(
     wanted = OffsetRange(*copy) if copy else None
     covered = Coverage.of(each.range for each in receipts)
     position = Position(1, IDS, 0, covered.contiguous_end(0), covered)
-    copied = RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0) if wanted else None
+    copied = (
+        RangeOutcome(run_id="run-2", key=KEY, range=wanted, error=copy_error, remedy="do this", seconds=2.0)
+        if wanted
+        else None
+    )
     checked = Coverage.of(OffsetRange(*each) for each in verified)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(KEY, State.BEHIND, IDS, 1, 0, 0, 100, None, wanted, pending)

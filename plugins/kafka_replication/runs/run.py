@@ -68,7 +68,7 @@ class Run:
     def stored_plan(self) -> Plan | None:
         """The plan that an earlier task or attempt of this run stored."""
         known = self.store.run(self.run_id)
-        return Plan.decode(known.plan) if known else None
+        return Plan.decode(known.plan) if known and known.plan else None
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""

@@ -35,7 +35,7 @@ from kafka_replication.store import migrations
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 1  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 2  # the newest revision in `migrations`, as a number
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow keeps an "alembic_version" of its own
 # Any number will do, as long as every version of this package uses the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -68,9 +68,16 @@ schema_table = Table(
     "kafka_replication_schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
 )
 watermarks = Table("kafka_replication_watermarks", metadata, *_key(primary=True), *_value(version_is_key=False))
-history = Table("kafka_replication_watermark_history", metadata, *_key(primary=True), *_value(version_is_key=True))
+history = Table(
+    "kafka_replication_watermark_history",
+    metadata,
+    *_key(primary=True),
+    *_value(version_is_key=True),
+    Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
+)
 
-# A row stays after its lease is given back (held = false): the token must never start again.
+# A row stays after its lease is given back (held = false): the token must never start again. A lease that is held
+# without a holder is reserved for the next task of its owner.
 leases = Table(
     "kafka_replication_leases",
     metadata,
@@ -80,6 +87,7 @@ leases = Table(
     Column("acquired_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("token", BigInteger, nullable=False),
+    Column("holder", String),
 )
 
 runs = Table(
@@ -94,6 +102,7 @@ runs = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
     Index("kafka_replication_runs_latest", "replication", "sequence"),
+    Index("kafka_replication_runs_age", "replication", "created_at"),
 )
 
 outcomes = Table(
@@ -113,8 +122,7 @@ outcomes = Table(
     Column("seconds", Float, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    Column("verified_at", BigInteger),
-    Index("kafka_replication_range_outcomes_verified", "replication", "verified_at"),
+    Column("verified_at", BigInteger),  # unused; processes of schema version 1 that are still at work write it
 )
 
 # Where a time lies in a partition, resolved once: both data intervals that meet there use it.
