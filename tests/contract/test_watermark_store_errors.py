@@ -75,7 +75,7 @@ def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
 def test_a_password_in_the_drivers_own_words_is_not_repeated(url: str) -> None:
     with (
         pytest.raises(Unreachable, match=r"postgresql://host/db .*connection with \*\*\* failed") as caught,
-        connect.speaking(make_url(url)),
+        connect.translate_db_errors(make_url(url)),
     ):
         raise OperationalError("SELECT 1", None, Exception(f"connection with {SECRET} failed"))
     assert caught.value.__suppress_context__, "a traceback must not show the driver's own words"
@@ -136,7 +136,7 @@ def test_a_store_made_by_a_newer_version_is_refused_and_left_alone(store: Waterm
         db.execute(text("UPDATE kafka_replication_schema SET version = 7"))
     error = failure(store_url)
     assert isinstance(error, Refused)
-    assert "has schema version 7; this version of kafka-replication knows up to 1" in error.what
+    assert "has schema version 7; this version of kafka-replication knows up to 2" in error.what
     with engine.begin() as db:
         assert db.execute(text("SELECT version FROM kafka_replication_schema")).scalars().all() == [7]
 

@@ -19,6 +19,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
+from tests import watermarks
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")
@@ -66,8 +67,7 @@ def start(store_url: str) -> Iterator[Start]:
 
 
 def advance(store: WatermarkStore, offset: int, version: int | None) -> Watermark:
-    ids = {"source_topic_id": "source-id", "target_topic_id": "target-id"}
-    return store.advance(KEY, generation=1, offset=offset, expected_version=version, run_id="parent", **ids)
+    return watermarks.advance(store, KEY, offset, version, run_id="parent")
 
 
 def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> None:
@@ -77,7 +77,7 @@ def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> N
 @pytest.mark.parametrize("before", ["never held", "given back", "expired"])
 def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: WatermarkStore, before: str) -> None:
     if before != "never held":
-        old = store.acquire_lease(NAME, "earlier", 0.001 if before == "expired" else 60)
+        old = store.acquire_lease(NAME, "earlier", "try-1", 0.001 if before == "expired" else 60)
         if before == "given back":
             store.release_lease(old)
     answers = start(
@@ -86,7 +86,7 @@ def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: Wat
     [winner] = [answer["owner"] for answer in answers if answer["owner"]]
     losers = [answer["busy"] for answer in answers if not answer["owner"]]
     assert len(losers) == 19
-    assert all(f"is being worked on by {winner}," in busy for busy in losers)
+    assert all(f"is being worked on by {winner} (try-1)," in busy for busy in losers)
     lease = store.lease_of(NAME)
     assert lease is not None
     assert (lease.owner, lease.token) == (winner, 1 if before == "never held" else 2)

@@ -14,7 +14,9 @@ from kafka_replication.watermarks.values import RangeOutcome
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
-COPIED = RangeOutcome("run-1", KEY, OffsetRange(120, 2**62), copied=7, not_visible=3, seconds=1.25, bytes=2**40)
+COPIED = RangeOutcome(
+    run_id="run-1", key=KEY, range=OffsetRange(120, 2**62), copied=7, not_visible=3, seconds=1.25, bytes=2**40
+)
 VERIFIED = replace(COPIED, digest_ok=True, level="digest", watermark=2**62)
 
 
@@ -31,7 +33,15 @@ def test_a_plan_is_replaced_only_by_who_names_it(store: WatermarkStore) -> None:
     assert store.start_run("run-1", NAME, "live", "new", instead_of="older").plan == "old"
     assert store.start_run("run-1", NAME, "live", "new", instead_of="old").plan == "new"
     assert store.start_run("run-1", NAME, "live", "newer", instead_of="old").plan == "new"
-    assert [each.plan for each in store.runs(NAME)] == ["new"]
+    assert [run.plan for run in store.runs(NAME)] == ["new"]
+
+
+def test_a_run_whose_plan_is_replaced_is_planned_again(store: WatermarkStore) -> None:
+    store.start_run("run-1", NAME, "live", "old")
+    store.finish_run("run-1", "done")
+    again = store.start_run("run-1", NAME, "live", "new", instead_of="old")
+    assert (again.state, again.finished_at) == ("planned", None)
+    assert store.run("run-1") == again
 
 
 @pytest.mark.parametrize(("replication", "kind"), [("another", "live"), (NAME, "backfill")])
@@ -71,36 +81,35 @@ def test_the_latest_runs_come_first(store: WatermarkStore) -> None:
 def test_an_outcome_is_replaced_by_run_key_and_range(store: WatermarkStore) -> None:
     store.start_run("run-1", NAME, "live", "{}")
     failed = RangeOutcome(
-        "run-1", KEY, OffsetRange(0, 120), error="refused", remedy="raise max.message.bytes", digest_ok=False
+        run_id="run-1",
+        key=KEY,
+        range=OffsetRange(0, 120),
+        error="refused",
+        remedy="raise max.message.bytes",
+        digest_ok=False,
     )
     for outcome in (COPIED, failed, VERIFIED):
-        store.record_outcome(outcome)
+        store.record_outcomes([outcome])
     assert store.outcomes("run-1") == [failed, VERIFIED]
     assert all(each.recorded_at for each in store.outcomes("run-1"))
     assert store.outcomes("run-2") == []
+
+
+def test_many_outcomes_are_recorded_at_once_or_none(store: WatermarkStore) -> None:
+    store.start_run("run-1", NAME, "live", "{}")
+    many = [replace(COPIED, range=OffsetRange(number, number + 1)) for number in range(1000)]
+    store.record_outcomes(many)
+    store.record_outcomes([replace(outcome, copied=9) for outcome in many[:10]])
+    store.record_outcomes([])
+    assert [outcome.copied for outcome in store.outcomes("run-1")] == [9] * 10 + [7] * 990
+    with pytest.raises(BadInput):
+        store.record_outcomes([VERIFIED, replace(VERIFIED, run_id="never started")])
+    assert len(store.outcomes("run-1")) == 1000
 
 
 @pytest.mark.parametrize("run_id", ["never started", "run of another"])
 def test_an_outcome_needs_a_run_of_its_replication(store: WatermarkStore, run_id: str) -> None:
     store.start_run("run of another", "another", "live", "{}")
     with pytest.raises(BadInput, match=f"{run_id} was not started for orders-dr"):
-        store.record_outcome(replace(COPIED, run_id=run_id))
+        store.record_outcomes([replace(COPIED, run_id=run_id)])
     assert store.outcomes(run_id) == []
-
-
-def test_last_verified_is_when_a_digest_last_matched(store: WatermarkStore) -> None:
-    other = PartitionKey(NAME, TopicPartition("orders", 4), "orders")
-    for run in ("run-1", "run-2"):
-        store.start_run(run, NAME, "live", "{}")
-    store.record_outcome(COPIED)
-    assert store.last_verified(NAME) == {}
-    store.record_outcome(VERIFIED)
-    [verified] = store.outcomes("run-1")
-    assert store.last_verified(NAME) == {KEY: verified.recorded_at}
-    store.record_outcome(COPIED)  # the copy is repeated: that does not undo the verification
-    store.record_outcome(replace(COPIED, run_id="run-2", digest_ok=False))
-    store.record_outcome(replace(COPIED, key=other, digest_ok=None))
-    assert store.last_verified(NAME) == {KEY: verified.recorded_at}
-    store.record_outcome(replace(VERIFIED, run_id="run-2"))
-    assert store.last_verified(NAME) == {KEY: store.outcomes("run-2")[0].recorded_at}
-    assert store.last_verified("another") == {}

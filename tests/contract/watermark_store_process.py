@@ -21,6 +21,7 @@ from kafka_replication.model.errors import Busy, StaleWriter
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
+from tests import watermarks
 
 
 def look(url: str) -> dict[str, Any]:
@@ -30,17 +31,16 @@ def look(url: str) -> dict[str, Any]:
 def take_lease(url: str, replication: str, owner: str, seconds: float) -> dict[str, Any]:
     store = open_store(url)
     try:
-        return {"owner": store.acquire_lease(replication, owner, seconds).owner, "busy": None}
+        return {"owner": store.acquire_lease(replication, owner, "try-1", seconds).owner, "busy": None}
     except Busy as busy:
         return {"owner": None, "busy": busy.what}
 
 
 def advance(url: str, replication: str, offset: int, version: int | None, run_id: str) -> dict[str, Any]:
     key = PartitionKey(replication, TopicPartition("orders", 0), "orders")
-    ids = {"source_topic_id": "source-id", "target_topic_id": "target-id"}
     store = open_store(url)
     try:
-        mark = store.advance(key, generation=1, offset=offset, expected_version=version, run_id=run_id, **ids)
+        mark = watermarks.advance(store, key, offset, version, run_id=run_id)
     except StaleWriter as stale:
         return {"run_id": None, "offset": None, "stale": stale.what}
     return {"run_id": mark.run_id, "offset": mark.offset, "stale": None}

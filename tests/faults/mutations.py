@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Any
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.engines.record.engine import RecordSession
@@ -14,6 +13,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Rece
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.advancing import change_to
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Launcher
 from kafka_replication.verification.verify import VerifyResult
@@ -74,17 +74,13 @@ def watermark_before_verification() -> None:
 
     def hasty(run: LeasedRun, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
         stored = run.store.watermarks(run.replication.name)
-        for key, position in run.view().positions.items():
-            before: Any = stored.get(key)
-            run.store.advance(
-                key,
-                generation=position.generation,
-                source_topic_id=position.ids.source_topic,
-                target_topic_id=position.ids.target_topic,
-                offset=position.next_offset,
-                expected_version=before.version if before else None,
-                run_id=run.run_id,
-            )
+        positions = run.view().positions
+        run.store.advance_many(
+            [
+                change_to(key, position, position.next_offset, stored.get(key), run.run_id)
+                for key, position in positions.items()
+            ]
+        )
         return verify(run, keys, launch)
 
     steps.verify = hasty

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from kafka_replication.store import open_store
+from tests import watermarks
 from tests.integration.scenario import InProcess, Scenario, numbered
 from tests.integration.test_unreachable import cli, ended
 
@@ -126,16 +127,7 @@ def test_what_is_copied_and_not_verified_is_not_restored(scene: Scenario) -> Non
 def test_a_store_ahead_of_the_ledger_is_lowered_only_when_asked(scene: Scenario) -> None:
     copied(scene)
     right = table(scene)
-    stored = scene.store.watermarks(scene.name)[scene.key()]
-    scene.store.advance(
-        scene.key(),
-        generation=stored.generation,
-        source_topic_id=stored.source_topic_id,
-        target_topic_id=stored.target_topic_id,
-        offset=70,
-        expected_version=stored.version,
-        run_id="somebody",
-    )
+    watermarks.somebody_moves(scene.store, scene.key(), 70)
     edited = table(scene)
     code, document, err = rebuild(scene)
     assert code == 1
@@ -161,15 +153,7 @@ def test_a_store_ahead_of_the_ledger_is_lowered_only_when_asked(scene: Scenario)
 
 def test_what_the_ledger_does_not_know_is_refused_whatever_is_asked(scene: Scenario) -> None:
     copied(scene)
-    scene.store.advance(
-        scene.key(7),
-        generation=1,
-        source_topic_id="s",
-        target_topic_id="t",
-        offset=1,
-        expected_version=None,
-        run_id="somebody",
-    )
+    watermarks.advance(scene.store, scene.key(7), 1, None, run_id="somebody")
     edited = table(scene)
     code, document, _ = rebuild(scene, "--force")
     assert code == 1

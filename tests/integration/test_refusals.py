@@ -14,6 +14,7 @@ from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.opening import Opening
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Fenced
+from tests import watermarks
 from tests.checker import read
 from tests.integration.scenario import Rec, Scenario, numbered, only
 
@@ -289,16 +290,7 @@ def test_a_source_that_grew_beyond_its_target(scene: Scenario) -> None:
 
 def test_watermark_ahead_of_the_ledger(scene: Scenario) -> None:
     copied_once(scene)
-    stored = scene.store.watermarks(scene.name)[scene.key()]
-    scene.store.advance(
-        scene.key(),
-        generation=stored.generation,
-        source_topic_id=stored.source_topic_id,
-        target_topic_id=stored.target_topic_id,
-        offset=70,
-        expected_version=stored.version,
-        run_id="somebody",
-    )
+    watermarks.somebody_moves(scene.store, scene.key(), 70)
     scene.source.produce(scene.topic, numbered(40, 50))
     refused(scene, "below 70", "ends at 50")
 

@@ -10,25 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.model.errors import BadInput
-from kafka_replication.watermarks.boundaries import check_interval, settle_boundary
+from kafka_replication.watermarks.boundaries import check_interval, decide_boundary
 
 NOW = datetime(2024, 1, 31, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
 def test_a_boundary_stays_between_its_stored_neighbours() -> None:
-    assert settle_boundary(50, None, None) == 50
-    assert settle_boundary(50, 60, None) == 60
-    assert settle_boundary(50, None, 40) == 40
-    assert settle_boundary(50, 40, 60) == 50
+    assert decide_boundary(50, None, None) == 50
+    assert decide_boundary(50, 60, None) == 60
+    assert decide_boundary(50, None, 40) == 40
+    assert decide_boundary(50, 40, 60) == 50
 
 
 def test_what_a_lost_boundary_would_leave_out_is_in_the_next_interval() -> None:
-    assert settle_boundary(50, None, None, 20) == 20
-    assert settle_boundary(50, 10, None, 20) == 20
-    assert settle_boundary(50, 20, None, 20) == 50, "an interval that was not asked for yet lies between"
-    assert settle_boundary(50, 30, None, 20) == 50
-    assert settle_boundary(20, None, None, 20) == 20
+    assert decide_boundary(50, None, None, 20) == 20
+    assert decide_boundary(50, 10, None, 20) == 20
+    assert decide_boundary(50, 20, None, 20) == 50, "an interval that was not asked for yet lies between"
+    assert decide_boundary(50, 30, None, 20) == 50
+    assert decide_boundary(20, None, None, 20) == 20
 
 
 @settings(deadline=None)
@@ -39,7 +39,7 @@ def test_boundaries_settled_in_any_order_never_cross(asked: list[tuple[int, int]
         if time not in stored:
             before = max((offset for at, offset in stored.items() if at < time), default=None)
             after = min((offset for at, offset in stored.items() if at > time), default=None)
-            stored[time] = settle_boundary(found, before, after)
+            stored[time] = decide_boundary(found, before, after)
     assert all(stored[one] <= stored[other] for one, other in pairwise(sorted(stored)))
 
 

@@ -90,7 +90,11 @@ def report(
     wanted = OffsetRange(*copy) if copy else None
     covered = Coverage.of(each.range for each in receipts)
     position = Position(generation=1, ids=IDS, start=0, next_offset=covered.contiguous_end(0), coverage=covered)
-    copied = RangeOutcome("run-2", KEY, wanted, error=copy_error, remedy="do this", seconds=2.0) if wanted else None
+    copied = (
+        RangeOutcome(run_id="run-2", key=KEY, range=wanted, error=copy_error, remedy="do this", seconds=2.0)
+        if wanted
+        else None
+    )
     checked = Coverage.of(OffsetRange(*each) for each in verified)
     pending = Coverage.of(OffsetRange(*each) for each in verify)
     row = PartitionPlan(

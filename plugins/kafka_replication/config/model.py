@@ -305,6 +305,26 @@ class Lease(Section):
     )
 
 
+class Retention(Section):
+    """How long what past runs left is kept. Watermarks and positions are kept for ever."""
+
+    history: Whole = Field(
+        default=90 * DAY,
+        ge=DAY,
+        le=36_500 * DAY,
+        description=(
+            "Seconds that the store keeps runs with their plans and results, and changes of watermarks. The end of a"
+            " run deletes what is older. The plan of a run that succeeded is kept for an hour."
+        ),
+    )
+    receipts: Whole = Field(
+        default=90 * DAY,
+        ge=DAY,
+        le=36_500 * DAY,
+        description="Seconds that the ledger keeps the receipts of verified chunks; an `audit` needs them.",
+    )
+
+
 class Alerts(Section):
     """Who is told that a run failed."""
 
@@ -392,6 +412,7 @@ class Replication(Section):
     retries: Retries = Field(default_factory=Retries, description="Retries of failed Airflow tasks.")
     lease: Lease = Field(default_factory=Lease, description="The lease that keeps two runs apart.")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long requests, and a run, may take.")
+    retention: Retention = Field(default_factory=Retention, description="How long what past runs left is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is told that a run failed.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(

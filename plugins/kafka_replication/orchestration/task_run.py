@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -18,11 +18,10 @@ from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.leasing import acquire_lease
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.watermarks.lease import Release
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-Release = Literal["never", "on failure", "always"]
 
 
 def run_id(context: Context) -> str:
@@ -54,20 +53,16 @@ def opened(replication: Replication, context: Context) -> Iterator[Run]:
 
 @contextmanager
 def working(replication: Replication, context: Context, *, release: Release = "never") -> Iterator[LeasedRun]:
-    """The run under its lease, renewed while the body runs.
+    """The run under its lease, which this try of the task holds and renews while the body runs.
 
-    A lease that is not released is the run's next task's to take over.
+    A lease that is not released stays reserved for the run's next task, or for the next try of this one.
     """
-    with opened(replication, context) as run:
-        lease = acquire_lease(replication, run.store, run.run_id, release=release == "always")
-        try:
-            with lease:
-                yield run.holding(lease.check)
-        except BaseException:
-            if release == "on failure":
-                with suppress(ReplicationError):  # must not hide the body's own error; the lease ends by itself
-                    run.store.release_lease(lease.lease)
-            raise
+    attempt = f"{context['ti'].task_id}, try {context['ti'].try_number},"
+    with (
+        opened(replication, context) as run,
+        acquire_lease(replication, run.store, run.run_id, attempt=attempt, release=release) as lease,
+    ):
+        yield run.holding(lease.check)
 
 
 def planned(run: Run) -> Plan:

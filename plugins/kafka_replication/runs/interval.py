@@ -81,7 +81,7 @@ def _interval(
         ):  # what appeared after the replication began is copied from its beginning, by a run yet to come
             found = {**found, **appeared}
         copied = {at: known[at].end_before(offset) for at, offset in found.items() if moment == start and at in known}
-        stored = run.store.settle_boundaries(
+        stored = run.store.store_boundaries(
             run.replication.name,
             moment,
             {keys[at]: offset for at, offset in found.items()},

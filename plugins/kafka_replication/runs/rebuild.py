@@ -11,6 +11,7 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.reporting.report import table
 from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.advancing import change_to
 from kafka_replication.watermarks.values import Watermark
 
 
@@ -46,21 +47,11 @@ def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[Rebuilt]:
     _refuse_unknown(stored, view)
     if not force:
         _refuse_ahead(stored, view, ends)
-    return [_restore(run, view, key, stored.get(key), ends[key]) for key in sorted(view.positions)]
-
-
-def _restore(run: LeasedRun, view: LedgerView, key: PartitionKey, before: Watermark | None, offset: int) -> Rebuilt:
-    position = view.positions[key]
-    after = run.store.restore(
-        key,
-        generation=position.generation,
-        source_topic_id=position.ids.source_topic,
-        target_topic_id=position.ids.target_topic,
-        offset=offset,
-        expected_version=before.version if before else None,
-        run_id=run.run_id,
-    )
-    return Rebuilt(before, after)
+    changes = [
+        change_to(key, position, ends[key], stored.get(key), run.run_id) for key, position in view.positions.items()
+    ]
+    after = run.store.restore_many(changes)
+    return [Rebuilt(stored.get(key), after[key]) for key in sorted(after)]
 
 
 def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) -> None:

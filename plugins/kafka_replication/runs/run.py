@@ -70,7 +70,7 @@ class Run:
     def stored_plan(self) -> Plan | None:
         """The plan that an earlier task or attempt of this run stored."""
         known = self.store.run(self.run_id)
-        return plan_codec.decode(known.plan, self.run_id) if known else None
+        return plan_codec.decode(known.plan, self.run_id) if known and known.plan else None
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""

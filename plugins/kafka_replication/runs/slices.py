@@ -91,18 +91,17 @@ def _left(each: PartitionPlan, positions: Mapping[PartitionKey, Position]) -> tu
 
 def _record(run: LeasedRun, made: Plan, done: Mapping[PartitionKey, list[CopyResult]]) -> None:
     """One outcome for each range as a whole; its slices have their own."""
-    for each in made.to_copy:
-        results = done[each.key]
-        if each.copy and results:
-            last = results[-1]
-            run.store.record_outcome(
-                RangeOutcome(
-                    run.run_id,
-                    each.key,
-                    each.copy,
-                    error=last.error,
-                    remedy=last.remedy or None,
-                    seconds=sum(result.seconds for result in results),
-                    bytes=sum(result.bytes for result in results),
-                )
-            )
+    outcomes = [
+        RangeOutcome(
+            run_id=run.run_id,
+            key=planned.key,
+            range=planned.copy,
+            error=results[-1].error,
+            remedy=results[-1].remedy or None,
+            seconds=sum(result.seconds for result in results),
+            bytes=sum(result.bytes for result in results),
+        )
+        for planned in made.to_copy
+        if planned.copy and (results := done[planned.key])
+    ]
+    run.store.record_outcomes(outcomes)

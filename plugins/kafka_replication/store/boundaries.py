@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store.schema import boundaries
-from kafka_replication.watermarks.boundaries import BoundaryKey, settle_boundary
+from kafka_replication.watermarks.boundaries import BoundaryKey, decide_boundary
 
 _c = boundaries.c
 _KEY = (_c.source_topic, _c.source_partition, _c.source_topic_id)
@@ -20,7 +20,7 @@ def newest(db: Connection, replication: str) -> int | None:
     return found
 
 
-def settle(
+def store(
     db: Connection,
     replication: str,
     time: int,
@@ -35,7 +35,7 @@ def settle(
     if new:
         before = _offsets(db, replication, _c.time < time, func.max(_c.next_offset))
         after = _offsets(db, replication, _c.time > time, func.min(_c.next_offset))
-        settled = {key: settle_boundary(found[key], before.get(key), after.get(key), copied.get(key)) for key in new}
+        decided = {key: decide_boundary(found[key], before.get(key), after.get(key), copied.get(key)) for key in new}
         db.execute(
             insert(boundaries),
             [
@@ -47,10 +47,10 @@ def settle(
                     "time": time,
                     "next_offset": offset,
                 }
-                for key, offset in settled.items()
+                for key, offset in decided.items()
             ],
         )
-        stored |= settled
+        stored |= decided
     return {key: stored[key] for key in found}
 
 

@@ -135,8 +135,8 @@ def use_wal(engine: Engine) -> None:
 
 
 @contextmanager
-def speaking(url: URL) -> Iterator[None]:
-    """Say database errors in this package's words; the url's secrets stay out of the message and the traceback."""
+def translate_db_errors(url: URL) -> Iterator[None]:
+    """Raise database errors as this package's errors, without the url's secrets in the message or the traceback."""
     try:
         yield
     except DBAPIError as problem:

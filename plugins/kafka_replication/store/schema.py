@@ -1,4 +1,4 @@
-"""The store's tables and their version. Portable between SQLite and PostgreSQL.
+"""The store's tables as this version needs them; `migrations` makes them. Portable between SQLite and PostgreSQL.
 
 Times are milliseconds since the epoch in BIGINT columns, as Kafka has them: the same in both databases, and no time
 zone can creep in. They are always the database's own clock, see `connect.clock`.
@@ -6,6 +6,7 @@ zone can creep in. They are always the database's own clock, see `connect.clock`
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -18,18 +19,24 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
-    insert,
+    column,
     inspect,
     select,
+    table,
     text,
 )
 
 from kafka_replication.model.errors import Refused
+from kafka_replication.store import migrations
 
-SCHEMA_VERSION: Final = 1
+log = logging.getLogger(__name__)
+
+SCHEMA_VERSION: Final = 2  # the newest revision in `migrations`, as a number
+ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow keeps an "alembic_version" of its own
 # Any number will do, as long as every version of this package uses the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
 
@@ -61,9 +68,16 @@ schema_table = Table(
     "kafka_replication_schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
 )
 watermarks = Table("kafka_replication_watermarks", metadata, *_key(primary=True), *_value(version_is_key=False))
-history = Table("kafka_replication_watermark_history", metadata, *_key(primary=True), *_value(version_is_key=True))
+history = Table(
+    "kafka_replication_watermark_history",
+    metadata,
+    *_key(primary=True),
+    *_value(version_is_key=True),
+    Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
+)
 
-# A row stays after its lease is given back (held = false): the token must never start again.
+# A row stays after its lease is given back (held = false): the token must never start again. A lease that is held
+# without a holder is reserved for the next task of its owner.
 leases = Table(
     "kafka_replication_leases",
     metadata,
@@ -73,6 +87,7 @@ leases = Table(
     Column("acquired_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("token", BigInteger, nullable=False),
+    Column("holder", String),
 )
 
 runs = Table(
@@ -87,6 +102,7 @@ runs = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
     Index("kafka_replication_runs_latest", "replication", "sequence"),
+    Index("kafka_replication_runs_age", "replication", "created_at"),
 )
 
 outcomes = Table(
@@ -106,8 +122,7 @@ outcomes = Table(
     Column("seconds", Float, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    Column("verified_at", BigInteger),
-    Index("kafka_replication_range_outcomes_verified", "replication", "verified_at"),
+    Column("verified_at", BigInteger),  # unused; processes of schema version 1 that are still at work write it
 )
 
 # Where a time lies in a partition, resolved once: both data intervals that meet there use it.
@@ -124,27 +139,28 @@ boundaries = Table(
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether all tables are there in this version. Raises Refused when a newer one made them."""
+    """Whether the tables are those of this version. Raises Refused when a newer one made or changed them."""
     there = set(inspect(connection).get_table_names())
-    if schema_table.name not in there:
-        return False
-    version = connection.execute(select(schema_table.c.version)).scalar()
-    if version is not None and version > SCHEMA_VERSION:
+    versions: list[int] = []
+    for name, number in ((schema_table.name, "version"), (ALEMBIC_TABLE, "version_num")):
+        if name in there:
+            query: Select[tuple[Any]] = select(column(number)).select_from(table(name))
+            versions += [int(version) for version in connection.execute(query).scalars()]
+    if versions and max(versions) > SCHEMA_VERSION:
         raise Refused(
-            f"the watermark store has schema version {version}; this version of kafka-replication knows up to"
+            f"the watermark store has schema version {max(versions)}; this version of kafka-replication knows up to"
             f" {SCHEMA_VERSION}",
             "upgrade kafka-replication here too, or use the store of the older version",
         )
-    return version == SCHEMA_VERSION and there >= metadata.tables.keys()
+    return versions == [SCHEMA_VERSION, SCHEMA_VERSION]  # a store that was made without Alembic has the first only
 
 
-def create(connection: Connection) -> None:
-    """Create what is missing, inside the caller's write transaction: whoever comes second waits, then finds all
-    there.
+def upgrade(connection: Connection) -> None:
+    """Make or change the tables, inside the caller's write transaction: whoever comes second waits, then has nothing
+    left to do.
     """
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
-        metadata.create_all(connection)  # also a single table that this version has in addition
-        if connection.execute(select(schema_table.c.version)).scalar() is None:
-            connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
+        migrations.upgrade(connection)
+        log.info("the watermark store has schema version %d now", SCHEMA_VERSION)

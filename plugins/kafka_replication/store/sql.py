@@ -1,4 +1,4 @@
-"""`WatermarkStore` in SQL. What may change is decided by the pure functions of `kafka_replication.watermarks.store`.
+"""`WatermarkStore` in SQL. What may change is decided by the pure functions of `kafka_replication.watermarks.rules`.
 
 Every write reads its row locked (SQLite: BEGIN IMMEDIATE locks the file; PostgreSQL: SELECT ... FOR UPDATE), decides,
 writes. A row that is not there yet cannot be locked: two inserting at once make one of them decide again on the other's
@@ -7,21 +7,20 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.times import EPOCH, floor_millis, from_millis
-from kafka_replication.store import boundaries, connect, rows, schema
+from kafka_replication.model.times import floor_millis, from_millis
+from kafka_replication.store import boundaries, connect, leases, retention, rows, schema, watermarks
 from kafka_replication.watermarks.boundaries import BoundaryKey
-from kafka_replication.watermarks.rules import lost, settle, settle_lease, settle_restored
-from kafka_replication.watermarks.values import RUN_STATES, Lease, RangeOutcome, RunRecord, Watermark
+from kafka_replication.watermarks.values import RUN_STATES, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
 T = TypeVar("T")
 
@@ -36,10 +35,10 @@ class SqlStore:
         self._url = connect.parse(url)
         self._reader = connect.connect(self._url)
         self._writer = connect.for_writing(self._reader)
-        with connect.speaking(self._url):
+        with connect.translate_db_errors(self._url):
             connect.use_wal(self._reader)
             if not self._read(schema.is_current):
-                self._create()
+                self._upgrade()
 
     def __repr__(self) -> str:
         return f"<{connect.describe(self._url)}>"
@@ -50,99 +49,42 @@ class SqlStore:
     # Watermarks
 
     def watermarks(self, replication: str) -> dict[PartitionKey, Watermark]:
-        query = select(schema.watermarks).where(schema.watermarks.c.replication == replication)
-        marks = self._read(lambda db: [rows.watermark_of(row) for row in db.execute(query)])
-        return {mark.key: mark for mark in marks}
+        return self._read(lambda db: watermarks.of_replication(db, replication))
 
     def history(self, key: PartitionKey) -> list[Watermark]:
-        query = rows.of_key(schema.history, key).order_by(schema.history.c.version)
-        return self._read(lambda db: [rows.watermark_of(row) for row in db.execute(query)])
+        return self._read(lambda db: watermarks.history_of(db, key))
 
-    def advance(
-        self,
-        key: PartitionKey,
-        *,
-        generation: int,
-        source_topic_id: str,
-        target_topic_id: str,
-        offset: int,
-        expected_version: int | None,
-        run_id: str,
-    ) -> Watermark:
-        wanted = Watermark(key, generation, source_topic_id, target_topic_id, offset, 1, EPOCH, run_id)
-        return self._move(wanted, lambda stored, wanted: settle(stored, wanted, expected_version))
+    def advance_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark | Refused]:
+        wanted = {change.key: change for change in changes}
+        results: dict[PartitionKey, Watermark | Refused] = {}
+        # First without a lock: most partitions of most runs do not change, and an idle run writes nothing.
+        results |= self._read(lambda db: watermarks.unchanged(db, wanted))
+        left = {key: change for key, change in wanted.items() if key not in results}
+        return results | self._write(lambda db: watermarks.advance(db, left)) if left else results
 
-    def restore(
-        self,
-        key: PartitionKey,
-        *,
-        generation: int,
-        source_topic_id: str,
-        target_topic_id: str,
-        offset: int,
-        expected_version: int | None,
-        run_id: str,
-    ) -> Watermark:
-        wanted = Watermark(key, generation, source_topic_id, target_topic_id, offset, 1, EPOCH, run_id)
-        return self._move(wanted, lambda stored, wanted: settle_restored(stored, wanted, expected_version))
-
-    def _move(self, wanted: Watermark, decide: Callable[[Watermark | None, Watermark], Watermark]) -> Watermark:
-        def move(db: Connection) -> Watermark:
-            row = db.execute(rows.of_key(schema.watermarks, wanted.key).with_for_update()).one_or_none()
-            stored = rows.watermark_of(row) if row else None
-            settled = decide(stored, replace(wanted, updated_at=from_millis(connect.clock(db))))
-            if settled is not stored:
-                rows.put_watermark(db, settled, is_new=stored is None)
-            return settled
-
-        return self._write(move)
+    def restore_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark]:
+        wanted = {change.key: change for change in changes}
+        return self._write(lambda db: watermarks.restore(db, wanted)) if wanted else {}
 
     # Leases
 
-    def acquire_lease(self, replication: str, owner: str, duration_seconds: float) -> Lease:
-        millis = rows.millis(duration_seconds)
-
-        def acquire(db: Connection) -> Lease:
-            stored, held = rows.locked_lease(db, replication)
-            now = connect.clock(db)
-            wanted = Lease(replication, owner, from_millis(now), from_millis(now + millis), 1)
-            settled = settle_lease(stored, held, wanted, from_millis(now))
-            rows.put_lease(db, settled, held=True, is_new=stored is None)
-            return settled
-
-        return self._write(acquire)
+    def acquire_lease(self, replication: str, owner: str, holder: str, duration_seconds: float) -> Lease:
+        duration = leases.in_millis(duration_seconds)
+        return self._write(lambda db: leases.acquire(db, replication, owner, holder, duration))
 
     def renew_lease(self, lease: Lease, duration_seconds: float) -> Lease:
-        millis = rows.millis(duration_seconds)
+        duration = leases.in_millis(duration_seconds)
+        return self._write(lambda db: leases.renew(db, lease, duration))
 
-        def renew(db: Connection) -> Lease:
-            stored, held = rows.locked_lease(db, lease.replication)
-            if stored is None or not held or not _same_hold(stored, lease):
-                raise lost(lease, stored if held else None)
-            until = from_millis(connect.clock(db) + millis)
-            renewed = Lease(stored.replication, stored.owner, stored.acquired_at, until, stored.token)
-            rows.put_lease(db, renewed, held=True, is_new=False)
-            return renewed
-
-        return self._write(renew)
+    def hand_over_lease(self, lease: Lease, duration_seconds: float) -> None:
+        duration = leases.in_millis(duration_seconds)
+        self._write(lambda db: leases.hand_over(db, lease, duration))
 
     def release_lease(self, lease: Lease) -> None:
-        def release(db: Connection) -> None:
-            stored, held = rows.locked_lease(db, lease.replication)
-            if stored is not None and held and _same_hold(stored, lease):
-                rows.put_lease(db, stored, held=False, is_new=False)
-
-        self._write(release)
+        self._write(lambda db: leases.release(db, lease))
 
     def lease_of(self, replication: str) -> Lease | None:
-        table = schema.leases
-        query = select(table).where(table.c.replication == replication, table.c.held)
-
-        def current(db: Connection) -> Lease | None:
-            row = db.execute(query).one_or_none()
-            return rows.lease_of(row) if row and row.expires_at > connect.clock(db) else None
-
-        return self._read(current)
+        return self._read(lambda db: leases.current(db, replication))
 
     # Runs
 
@@ -152,7 +94,14 @@ class SqlStore:
         def start(db: Connection) -> RunRecord:
             stored = rows.run_of(db, run_id)
             if stored is None:
-                stored = RunRecord(run_id, replication, kind, "planned", plan_json, from_millis(connect.clock(db)))
+                stored = RunRecord(
+                    run_id=run_id,
+                    replication=replication,
+                    kind=kind,
+                    state="planned",
+                    plan=plan_json,
+                    created_at=from_millis(connect.clock(db)),
+                )
                 rows.add_run(db, stored)
             if (stored.replication, stored.kind) != (replication, kind):
                 raise Refused(
@@ -161,8 +110,9 @@ class SqlStore:
                     "make run ids unique, such as by putting the DAG id in front of Airflow's run id",
                 )
             if instead_of is not None and stored.plan == instead_of:
-                stored = replace(stored, plan=plan_json)
-                db.execute(update(schema.runs).where(schema.runs.c.run_id == run_id).values(plan=plan_json))
+                stored = replace(stored, plan=plan_json, state="planned", finished_at=None)
+                again = update(schema.runs).where(schema.runs.c.run_id == run_id)
+                db.execute(again.values(plan=plan_json, state="planned", finished_at=None))
             return stored
 
         return self._write(start)
@@ -191,17 +141,19 @@ class SqlStore:
 
     # Outcomes
 
-    def record_outcome(self, outcome: RangeOutcome) -> None:
+    def record_outcomes(self, outcomes: Collection[RangeOutcome]) -> None:
         def record(db: Connection) -> None:
-            run = rows.run_of(db, outcome.run_id)
-            if run is None or run.replication != outcome.key.replication:
-                raise BadInput(
-                    f"run {outcome.run_id} was not started for {outcome.key.replication}",
-                    "start the run before its ranges",
-                )
-            rows.put_outcome(db, outcome, connect.clock(db))
+            for run_id, replication in sorted({(each.run_id, each.key.replication) for each in outcomes}):
+                run = rows.run_of(db, run_id)
+                if run is None or run.replication != replication:
+                    raise BadInput(
+                        f"run {run_id} was not started for {replication} in this store",
+                        "check the store's url, then start a new run",
+                    )
+            rows.put_outcomes(db, outcomes, connect.clock(db))
 
-        self._write(record)
+        if outcomes:
+            self._write(record)
 
     def outcomes(self, run_id: str) -> list[RangeOutcome]:
         columns = schema.outcomes.c
@@ -215,23 +167,27 @@ class SqlStore:
         query = select(schema.outcomes).where(columns.run_id == run_id).order_by(*order)
         return self._read(lambda db: [rows.outcome_of(row) for row in db.execute(query)])
 
-    def last_verified(self, replication: str) -> dict[PartitionKey, datetime]:
-        columns = schema.outcomes.c
-        key = (columns.replication, columns.source_topic, columns.source_partition, columns.target_topic)
-        query = select(*key, func.max(columns.verified_at).label("latest")).group_by(*key)
-        query = query.where(columns.replication == replication, columns.verified_at.is_not(None))
-        return self._read(lambda db: {rows.key_of(row): from_millis(row.latest) for row in db.execute(query)})
+    # Retention
+
+    def prune(self, replication: str, older_than_seconds: float) -> int:
+        deleted = 0
+        for _ in range(retention.BATCHES):
+            batch = self._write(lambda db: retention.prune(db, replication, round(older_than_seconds * 1000)))
+            deleted += batch
+            if not batch:
+                break
+        return deleted
 
     # Boundaries
 
-    def settle_boundaries(
+    def store_boundaries(
         self,
         replication: str,
         moment: datetime,
         found: Mapping[BoundaryKey, int],
         copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
-        return self._write(lambda db: boundaries.settle(db, replication, floor_millis(moment), found, copied))
+        return self._write(lambda db: boundaries.store(db, replication, floor_millis(moment), found, copied))
 
     def newest_boundary(self, replication: str) -> datetime | None:
         time = self._read(lambda db: boundaries.newest(db, replication))
@@ -240,7 +196,7 @@ class SqlStore:
     # Transactions
 
     def _read(self, read: Callable[[Connection], T]) -> T:
-        with connect.speaking(self._url), self._reader.begin() as db:
+        with connect.translate_db_errors(self._url), self._reader.begin() as db:
             return read(db)
 
     def _write(self, write: Callable[[Connection], T]) -> T:
@@ -253,16 +209,12 @@ class SqlStore:
         return self._write_once(write)
 
     def _write_once(self, write: Callable[[Connection], T]) -> T:
-        with connect.speaking(self._url), self._writer.begin() as db:
+        with connect.translate_db_errors(self._url), self._writer.begin() as db:
             connect.limit_waits(db)
             return write(db)
 
-    def _create(self) -> None:
+    def _upgrade(self) -> None:
         try:
-            self._write_once(schema.create)
+            self._write_once(schema.upgrade)
         except ProgrammingError as problem:
             raise connect.refused_schema(problem, self._url) from None
-
-
-def _same_hold(stored: Lease, lease: Lease) -> bool:
-    return (stored.owner, stored.token) == (lease.owner, lease.token)

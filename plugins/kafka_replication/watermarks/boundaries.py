@@ -17,15 +17,16 @@ class BoundaryKey:
     topic_id: str
 
 
-def settle_boundary(found: int, before: int | None, after: int | None, copied: int | None = None) -> int:
+def decide_boundary(found: int, before: int | None, after: int | None, copied: int | None = None) -> int:
     """The offset to store for a time: what Kafka says now, kept between the stored boundaries of earlier and of later
     times.
 
     A later time's boundary may have been resolved before any such record existed (to the last stable offset then): what
     Kafka says of an earlier time since then may lie beyond it, and the intervals would overlap.
 
-    ``copied`` is where the offsets that were copied before this interval end. Where no earlier boundary reaches so far
-    the store lost some, and what came late, behind ``copied``, would be in no interval: it is in this one.
+    ``copied`` is where the offsets that were copied before this interval end. If no stored earlier boundary reaches
+    ``copied``, boundaries were lost. The interval then starts at ``copied`` at the latest, so that late records belong
+    to this interval.
     """
     if copied is not None and (before is None or before < copied):
         found = min(found, copied)

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from kafka_replication.model.errors import Busy, ReplicationError
 from kafka_replication.watermarks.store import WatermarkStore
@@ -16,21 +16,28 @@ from kafka_replication.watermarks.values import Lease
 log = logging.getLogger(__name__)
 
 
+Release = Literal["never", "on failure", "always"]
+
+
 def wait_for_lease(
-    store: WatermarkStore, replication: str, owner: str, duration_seconds: float, wait_seconds: float
+    store: WatermarkStore, replication: str, owner: str, holder: str, duration_seconds: float, wait_seconds: float
 ) -> Lease:
     """Ask for the lease until it is given, at least once and for about ``wait_seconds``.
 
-    Raises Busy naming the holder.
+    An attempt that was killed leaves its lease held. The next attempt of the same run waits until that has expired,
+    even if ``duration_seconds`` is longer than ``wait_seconds``. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
     while True:
         try:
-            return store.acquire_lease(replication, owner, duration_seconds)
+            return store.acquire_lease(replication, owner, holder, duration_seconds)
         except Busy as busy:
-            left = started + wait_seconds - time.monotonic()
+            current = store.lease_of(replication)
+            mine = current is not None and current.owner == owner
+            bound = max(wait_seconds, duration_seconds) if mine else wait_seconds
+            left = started + bound - time.monotonic()
             if left <= 0:
-                raise Busy(f"{busy.what}; {owner} waited {wait_seconds:g} s", busy.remedy) from None
+                raise Busy(f"{busy.what}; {owner} waited {bound:g} s", busy.remedy) from None
         # Up to a quarter off, so that runs that started together do not ask together for ever.
         time.sleep(min(pause * random.uniform(0.75, 1), left))
         pause = min(pause * 2, 5.0)
@@ -39,12 +46,15 @@ def wait_for_lease(
 class HeldLease:
     """Keeps a lease while the body of a ``with`` runs: a daemon thread renews it every third of ``duration_seconds``.
 
-    Two renewals may fail before the lease can expire. `lost` becomes true when the store says that somebody else has
+    Two renewals may fail before the lease can expire. `lost` becomes true when the store says that another attempt has
     it, or when no renewal succeeded for a whole duration (measured on this host's monotonic clock: an interval, not a
-    time). Entering renews at once and raises Busy if the lease is gone by then.
+    time). Entering renews at once and raises Busy if the lease is gone by then. At the end the lease is given back, or
+    else reserved for the next task of the same run; ``release`` says when it is given back.
     """
 
-    def __init__(self, store: WatermarkStore, lease: Lease, duration_seconds: float, *, release: bool = False) -> None:
+    def __init__(
+        self, store: WatermarkStore, lease: Lease, duration_seconds: float, *, release: Release = "never"
+    ) -> None:
         if duration_seconds <= 0:
             raise ValueError(f"a lease lasts more than 0 s, not {duration_seconds:g} s")
         self.lease = lease
@@ -66,12 +76,16 @@ class HeldLease:
             raise Busy(self._gone.what, self._gone.remedy)
         if self.lost:
             raise Busy(
-                f"{self.lease.owner} could not renew the lease of {self.lease.replication} for {self._duration:g} s",
+                f"{self.lease.who} could not renew the lease of {self.lease.replication} for {self._duration:g} s",
                 "make the store reachable, then run again",
             )
 
     def __enter__(self) -> Self:
-        self._renew()
+        try:
+            self._renew()
+        except BaseException:
+            self._end(failed=True)
+            raise
         self._thread.start()
         return self
 
@@ -80,10 +94,14 @@ class HeldLease:
     ) -> None:
         self._stop.set()
         self._thread.join(self._duration)
-        if not self._release:
-            return
+        self._end(failed=error is not None)
+
+    def _end(self, *, failed: bool) -> None:
         try:
-            self._store.release_lease(self.lease)
+            if self._release == "always" or (failed and self._release == "on failure"):
+                self._store.release_lease(self.lease)
+            else:
+                self._store.hand_over_lease(self.lease, self._duration)
         except ReplicationError as problem:  # must not hide the body's own error; the lease ends by itself
             log.warning("could not give back the %s: %s", self.lease, problem)
 

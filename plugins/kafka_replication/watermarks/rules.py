@@ -7,24 +7,19 @@ from datetime import datetime
 
 from kafka_replication.model.errors import Busy, Refused, StaleWriter
 from kafka_replication.model.times import to_text
-from kafka_replication.watermarks.values import Lease, Watermark
+from kafka_replication.watermarks.values import Lease, Watermark, WatermarkChange
 
 
-def settle(stored: Watermark | None, wanted: Watermark, expected_version: int | None) -> Watermark:
-    """What has to be stored once somebody asks for ``wanted``: ``stored`` itself (nothing changes) or ``wanted``.
+def decide_advance(stored: Watermark | None, change: WatermarkChange, now: datetime) -> Watermark:
+    """What has to be stored when a run asks for ``change``: ``stored`` itself (nothing changes) or the new watermark.
 
     The same generation with the same topic ids and an offset not above the stored one changes nothing, whatever version
     was expected. Anything else needs the stored version, and only a newer generation may change ids or go back.
-    Raises StaleWriter (somebody else was here first) or Refused (a topic was re-created).
+    Raises StaleWriter (another run was faster) or Refused (a topic was re-created).
     """
+    wanted = change.first(now)
     if stored is None:
-        if expected_version is None:
-            return wanted
-        raise StaleWriter(
-            f"{wanted.key}: version {expected_version} was expected, but the store holds no watermark: it was lost or"
-            " replaced",
-            "check the store's url, then rebuild the watermarks from the ledger",
-        )
+        return _first(wanted, change.expected_version)
     if wanted.generation < stored.generation:
         raise StaleWriter(
             f"{wanted.key}: generation {wanted.generation} is over: {_who(stored)}",
@@ -34,28 +29,41 @@ def settle(stored: Watermark | None, wanted: Watermark, expected_version: int | 
         _same_topics(stored, wanted)
         if wanted.offset <= stored.offset:
             return stored
-    if expected_version != stored.version:
+    if change.expected_version != stored.version:
         raise StaleWriter(
-            f"{wanted.key}: {wanted.run_id} wants {wanted.offset} at version {expected_version or 'none'}, but"
+            f"{wanted.key}: {wanted.run_id} wants {wanted.offset} at version {change.expected_version or 'none'}, but"
             f" {_who(stored)}",
             "run again; it plans from the stored watermark",
         )
     return replace(wanted, version=stored.version + 1)
 
 
-def settle_restored(stored: Watermark | None, wanted: Watermark, expected_version: int | None) -> Watermark:
-    """``wanted`` whatever was stored, as long as nobody moved it since it was read; versions only move forward.
+def decide_restore(stored: Watermark | None, change: WatermarkChange, now: datetime) -> Watermark:
+    """The watermark of ``change`` whatever was stored, unless it was moved since it was read; versions only move
+    forward.
 
     Raises StaleWriter.
     """
+    wanted = change.first(now)
     if stored is None:
-        return settle(stored, wanted, expected_version)
-    if stored.version != expected_version:
+        return _first(wanted, change.expected_version)
+    if stored.version != change.expected_version:
         raise StaleWriter(
-            f"{wanted.key}: version {expected_version or 'none'} was expected, but {_who(stored)}", "look again"
+            f"{wanted.key}: version {change.expected_version or 'none'} was expected, but {_who(stored)}",
+            "run the command again; nothing was changed",
         )
     same = replace(wanted, version=stored.version, updated_at=stored.updated_at, run_id=stored.run_id) == stored
     return stored if same else replace(wanted, version=stored.version + 1)
+
+
+def _first(wanted: Watermark, expected_version: int | None) -> Watermark:
+    if expected_version is None:
+        return wanted
+    raise StaleWriter(
+        f"{wanted.key}: version {expected_version} was expected, but the store holds no watermark: it was lost or"
+        " replaced",
+        "check the store's url, then rebuild the watermarks from the ledger",
+    )
 
 
 def _same_topics(stored: Watermark, wanted: Watermark) -> None:
@@ -71,31 +79,37 @@ def _same_topics(stored: Watermark, wanted: Watermark) -> None:
             )
 
 
-def settle_lease(stored: Lease | None, held: bool, wanted: Lease, now: datetime) -> Lease:
-    """The lease to store when ``wanted.owner`` asks; ``stored`` is the last one, ``held`` says that it was not given
-    back.
+def decide_lease(stored: Lease | None, held: bool, wanted: Lease, now: datetime) -> Lease:
+    """The lease to store when the attempt ``wanted.holder`` asks; ``held`` says that ``stored`` was not given back.
 
-    Its own owner renews it under the same token, expired or not: nobody had it in between.
-    Anybody else waits until it is given back or expired, and gets the next token. Raises Busy naming holder and expiry.
+    The same attempt renews its lease under the same token, expired or not: nobody else had it meanwhile. Another
+    attempt gets the next token: at once if the lease was given back, or if it is reserved for the attempt's own run;
+    otherwise when it has expired. Raises Busy, which names the holder and the expiry.
     """
     if stored is None:
         return wanted
-    if held and stored.owner == wanted.owner:
+    if held and (stored.owner, stored.holder) == (wanted.owner, wanted.holder):
         return replace(stored, expires_at=wanted.expires_at)
-    if held and stored.expires_at > now:
+    reserved = stored.owner == wanted.owner and stored.holder is None
+    if held and not reserved and stored.expires_at > now:
         raise Busy(
-            f"{stored.replication} is being worked on by {stored.owner}, whose lease ends {to_text(stored.expires_at)}"
+            f"{stored.replication} is being worked on by {stored.who}, whose lease ends {to_text(stored.expires_at)}"
             " unless renewed",
             "wait for that run, or stop it; a dead run's lease ends by itself",
         )
     return replace(wanted, token=stored.token + 1)
 
 
-def lost(lease: Lease, holder: Lease | None) -> Busy:
-    """The error of somebody who thought to hold ``lease`` while the store knows ``holder`` (None: given back)."""
-    state = f"{holder.owner} took it {to_text(holder.acquired_at)}" if holder else "it was given back"
+def lost(lease: Lease, stored: Lease | None) -> Busy:
+    """The error of an attempt whose ``lease`` is not the ``stored`` one, which is None if it was given back."""
+    if stored is None:
+        state = "it was given back"
+    elif stored.holder is None:
+        state = f"it is reserved for the next task of {stored.owner}"
+    else:
+        state = f"{stored.who} took it {to_text(stored.acquired_at)}"
     return Busy(
-        f"{lease.owner} no longer holds the lease of {lease.replication}: {state}",
+        f"{lease.who} no longer holds the lease of {lease.replication}: {state}",
         "let the other run finish, then run again",
     )
 

@@ -17,7 +17,7 @@ from kafka_replication.model.times import to_text
 RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
     """``offset`` is the next source offset after the last copied and verified one; ``version`` moves by one at every
     change.
@@ -44,30 +44,71 @@ class Watermark:
         return f"{self.key} at {self.offset} (generation {self.generation}, version {self.version})"
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right of one ``owner`` (a run id) to work on a replication.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkChange:
+    """The watermark that a run wants to store, and the version that it read before (None: there was no watermark)."""
 
-    ``token`` grows with every change of hands, never back.
+    key: PartitionKey
+    generation: int
+    source_topic_id: str
+    target_topic_id: str
+    offset: int
+    expected_version: int | None
+    run_id: str
+
+    def first(self, now: datetime) -> Watermark:
+        """The watermark as it is stored where there was none. Raises ValueError."""
+        return Watermark(
+            key=self.key,
+            generation=self.generation,
+            source_topic_id=self.source_topic_id,
+            target_topic_id=self.target_topic_id,
+            offset=self.offset,
+            version=1,
+            updated_at=now,
+            run_id=self.run_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work on a replication. It belongs to a run (``owner``), and is used by one attempt (``holder``).
+
+    An attempt is one try of a task, or one command; no two attempts have the same name. ``holder`` is None between two
+    tasks of a run: the lease is reserved for the run's next task. ``token`` grows with every holder, never back.
     """
 
     replication: str
     owner: str
+    holder: str | None
     acquired_at: datetime
     expires_at: datetime
     token: int
 
     def __post_init__(self) -> None:
-        if not self.replication or not self.owner or self.token < 1:
-            raise ValueError(f"not a lease: {self.replication!r}, {self.owner!r}, token {self.token}")
+        if not self.replication or not self.owner or self.holder == "" or self.token < 1:
+            raise ValueError(f"not a lease: {self.replication!r}, {self.owner!r}, {self.holder!r}, token {self.token}")
+
+    @property
+    def who(self) -> str:
+        """The owner with its attempt, for messages."""
+        return f"{self.owner} ({self.holder})" if self.holder else self.owner
+
+    def is_same_hold(self, other: Lease) -> bool:
+        """Whether both are the right of the same attempt."""
+        return (self.owner, self.holder, self.token) == (other.owner, other.holder, other.token)
 
     def __str__(self) -> str:
-        return f"lease {self.token} of {self.replication}, held by {self.owner} until {to_text(self.expires_at)}"
+        state = "held by" if self.holder else "reserved for"
+        return f"lease {self.token} of {self.replication}, {state} {self.who} until {to_text(self.expires_at)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run with the plan it is bound to (JSON text, opaque here). ``state`` is one of `RUN_STATES`."""
+    """One run with the plan it is bound to. ``state`` is one of `RUN_STATES`.
+
+    ``plan`` is JSON text, opaque here. It is empty once the store dropped the plan of a run that succeeded.
+    """
 
     run_id: str
     replication: str
@@ -82,7 +123,7 @@ class RunRecord:
             raise ValueError(f"not a run: {self.run_id!r}, {self.replication!r}, {self.kind!r}, {self.state!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOutcome:
     """What became of one offset range in one run.
 

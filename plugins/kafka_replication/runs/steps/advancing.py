@@ -4,29 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kafka_replication.ledger.entries import Position
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime import failpoints
+from kafka_replication.watermarks.values import Watermark, WatermarkChange
 
 
 def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """Move each stored watermark to the end of the contiguous verified coverage. Raises StaleWriter."""
+    """Move each stored watermark to the end of the contiguous verified coverage.
+
+    Raises StaleWriter or Refused, which names the partitions that cannot be moved, after all others were.
+    """
     run.check()
     view, stored = run.retry("reading the ledger", run.view), run.store.watermarks(run.replication.name)
-    moved: dict[PartitionKey, int] = {}
-    for key in sorted(keys):
-        position = view.positions.get(key)
-        if position is None:
-            continue
-        before = stored.get(key)
-        moved[key] = run.store.advance(
-            key,
-            generation=position.generation,
-            source_topic_id=position.ids.source_topic,
-            target_topic_id=position.ids.target_topic,
-            offset=view.verified_end(key),
-            expected_version=before.version if before else None,
-            run_id=run.run_id,
-        ).offset
+    results = run.store.advance_many(
+        [
+            change_to(key, view.positions[key], view.verified_end(key), stored.get(key), run.run_id)
+            for key in sorted(view.positions.keys() & set(keys))
+        ]
+    )
     failpoints.reached("P5")
-    return moved
+    refused = [result for result in results.values() if isinstance(result, Refused)]
+    if refused:
+        raise type(refused[0])("; ".join(error.what for error in refused), refused[0].remedy)
+    return {key: mark.offset for key, mark in results.items() if isinstance(mark, Watermark)}
+
+
+def change_to(
+    key: PartitionKey, position: Position, offset: int, before: Watermark | None, run_id: str
+) -> WatermarkChange:
+    """Move the watermark ``before`` to ``offset``, with the ids and the generation of the ledger's position."""
+    return WatermarkChange(
+        key=key,
+        generation=position.generation,
+        source_topic_id=position.ids.source_topic,
+        target_topic_id=position.ids.target_topic,
+        offset=offset,
+        expected_version=before.version if before else None,
+        run_id=run_id,
+    )

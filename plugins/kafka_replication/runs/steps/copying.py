@@ -70,25 +70,25 @@ def _record(
     run: LeasedRun, made: Plan, view: LedgerView, done: dict[PartitionKey, CopyResult], last: JobResult
 ) -> list[CopyResult]:
     """Store the outcome of each range, judged by the ledger: what is not covered has failed, whatever was reported."""
-    results = []
-    for planned in made.to_copy:
-        result = _judge(planned, view, done.get(planned.key), last)
-        results.append(result)
-        outcome = RangeOutcome(
-            run.run_id,
-            planned.key,
-            result.range,
+    results = [_judge(planned, view, done.get(planned.key), last) for planned in made.to_copy]
+    outcomes = [
+        RangeOutcome(
+            run_id=run.run_id,
+            key=result.key,
+            range=result.range,
             error=result.error,
             remedy=result.remedy or None,
             seconds=result.seconds,
             bytes=result.bytes,
         )
-        try:
-            run.store.record_outcome(outcome)
-        except BadInput:
-            # Another store is where ours was. If another run holds the lease there, that is what ends this run.
-            run.check()
-            raise
+        for result in results
+    ]
+    try:
+        run.store.record_outcomes(outcomes)
+    except BadInput:
+        # Another store is where ours was. If another run holds the lease there, that is what ends this run.
+        run.check()
+        raise
     return results
 
 

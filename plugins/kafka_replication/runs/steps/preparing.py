@@ -53,11 +53,14 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     """The stored plan of this run, if there is one: a task that is tried again works on the same ranges.
 
     The second value is the text of a stored plan that is outdated: a topic was reset since then, and its offsets mean
-    other records now.
+    other records now; or the run succeeded, and the store dropped its plan.
     """
     stored = run.store.run(run.run_id)
     if stored is None:
         return None, None
+    if not stored.plan:
+        log.info("run %s succeeded before, and its plan was dropped; planning it again", run.run_id)
+        return None, stored.plan
     known, view = plan_codec.decode(stored.plan, run.run_id), run.view()
     reset = (p.key for p in known.partitions if p.key in view.positions and not view.position(p.key, p.generation))
     key = next(reset, None)

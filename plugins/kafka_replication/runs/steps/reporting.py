@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.arithmetic import Evidence, account
@@ -11,6 +13,8 @@ from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
+
+log = logging.getLogger(__name__)
 
 
 def report(run: LeasedRun, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
@@ -36,21 +40,26 @@ def report(run: LeasedRun, made: Plan, verified: Collection[VerifyResult] = ()) 
 def _store(run: LeasedRun, document: RunReport) -> None:
     if run.store.run(run.run_id) is None:
         return
-    for line in document.ranges:
-        run.store.record_outcome(
-            RangeOutcome(
-                run.run_id,
-                line.key,
-                line.range,
-                line.copied,
-                line.not_visible,
-                line.digest_ok,
-                run.replication.verify.level,
-                line.watermark,
-                line.error,
-                line.remedy or None,
-                line.seconds,
-                line.bytes,
-            )
+    outcomes = [
+        RangeOutcome(
+            run_id=run.run_id,
+            key=line.key,
+            range=line.range,
+            copied=line.copied,
+            not_visible=line.not_visible,
+            digest_ok=line.digest_ok,
+            level=run.replication.verify.level,
+            watermark=line.watermark,
+            error=line.error,
+            remedy=line.remedy or None,
+            seconds=line.seconds,
+            bytes=line.bytes,
         )
+        for line in document.ranges
+    ]
+    run.store.record_outcomes(outcomes)
     run.store.finish_run(run.run_id, document.outcome)
+    try:
+        run.store.prune(run.replication.name, run.replication.retention.history)
+    except ReplicationError as problem:  # this run is closed; the next one deletes what is old
+        log.warning("%s: old rows of the store were not deleted: %s", run.replication.name, problem)

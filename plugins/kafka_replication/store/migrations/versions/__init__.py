@@ -1,0 +1,1 @@
+"""One file for each schema version, in order; see the package above."""

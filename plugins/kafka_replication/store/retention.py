@@ -1,0 +1,52 @@
+"""Deleting what a replication no longer needs, in batches that are short transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, and_, delete, or_, select, tuple_, update
+
+from kafka_replication.store import connect, schema
+
+# A thousand partitions: 20,000 outcomes in a batch, and 20 batches delete what 400 runs left.
+RUNS_AT_ONCE: Final = 20
+CHANGES_AT_ONCE: Final = 5_000
+BATCHES: Final = 20
+# Airflow may repeat the last task of a run that has just succeeded, which reads the plan. Later a run is planned anew.
+PLAN_MILLIS: Final = 3_600_000
+
+
+def prune(db: Connection, replication: str, older_than: int) -> int:
+    """One batch of what is older than so many milliseconds; how many rows were deleted."""
+    now = connect.clock(db)
+    _drop_plans(db, replication, now - PLAN_MILLIS)
+    return _delete_runs(db, replication, now - older_than) + _delete_changes(db, replication, now - older_than)
+
+
+def _drop_plans(db: Connection, replication: str, before: int) -> None:
+    runs = schema.runs.c
+    succeeded = runs.state.in_(("done", "nothing_to_do"))
+    old = and_(runs.replication == replication, succeeded, runs.plan != "", runs.finished_at < before)
+    db.execute(update(schema.runs).where(old).values(plan=""))
+
+
+def _delete_runs(db: Connection, replication: str, before: int) -> int:
+    runs, outcomes = schema.runs, schema.outcomes
+    ended = or_(runs.c.finished_at.is_(None), runs.c.finished_at < before)
+    query = select(runs.c.run_id).where(runs.c.replication == replication, runs.c.created_at < before, ended)
+    old = db.execute(query.order_by(runs.c.created_at).limit(RUNS_AT_ONCE)).scalars().all()
+    if not old:
+        return 0
+    gone = db.execute(delete(outcomes).where(outcomes.c.run_id.in_(old))).rowcount
+    return gone + db.execute(delete(runs).where(runs.c.run_id.in_(old))).rowcount
+
+
+def _delete_changes(db: Connection, replication: str, before: int) -> int:
+    """Changes of watermarks, but not the newest one of a partition."""
+    history, marks = schema.history, schema.watermarks
+    key = [history.c[column.name] for column in history.primary_key.columns]
+    same = and_(*(marks.c[column.name] == history.c[column.name] for column in marks.primary_key.columns))
+    newest = select(marks.c.version).where(same).scalar_subquery()
+    old = select(*key).where(history.c.replication == replication, history.c.updated_at < before)
+    old = old.where(history.c.version < newest).order_by(history.c.updated_at).limit(CHANGES_AT_ONCE)
+    return db.execute(delete(history).where(tuple_(*key).in_(old))).rowcount

@@ -1,0 +1,116 @@
+"""What every watermark store must delete, and what it must keep whatever its age."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import NullPool, create_engine, text
+
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.store import retention
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import RangeOutcome
+from tests import watermarks
+
+NAME = "orders-dr"
+KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
+DAY = 86_400
+TIMES = {
+    "runs": ("created_at", "finished_at"),
+    "watermark_history": ("updated_at",),
+    "watermarks": ("updated_at",),
+    "range_outcomes": ("recorded_at",),
+}
+Pass = Callable[[float], None]
+
+
+@pytest.fixture
+def time_passes(store_url: str) -> Pass:
+    """Make everything in the store so many seconds older."""
+
+    def older(seconds: float) -> None:
+        engine = create_engine(store_url, poolclass=NullPool)
+        with engine.begin() as db:
+            for table, columns in TIMES.items():
+                changes = ", ".join(f"{name} = {name} - {round(seconds * 1000)}" for name in columns)
+                db.execute(text(f"UPDATE kafka_replication_{table} SET {changes}"))
+        engine.dispose()
+
+    return older
+
+
+def ended(store: WatermarkStore, run_id: str, state: str = "done", replication: str = NAME) -> None:
+    store.start_run(run_id, replication, "live", f"plan of {run_id}")
+    key = PartitionKey(replication, KEY.source, KEY.target_topic)
+    store.record_outcomes([RangeOutcome(run_id=run_id, key=key, range=OffsetRange(0, 9))])
+    if state != "planned":
+        store.finish_run(run_id, state)
+
+
+def test_runs_go_with_their_outcomes_once_they_are_old(store: WatermarkStore, time_passes: Pass) -> None:
+    for state in ("done", "failed", "planned"):
+        ended(store, f"old-{state}", state)
+    ended(store, "elsewhere", "done", "another")
+    time_passes(2 * DAY)
+    for state in ("done", "failed", "planned"):
+        ended(store, f"new-{state}", state)
+    assert store.prune(NAME, 3 * DAY) == 0
+    assert store.prune(NAME, DAY) == 6, "three runs and an outcome of each"
+    assert [run.run_id for run in store.runs(NAME)] == ["new-planned", "new-failed", "new-done"]
+    assert [len(store.outcomes(f"{age}-failed")) for age in ("old", "new")] == [0, 1]
+    assert len(store.outcomes("elsewhere")) == 1
+    assert store.prune(NAME, DAY) == 0
+
+
+def test_a_run_that_was_planned_long_ago_and_ended_lately_is_kept(store: WatermarkStore, time_passes: Pass) -> None:
+    ended(store, "repeated", "planned")
+    time_passes(2 * DAY)
+    store.finish_run("repeated", "done")
+    assert store.prune(NAME, DAY) == 0
+    assert store.run("repeated") is not None
+
+
+def test_the_plan_of_a_run_that_succeeded_is_dropped_after_an_hour(store: WatermarkStore, time_passes: Pass) -> None:
+    states = ("done", "nothing_to_do", "failed", "planned")
+    for state in states:
+        ended(store, state, state)
+    store.prune(NAME, DAY)
+    assert [run.plan for run in store.runs(NAME)] == [f"plan of {state}" for state in reversed(states)]
+    time_passes(3700)
+    store.prune(NAME, DAY)
+    plans = {run.run_id: run.plan for run in store.runs(NAME)}
+    assert plans == {"done": "", "nothing_to_do": "", "failed": "plan of failed", "planned": "plan of planned"}
+    assert store.start_run("done", NAME, "live", "planned again", instead_of="").plan == "planned again"
+
+
+def test_old_changes_of_a_watermark_go_but_never_the_newest(store: WatermarkStore, time_passes: Pass) -> None:
+    idle = PartitionKey(NAME, TopicPartition("idle", 0), "idle")
+    other = PartitionKey("another", KEY.source, KEY.target_topic)
+    for key in (KEY, idle, other):
+        watermarks.advance(store, key, 10, None)
+        watermarks.advance(store, key, 20, 1)
+    before = store.watermarks(NAME)
+    time_passes(2 * DAY)
+    watermarks.advance(store, KEY, 30, 2)
+    assert store.prune(NAME, DAY) == 3
+    assert [mark.version for mark in store.history(KEY)] == [3]
+    assert [mark.version for mark in store.history(idle)] == [2]
+    assert [mark.version for mark in store.history(other)] == [1, 2]
+    assert store.watermarks(NAME)[idle].version == before[idle].version
+    assert watermarks.advance(store, idle, 40, 2).version == 3
+
+
+def test_a_backlog_is_deleted_in_bounded_steps(
+    store: WatermarkStore, time_passes: Pass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr(retention, "BATCHES", 2)
+    for number in range(10):
+        ended(store, f"run-{number}")
+        watermarks.advance(store, KEY, number, number or None)
+    time_passes(2 * DAY)
+    assert [store.prune(NAME, DAY) for _ in range(4)] == [14, 11, 4, 0]
+    assert [mark.version for mark in store.history(KEY)] == [10]
