@@ -15,6 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 # Our own children: a child that ended stays a zombie until its parent asks for it.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -120,41 +124,31 @@ def since(log: Path, offset: int) -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """A process's start time, as the system writes it; None for one that does not exist or is only a zombie.
+    """When a process started, in clock ticks since the system did (starttime in proc(5)); None for one that does not
+    exist or is only a zombie.
 
+    Not as a time of day: Linux derives that from the clock, which may be set while the process runs.
     A killed process whose first thread is a zombie while others still end is alive: its ports and files are open until
     the last thread is gone.
     """
-    fields = _proc_stat(pid)
-    if fields is not None:
-        return None if fields[0] in "ZX" and int(fields[17]) <= 1 else fields[19]
-    if Path("/proc/self/stat").exists():
-        return None
-    answer = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.split(None, 1)
-    return answer[1].strip() if len(answer) == 2 and not answer[0].startswith("Z") else None
-
-
-def _proc_stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the command's name (proc(5)): 0 is the state, 3 the session, 17 the threads,
-    19 the start time.
-    """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+        process = psutil.Process(pid)
+        ended = process.status() in _ENDED and process.num_threads() <= 1
+        return None if ended else str(round((process.create_time() - psutil.boot_time()) * _TICKS))
+    except psutil.Error:
         return None
-    return text.rpartition(")")[2].split()
 
 
 def _session_members(session: int) -> list[int]:
-    if not Path("/proc/self/stat").exists():
-        answer = subprocess.run(["ps", "-Ao", "pid=,sess="], capture_output=True, text=True, check=False).stdout
-        pairs = [line.split() for line in answer.splitlines()]
-        return [int(pair[0]) for pair in pairs if len(pair) == 2 and pair[1] == str(session)]
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    found = ((pid, _proc_stat(pid)) for pid in pids)
-    return [pid for pid, fields in found if fields is not None and fields[3] == str(session) and fields[0] not in "ZX"]
+    """The living processes of a session. psutil does not know sessions, the system does."""
+    return [process.pid for process in psutil.process_iter() if _session_of(process) == session]
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    try:
+        return None if process.status() in _ENDED else os.getsid(process.pid)
+    except (psutil.Error, OSError):
+        return None
 
 
 def sweep(folder: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import SparkConnection
+from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request

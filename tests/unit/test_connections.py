@@ -6,13 +6,8 @@ import json
 
 import pytest
 
-from kafka_replication.connections.environment import (
-    EnvironmentConnections,
-    SparkConnection,
-    extra_of,
-    master,
-    variable,
-)
+from kafka_replication.connections.environment import EnvironmentConnections, variable
+from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, ConnectionMissing
 
 CONNECTIONS = EnvironmentConnections()
@@ -59,18 +54,18 @@ WRONG: dict[str, tuple[str | None, str, str]] = {
     ),
     "another type": (
         '{"conn_type": "spark"}',
-        "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
-        'give it "conn_type": "kafka", see docs/connections.md',
+        "connection 'kafka_source' is of type 'spark', not kafka",
+        'give it the type "kafka"; see docs/connections.md',
     ),
     "no type": (
         '{"extra": {}}',
-        "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
-        'give it "conn_type": "kafka", see docs/connections.md',
+        "connection 'kafka_source' is of type None, not kafka",
+        'give it the type "kafka"; see docs/connections.md',
     ),
     "no object": (
         '["kafka"]',
-        "AIRFLOW_CONN_KAFKA_SOURCE is no connection of type kafka",
-        'give it "conn_type": "kafka", see docs/connections.md',
+        "AIRFLOW_CONN_KAFKA_SOURCE is not a JSON object",
+        "use the JSON form, see docs/connections.md",
     ),
     "extra that is no object": (
         '{"conn_type": "kafka", "extra": [1]}',
@@ -114,14 +109,14 @@ def test_without_a_spark_connection_it_is_this_machine_with_retries() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({}, "local[*,4]"),
-        ({"host": ""}, "local[*,4]"),
         ({"host": "local"}, "local[*,4]"),
         ({"host": "local[*]"}, "local[*,4]"),
         ({"host": "local[2]"}, "local[2,4]"),
         ({"host": "local[2,3]"}, "local[2,3]"),
         ({"host": "yarn"}, "yarn"),
         ({"host": "spark://master", "port": 7077}, "spark://master:7077"),
+        ({"host": "master", "port": 7077}, "spark://master:7077"),
+        ({"conn_type": "k8s", "host": "https://api", "port": 6443}, "k8s://https://api:6443"),
         ({"host": "k8s://https://api:6443"}, "k8s://https://api:6443"),
     ],
 )
@@ -133,7 +128,13 @@ def test_the_master_of_a_spark_connection(
 
 
 @pytest.mark.parametrize(
-    ("text", "what"), [("spark://local[*]", "is not JSON"), ('{"conn_type": "kafka"}', "no connection of type spark")]
+    ("text", "what"),
+    [
+        ("spark://local[*]", "is not JSON"),
+        ('{"conn_type": "kafka"}', "is of type 'kafka', not spark"),
+        ('{"conn_type": "spark"}', "names no Spark master"),
+        ('{"conn_type": "spark", "host": ""}', "names no Spark master"),
+    ],
 )
 def test_a_spark_connection_that_cannot_be_used_is_refused_and_not_taken_for_missing(
     monkeypatch: pytest.MonkeyPatch, text: str, what: str
@@ -143,6 +144,12 @@ def test_a_spark_connection_that_cannot_be_used_is_refused_and_not_taken_for_mis
         CONNECTIONS.spark("spark_default")
 
 
-def test_local_gets_retries_whoever_asks() -> None:
-    assert master("local[*]", None) == "local[*,4]"
-    assert extra_of("c", {"extra": {"a": 1}}) == {"a": 1}
+def test_what_the_provider_gives_to_spark_submit_is_a_setting_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"queue": "night", "namespace": "dr", "principal": "me", "keytab": "/k", "deploy-mode": "cluster"}
+    monkeypatch.setenv(SPARK, json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}))
+    assert CONNECTIONS.spark("spark_default").conf == {
+        "spark.yarn.queue": "night",
+        "spark.kubernetes.namespace": "dr",
+        "spark.kerberos.principal": "me",
+        "spark.kerberos.keytab": "/k",
+    }

@@ -17,7 +17,8 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.arithmetic import Copied, Evidence, account, copied_in
-from kafka_replication.reporting.report import RangeReport, RunReport, table
+from kafka_replication.reporting.report import RangeReport, RunReport
+from kafka_replication.reporting.table import table
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 
@@ -405,7 +406,14 @@ def test_a_failure_without_remedy_says_run_again() -> None:
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert table([("a", "long head"), ("wider", "x")]) == "a      long head\nwider  x"
+    assert table(("a", "long head"), [("wider", "x")]) == "a      long head\nwider  x"
+
+
+def test_a_cell_is_shown_as_it_is_however_narrow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cells = ("[bold]", "[120, 480)", ":smile:", "a" * 500)
+    assert table(("a", "b", "c", "d"), [cells]).splitlines()[1] == "  ".join(cells)
 
 
 def test_speed_is_megabytes_a_second_of_the_copy() -> None:

@@ -15,6 +15,7 @@ from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
 from kafka_replication.config import Replication
+from kafka_replication.config.time import parse_time
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
@@ -37,18 +38,14 @@ Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time 
 
 
 def _request(topics: list[str], until: str, dry_run: bool = False) -> Request:
-    return Request(tuple(topics), parse_time(until) if until else None, dry_run)
+    return Request(tuple(topics), _until(until) if until else None, dry_run)
 
 
-def parse_time(text: str) -> datetime:
-    """An RFC 3339 time with its zone. Raises BadInput."""
+def _until(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return parse_time(text)
     except ValueError as e:
-        raise BadInput(f"{text!r} is no RFC 3339 time", "write it like 2030-01-31T06:00:00Z") from e
-    if moment.tzinfo is None:
-        raise BadInput(f"{text!r} has no time zone", "write it like 2030-01-31T06:00:00Z")
-    return moment
+        raise BadInput(f"--until {text!r} {e}", "write it like 2030-01-31T06:00:00Z") from e
 
 
 def _launcher(replication: Replication) -> Launcher:

@@ -22,7 +22,8 @@ from pydantic import (
 )
 
 from kafka_replication.config import names
-from kafka_replication.config.time import check_schedule, parse_start
+from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
+from kafka_replication.config.time import parse_start
 from kafka_replication.model.errors import ConfigError
 
 DAY = 86_400
@@ -368,8 +369,9 @@ class Replication(Section):
     schedule: Annotated[str, AfterValidator(check_schedule)] | None = Field(
         default=None,
         description=(
-            "When it runs, in UTC: a cron expression of 5 fields (`*/15 * * * *`), or `@once`, `@continuous`,"
-            " `@hourly`, `@daily`, `@weekly`, `@monthly`, `@quarterly`, `@yearly`; null means by hand only."
+            "When it runs, in UTC: a cron expression as Airflow takes it (`*/15 * * * *`, `0 6 L * *`, `0 6 * * 1#1`),"
+            " or `@once`, `@continuous`, `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@quarterly`,"
+            " `@yearly` (`@annually`); null means by hand only."
         ),
     )
     start_from: Annotated[Literal["earliest", "latest"] | datetime, BeforeValidator(parse_start)] = Field(
@@ -439,11 +441,7 @@ class Replication(Section):
     @field_validator("progress")
     @classmethod
     def _has_intervals(cls, progress: str, info: ValidationInfo) -> str:
-        if (
-            progress == "interval"
-            and "schedule" in info.data
-            and info.data["schedule"] in (None, "@once", "@continuous")
-        ):
+        if progress == "interval" and "schedule" in info.data and info.data["schedule"] in (None, *WITHOUT_INTERVALS):
             raise ValueError("interval needs a schedule that makes intervals, such as '@hourly' or '0 6 * * *'")
         if progress == "interval" and isinstance(info.data.get("start_from"), str):
             raise ValueError(

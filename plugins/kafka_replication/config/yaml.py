@@ -8,24 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    NodeEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
 
 Place = tuple[str | int, ...]
 MAX_BYTES = 256 * 1024
-MAX_DEPTH = 20  # the model needs 4; the reader recurses
+MAX_DEPTH = 20  # the model needs 4; PyYAML and `_Reader` recurse
 
+_ALIAS = "alias"
+_TAG = "tag "
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # below 2**63; longer ones, 010 and 1_000 stay text
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")  # possible as escapes in quotes
 _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
@@ -57,134 +49,110 @@ class Tree:
         return self.lines.get(place, 1)
 
 
-class _Fatal(Exception):
-    """Reading cannot go on after this problem."""
-
-    def __init__(self, line: int, place: Place, text: str) -> None:
-        super().__init__(text)
-        self.problem = Problem(line, place, text)
-
-
 def read_tree(data: bytes) -> Tree:
     """Never raises: whatever keeps ``data`` from being read is in the tree's ``problems``."""
-    tree = Tree()
     if len(data) > MAX_BYTES:
-        tree.problems.append(
-            Problem(1, (), f"the file is larger than {MAX_BYTES} bytes; a replication needs a few hundred")
-        )
-        return tree
+        return _unreadable(1, f"the file is larger than {MAX_BYTES} bytes; a replication needs a few hundred")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        tree.problems.append(Problem(line, (), f"byte {error.start} is not UTF-8; save the file as UTF-8"))
-        return tree
+        return _unreadable(line, f"byte {error.start} is not UTF-8; save the file as UTF-8")
     try:
-        _Reader(text, tree).read()
-    except _Fatal as fatal:
-        tree.problems.append(fatal.problem)
-    except yaml.YAMLError as error:
-        tree.problems.append(_syntax_problem(error, text))
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        return _unreadable(line, f"not valid YAML: character #x{ord(text[error.position]):04x} is not allowed")
+    try:
+        root = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        reason = ", ".join(filter(None, (error.context, error.problem)))
+        return _unreadable(line, f"not valid YAML: {' '.join(reason.split())}")
+    except (ValueError, OverflowError) as error:  # PyYAML lets these out for odd escapes and version numbers
+        return _unreadable(loader.line + 1, f"not valid YAML: {error}")
+    tree = Tree()
+    if root is not None:
+        tree.value = _Reader(tree).value(root, ())
     return tree
 
 
-def _syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
-    line, reason = 1, str(error)
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-        line, reason = error.problem_mark.line + 1, ", ".join(filter(None, (error.context, error.problem)))
-    elif isinstance(error, yaml.reader.ReaderError):
-        line, reason = (
-            text.count("\n", 0, error.position) + 1,
-            f"character #x{ord(text[error.position]):04x} is not allowed",
-        )
-    return Problem(line, (), f"not valid YAML: {' '.join(reason.split())}")
+def _unreadable(line: int, text: str) -> Tree:
+    return Tree(problems=[Problem(line, (), text)])
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes, without constructing values. What a file may not use is marked in a node's tag."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            self.get_event()  # type: ignore[no-untyped-call]
+            return yaml.ScalarNode(_ALIAS, event.anchor, event.start_mark, event.end_mark)
+        if self.depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, f"nested more than {MAX_DEPTH} levels deep", event.start_mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        if node is not None and event.tag is not None:
+            node.tag = _TAG + event.tag
+        return node
 
 
 class _Reader:
-    """Walks the parser's events once, building values and noting lines."""
+    """Walks the nodes once, building values and noting lines and problems."""
 
-    def __init__(self, text: str, tree: Tree) -> None:
-        self._loader = yaml.SafeLoader(text)  # for its events only: nothing is constructed
+    def __init__(self, tree: Tree) -> None:
         self._tree = tree
 
-    def _next(self) -> Event:
-        try:
-            event: Event = self._loader.get_event()  # type: ignore[no-untyped-call]
-            return event
-        except (ValueError, OverflowError) as error:  # PyYAML lets these out for odd escapes and version numbers
-            raise _Fatal(self._loader.line + 1, (), f"not valid YAML: {error}") from None
+    def value(self, node: yaml.Node, place: Place) -> object:
+        self._tree.lines.setdefault(place, _line(node))
+        self._check(node, place)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
+        return _resolve(node)
 
-    def read(self) -> None:
-        self._next()  # the stream's start
-        if isinstance(self._next(), DocumentStartEvent):
-            self._tree.value = self._node(self._next(), ())
-            self._next()  # the document's end
-            if isinstance(second := self._next(), DocumentStartEvent):
-                raise _Fatal(_line(second), (), "a second document starts here; one file holds one replication")
-
-    def _node(self, event: Event, place: Place) -> object:
-        self._tree.lines.setdefault(place, _line(event))
-        self._refuse_extras(event, place)
-        if len(place) > MAX_DEPTH:
-            raise _Fatal(_line(event), place[:3], f"nested more than {MAX_DEPTH} levels deep")
-        if isinstance(event, MappingStartEvent):
-            return self._mapping(place)
-        if isinstance(event, SequenceStartEvent):
-            return self._sequence(place)
-        assert isinstance(event, ScalarEvent)
-        return _resolve(event)
-
-    def _refuse_extras(self, event: Event, place: Place) -> None:
-        if isinstance(event, AliasEvent):
-            raise _Fatal(
-                _line(event),
-                place,
-                f"aliases (*{event.anchor}) are not supported; write the value out, or put text that starts with * in"
-                " quotes",
-            )
-        if isinstance(event, ScalarEvent) and _UNPRINTABLE.search(event.value):
-            self._tree.problems.append(
-                Problem(_line(event), place, "holds a control character or half a surrogate pair, which no key takes")
-            )
-        if isinstance(event, NodeEvent) and (tag := getattr(event, "tag", None)) is not None:
-            text = (
-                f"tags ({tag.replace('tag:yaml.org,2002:', '!!')}) are not supported; put text that starts with ! in"
-                " quotes"
-            )
-            self._tree.problems.append(Problem(_line(event), place, text))
-
-    def _mapping(self, place: Place) -> dict[str, object]:
-        found: dict[str, object] = {}
-        while not isinstance(event := self._next(), MappingEndEvent):
-            if not isinstance(event, ScalarEvent):
-                self._refuse_extras(event, place)
-                raise _Fatal(_line(event), place, "a key must be plain text, not a list or mapping")
-            here = (*place, event.value)
-            self._refuse_extras(event, here)
-            if event.value in found:
-                self._tree.problems.append(
-                    Problem(_line(event), here, f"given twice; first in line {self._tree.lines[here]}")
-                )
-                self._node(self._next(), here)
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._problem(key, place, "a key must be plain text, not a list or mapping")
                 continue
-            self._tree.lines[here] = _line(event)
-            found[event.value] = self._node(self._next(), here)
-        return found
+            here = (*place, key.value)
+            self._check(key, here)
+            if key.value in values:
+                self._problem(key, here, f"given twice; first in line {self._tree.lines[here]}")
+                continue
+            self._tree.lines[here] = _line(key)
+            values[key.value] = self.value(value, here)
+        return values
 
-    def _sequence(self, place: Place) -> list[object]:
-        found: list[object] = []
-        while not isinstance(event := self._next(), SequenceEndEvent):
-            found.append(self._node(event, (*place, len(found))))
-        return found
+    def _check(self, node: yaml.Node, place: Place) -> None:
+        if node.tag == _ALIAS:
+            remedy = "write the value out, or put text that starts with * in quotes"
+            self._problem(node, place, f"aliases (*{node.value}) are not supported; {remedy}")
+        elif node.tag.startswith(_TAG):
+            tag = node.tag.removeprefix(_TAG).replace("tag:yaml.org,2002:", "!!")
+            self._problem(node, place, f"tags ({tag}) are not supported; put text that starts with ! in quotes")
+        elif isinstance(node, yaml.ScalarNode) and _UNPRINTABLE.search(node.value):
+            self._problem(node, place, "holds a control character or half a surrogate pair, which no key takes")
+
+    def _problem(self, node: yaml.Node, place: Place, text: str) -> None:
+        self._tree.problems.append(Problem(_line(node), place, text))
 
 
-def _line(event: Event) -> int:
-    return event.start_mark.line + 1 if event.start_mark else 1
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
-def _resolve(event: ScalarEvent) -> object:
-    text = str(event.value)
-    if event.style is not None:  # quoted or a block: always text
+def _resolve(node: yaml.ScalarNode) -> object:
+    text = str(node.value)
+    if node.style is not None:  # quoted or a block: always text
         return text
     if _INTEGER.fullmatch(text):
         return int(text)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from kafka_replication.kafka import callbacks
 from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError, Unreachable
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     "queue.buffering.max.kbytes": 64 << 10,  # 64 MiB: what bounds a worker's memory
 }
 _ours = {*CONSUMER, *PRODUCER}
-_consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS} - {"receive.message.max.bytes"})
+_consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"} - {"receive.message.max.bytes"})
 _producer_only = frozenset(
     {*PRODUCER, *PRODUCER_DEFAULTS, "batch.size", "transaction.timeout.ms", "delivery.timeout.ms", "message.timeout.ms"}
 )
@@ -118,7 +119,7 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
 
 def _make(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
     try:
-        return kind({"log_level": 0, **config})
+        return kind({"log_level": 0, **callbacks.resolved(config)})
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
         raise BadInput(f"the client settings are not usable: {reason}", "correct the connection's extra") from e

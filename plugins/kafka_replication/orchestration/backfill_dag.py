@@ -8,6 +8,7 @@ from pathlib import Path
 from airflow.sdk import DAG, Param, TriggerRule
 
 from kafka_replication.config import Replication
+from kafka_replication.config.time import TIME_PATTERN
 from kafka_replication.orchestration import alerts
 from kafka_replication.orchestration.backfill_operators import (
     BackfillPlanOperator,
@@ -20,10 +21,7 @@ from kafka_replication.orchestration.operators import ReportOperator
 
 SUFFIX = ".backfill"
 TOPIC = "^[A-Za-z0-9._-]{1,249}$"
-TIME = (
-    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})"
-)
-POINT = rf"^(0|[1-9]\d{{0,18}}|{TIME})$"
+POINT = f"^(0|[1-9][0-9]{{0,18}}|{TIME_PATTERN})$"
 
 
 def load_backfill_dags(folder: Path) -> dict[str, DAG]:

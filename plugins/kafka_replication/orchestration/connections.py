@@ -4,48 +4,51 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow.configuration import conf
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from kafka_replication.connections.environment import SparkConnection, extra_of, master
+from kafka_replication.connections.definition import (
+    ALLOWLIST_OPTION,
+    ALLOWLIST_SECTION,
+    SEE,
+    Definition,
+    callback_allowlist,
+)
+from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import ConnectionMissing
-
-_SEE = "see docs/connections.md"
 
 
 class AirflowConnections:
-    """Implements `kafka_replication.connections.environment.Connections`; works inside tasks."""
+    """Implements `kafka_replication.connections.port.Connections`; works inside tasks."""
 
     def kafka(self, connection_id: str) -> dict[str, Any]:
-        """librdkafka settings: the connection's ``extra``. Raises ConnectionMissing."""
-        found = lookup(connection_id)
-        if found.conn_type != "kafka":
-            raise ConnectionMissing(
-                f"connection {connection_id!r} is of type {found.conn_type!r}, not kafka", f"change its type, {_SEE}"
-            )
-        _ = found.extra_dejson  # makes Airflow mask the secrets in it wherever a log would show them
-        return extra_of(connection_id, {"extra": found.extra})
+        connection = lookup(connection_id)
+        allowed = conf.get(ALLOWLIST_SECTION, ALLOWLIST_OPTION, fallback="")
+        settings = _definition(connection).kafka_settings(callback_allowlist(allowed))
+        _ = connection.extra_dejson  # makes Airflow mask the secrets in it wherever a log would show them
+        return settings
 
     def spark(self, connection_id: str) -> SparkConnection:
-        """The master as spark-submit takes it.
-
-        Raises ConnectionMissing, where the provider would quietly submit to YARN.
-        """
-        found = lookup(connection_id)
-        if not found.host:
-            raise ConnectionMissing(
-                f"connection {connection_id!r} names no Spark master", f"put it into the host, as in local[*]; {_SEE}"
-            )
-        whole = found.conn_type == "spark" and ("://" in found.host or not found.port)  # the provider's rule
-        return SparkConnection(master(found.host if whole else f"{found.conn_type}://{found.host}", found.port), {})
+        return _definition(lookup(connection_id)).spark_connection()
 
 
 def lookup(connection_id: str) -> Connection:
     """Airflow's connection. Raises ConnectionMissing."""
     try:
-        found: Connection = Connection.get(connection_id)
+        connection: Connection = Connection.get(connection_id)
     except AirflowNotFoundException as e:
         raise ConnectionMissing(
-            f"connection {connection_id!r} is not defined", f"add it in Airflow, Admin, Connections; {_SEE}"
+            f"connection {connection_id!r} is not defined", f"add it in Airflow, Admin, Connections; {SEE}"
         ) from e
-    return found
+    return connection
+
+
+def _definition(connection: Connection) -> Definition:
+    return Definition(
+        connection_id=connection.conn_id,
+        conn_type=connection.conn_type,
+        host=connection.host,
+        port=connection.port,
+        extra=connection.extra,
+    )

@@ -8,8 +8,9 @@ from pathlib import Path
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
 
 from kafka_replication.config import Replication
+from kafka_replication.config.time import TIME_PATTERN
 from kafka_replication.orchestration import alerts
-from kafka_replication.orchestration.backfill_dag import TIME, add_tasks, default_args
+from kafka_replication.orchestration.backfill_dag import add_tasks, default_args
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.import_errors import good_replications
@@ -18,7 +19,7 @@ from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOpe
 
 # Fixed, for Airflow schedules from it; with catchup off nothing between it and now is made up for.
 START = datetime(2024, 1, 1, tzinfo=UTC)
-UNTIL = rf"^(latest|{TIME})$"
+UNTIL = f"^(latest|{TIME_PATTERN})$"
 
 
 def load_dags(folder: Path) -> dict[str, DAG]:

@@ -14,18 +14,15 @@ from typing import NoReturn
 from kafka_replication.config import Replication
 from kafka_replication.config.messages import found
 from kafka_replication.config.names import target_problem, topic_problem
-from kafka_replication.config.time import parse_start
+from kafka_replication.config.time import TIME_FORM, parse_time
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET
 
 Point = int | datetime  # an offset, or an aware time in UTC
-POINT_FORM = (
-    f"an offset (a whole number from 0 to {MAX_OFFSET}), or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z"
-)
+POINT_FORM = f"an offset (a whole number from 0 to {MAX_OFFSET}), or {TIME_FORM}"
 
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 _NEGATIVE = re.compile(r"-[0-9]+")
-_LOOKS_LIKE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MAX_PARTITION = 2**31 - 1
 
 
@@ -79,14 +76,10 @@ def parse_point(field: str, value: object) -> Point:
         return int(value)
     if _NEGATIVE.fullmatch(value):
         _refuse(field, value, f"must not be negative: it must be {POINT_FORM}")
-    if not _LOOKS_LIKE_TIME.match(value):
-        _refuse(field, value, f"must be {POINT_FORM}")
     try:
-        moment = parse_start(value)
+        return parse_time(value, POINT_FORM)
     except ValueError as e:
-        _refuse(field, value, str(e).replace("earliest, latest, or a time", "an offset, or a time"))
-    assert isinstance(moment, datetime)
-    return moment
+        _refuse(field, value, str(e))
 
 
 def check_order(where: str, from_: Point, until: Point) -> None:

@@ -16,7 +16,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
-from kafka_replication.reporting.report import table
+from kafka_replication.reporting.table import table
 from kafka_replication.verification.audit import Difference, Kind, area_of
 
 REPORT_FORMAT = 1
@@ -225,7 +225,7 @@ class AuditReport:
             )
             for each in self.partitions
         ]
-        return "\n".join([table([head, *rows]), *(line for each in self.partitions for line in _lines(each))])
+        return "\n".join([table(head, rows), *(line for each in self.partitions for line in _lines(each))])
 
 
 def _lines(each: PartitionAudit) -> Iterator[str]:

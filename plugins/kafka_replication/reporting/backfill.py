@@ -10,7 +10,7 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill_request import show
-from kafka_replication.reporting.report import table
+from kafka_replication.reporting.table import table
 
 DAY = 86_400_000
 
@@ -83,7 +83,7 @@ def plan_table(made: BackfillPlan, now: datetime | None = None) -> str:
     )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
     rows = [_cells(each, present) for each in made.lines]
-    text = table([head, *rows]) + f"\n{summary(made)}"
+    text = table(head, rows) + f"\n{summary(made)}"
     for each in made.lines:
         if each.newer and not each.plan.refused:
             text += (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import Plan
+from kafka_replication.reporting.table import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,7 @@ class RunReport:
             for each in self.failed
         ]
         ranges = (
-            table([head, *(_cells(each) for each in self.ranges)])
-            if self.ranges
-            else "everything is copied and verified"
+            table(head, [_cells(each) for each in self.ranges]) if self.ranges else "everything is copied and verified"
         )
         left_out = [_left_out(each) for each in self.ranges if each.filtered or each.quarantined or each.skipped]
         return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps)])
@@ -159,12 +157,4 @@ def plan_table(made: Plan) -> str:
         )
         for p in made.partitions
     ]
-    return table([head, *rows]) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns; the first row is the head."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return table(head, rows) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)

@@ -10,7 +10,7 @@ from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.planning.preflight import held_back
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.reporting.report import table
+from kafka_replication.reporting.table import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         for row in rows
         if row.withheld
     ]
-    return "\n".join([table([head, *lines]), *held, *(str(gap) for row in rows for gap in row.gaps)])
+    return "\n".join([table(head, lines), *held, *(str(gap) for row in rows for gap in row.gaps)])
 
 
 def _text(value: int | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import Connections
+from kafka_replication.connections.port import Connections
 from kafka_replication.kafka import ledger_topics, offsets, topics
 from kafka_replication.kafka.sampling import samples
 from kafka_replication.ledger.view import LedgerView

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import Connections
+from kafka_replication.connections.port import Connections
 from kafka_replication.kafka import AdminClient, clients, ledger_topics
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.runtime.deadline import Deadline

@@ -9,7 +9,7 @@ from typing import Any
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.reporting.report import table
+from kafka_replication.reporting.table import table
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.advancing import change_to
 from kafka_replication.watermarks.values import Watermark
@@ -91,4 +91,4 @@ def rebuilt_table(rows: list[Rebuilt]) -> str:
         )
         for each in rows
     ]
-    return table([head, *lines])
+    return table(head, lines)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import Connections
+from kafka_replication.connections.port import Connections
 from kafka_replication.kafka import snapshotter
 from kafka_replication.kafka.opening import Opening
 from kafka_replication.kafka.session import LedgerSession

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.environment import Connections
+from kafka_replication.connections.port import Connections
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased

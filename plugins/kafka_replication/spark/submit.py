@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 
 import kafka_replication
-from kafka_replication.connections.environment import SparkConnection
+from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.stopping import end_group

@@ -1,0 +1,64 @@
+"""Schedules as text. croniter decides, as it does in Airflow, so that a schedule means the same in both."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from croniter import CroniterBadDateError, CroniterError, croniter
+
+# Airflow's cron presets that croniter does not know by name (airflow/sdk/definitions/timetables/_cron.py) ...
+_AIRFLOW_PRESETS = {"@quarterly": "0 0 1 */3 *"}
+# ... and the two timetables that a DAG takes by name.
+WITHOUT_INTERVALS = ("@once", "@continuous")
+PRESETS = (
+    *WITHOUT_INTERVALS,
+    "@hourly",
+    "@daily",
+    "@midnight",
+    "@weekly",
+    "@monthly",
+    "@quarterly",
+    "@yearly",
+    "@annually",
+)
+SCHEDULE_FORM = (
+    f"a cron expression of 5 fields ('minute hour day-of-month month day-of-week', UTC), or one of {', '.join(PRESETS)}"
+)
+
+_FIELDS = ("minute", "hour", "day of month", "month", "day of week", "second", "year")
+_ALLOWED = {"month": "1 to 12, or jan to dec", "day of week": "0 to 7, or sun to sat", "day of month": "1 to 31, or L"}
+# Fixed, so that a file does not become wrong by waiting; the start date of every DAG.
+_FROM = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def check_schedule(text: str) -> str:
+    """A schedule that Airflow takes and that names at least one moment from 2024 on.
+
+    Raises ValueError, which names the field that is wrong.
+    """
+    if text in WITHOUT_INTERVALS:
+        return text
+    try:
+        croniter(_AIRFLOW_PRESETS.get(text, text), _FROM).get_next(datetime)
+    except CroniterBadDateError:
+        raise ValueError("would never run: it names a day that none of its months has, or a year in the past") from None
+    except (CroniterError, ValueError, OverflowError) as error:
+        raise ValueError(_why(text, error)) from None
+    return text
+
+
+def _why(text: str, error: Exception) -> str:
+    """The field that croniter refuses beside nothing but stars, with what it may hold."""
+    fields = text.split()
+    if text.startswith("@") or not 5 <= len(fields) <= len(_FIELDS):
+        return f"must be {SCHEDULE_FORM}"
+    for number, (field, what) in enumerate(zip(fields, _FIELDS, strict=False)):
+        stars = ["*"] * len(fields)
+        stars[number] = field
+        if not croniter.is_valid(" ".join(stars)):
+            allowed = _ALLOWED.get(what) or "{} to {}".format(*croniter.RANGES[number])
+            return (
+                f"{what} field '{field[:40]}' is not valid: allowed are * or {allowed}, a range a-b, a step */n,"
+                " or several of these with commas"
+            )
+    return f"is not a valid cron expression: {error}"

@@ -1,0 +1,103 @@
+"""What an Airflow connection means: the same for Airflow's tasks and for the command line.
+
+The rules are those of the providers (apache-airflow-providers-apache-kafka 2.1.0, -apache-spark 6.3.4), so that a
+connection that works with their hooks works here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.model.errors import BadInput, ConnectionMissing
+
+SEE = "see docs/connections.md"
+LOCAL_MASTER = "local[*,4]"
+
+# librdkafka's settings whose value is a function. A connection names it by its dotted path.
+CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "log_cb", "oauth_cb", "on_commit")
+ALLOWLIST_SECTION, ALLOWLIST_OPTION = "apache_kafka", "callback_allowlist"
+ALLOWLIST_VARIABLE = f"AIRFLOW__{ALLOWLIST_SECTION}__{ALLOWLIST_OPTION}".upper()
+
+# A URI such as k8s://host has its scheme as the connection's type.
+_SPARK_TYPES = ("spark", "k8s")
+# Extras that the provider gives to spark-submit, as the settings that its options stand for.
+_SPARK_EXTRAS = {
+    "queue": "spark.yarn.queue",
+    "namespace": "spark.kubernetes.namespace",
+    "principal": "spark.kerberos.principal",
+    "keytab": "spark.kerberos.keytab",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A connection as Airflow stores it; ``extra`` as a JSON object or as its text."""
+
+    connection_id: str
+    conn_type: str | None
+    host: str | None = None
+    port: int | None = None
+    extra: object = None
+
+    def kafka_settings(self, allowed_callbacks: Collection[str]) -> dict[str, Any]:
+        """The client settings of a Kafka connection. Raises ConnectionMissing, BadInput."""
+        self._check_type("kafka")
+        settings = self._extra()
+        for name in CALLBACKS:
+            path = settings.get(name)
+            if isinstance(path, str) and path not in allowed_callbacks:
+                raise BadInput(
+                    f"connection {self.connection_id!r} sets {name} to {path!r}, which is not an allowed callback",
+                    f"add it to {ALLOWLIST_OPTION} in section [{ALLOWLIST_SECTION}] of airflow.cfg, or to"
+                    f" {ALLOWLIST_VARIABLE} for the command line; {SEE}",
+                )
+        return settings
+
+    def spark_connection(self) -> SparkConnection:
+        """The master and settings of a Spark connection. Raises ConnectionMissing."""
+        self._check_type(*_SPARK_TYPES)
+        if not self.host:  # the provider would submit to YARN, or to "spark://"
+            raise ConnectionMissing(
+                f"connection {self.connection_id!r} names no Spark master",
+                f"put it into the host, as in local[*]; {SEE}",
+            )
+        is_whole = self.conn_type == "spark" and ("://" in self.host or not self.port)
+        host = self.host if is_whole else f"{self.conn_type}://{self.host}"
+        extra = self._extra()
+        conf = {setting: str(extra[name]) for name, setting in _SPARK_EXTRAS.items() if extra.get(name)}
+        return SparkConnection(_with_attempts(f"{host}:{self.port}" if self.port else host), conf)
+
+    def _check_type(self, *allowed: str) -> None:
+        if self.conn_type not in allowed:
+            raise ConnectionMissing(
+                f"connection {self.connection_id!r} is of type {self.conn_type!r}, not {allowed[0]}",
+                f'give it the type "{allowed[0]}"; {SEE}',
+            )
+
+    def _extra(self) -> dict[str, Any]:
+        extra = self.extra or {}
+        if isinstance(extra, str):
+            try:
+                extra = json.loads(extra)
+            except ValueError as e:
+                raise ConnectionMissing(f"connection {self.connection_id!r}: its extra is not JSON: {e}", SEE) from e
+        if not isinstance(extra, dict):
+            raise ConnectionMissing(f"connection {self.connection_id!r}: its extra is not a JSON object", SEE)
+        return dict(extra)
+
+
+def callback_allowlist(text: str | None) -> frozenset[str]:
+    """The dotted paths in the value of ``[apache_kafka] callback_allowlist``, which are separated by commas."""
+    return frozenset(path.strip() for path in (text or "").split(",") if path.strip())
+
+
+def _with_attempts(master: str) -> str:
+    """``local[2]`` becomes ``local[2,4]``: without a number, Spark does not repeat a task that failed."""
+    if master == "local":
+        return LOCAL_MASTER
+    return f"{master[:-1]},4]" if re.fullmatch(r"local\[(\*|\d+)\]", master) else master

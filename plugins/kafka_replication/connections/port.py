@@ -1,0 +1,28 @@
+"""What the rest of the package asks for when it needs a cluster's address and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConnection:
+    """Where Spark runs: ``master`` as spark-submit takes it, and the settings that the connection itself has."""
+
+    master: str
+    conf: Mapping[str, str]
+
+
+class Connections(Protocol):
+    """Airflow's connections, or those of this process's environment."""
+
+    def kafka(self, connection_id: str) -> dict[str, Any]:
+        """librdkafka settings. Callbacks stay dotted paths, so that the settings can travel to Spark's executors.
+
+        Raises ConnectionMissing, BadInput.
+        """
+
+    def spark(self, connection_id: str) -> SparkConnection:
+        """Raises ConnectionMissing."""

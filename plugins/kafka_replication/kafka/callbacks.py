@@ -1,0 +1,115 @@
+"""Callbacks of a client, made where the client is made: functions cannot travel to Spark's executors, names can.
+
+The rules are those of `KafkaBaseHook` in apache-airflow-providers-apache-kafka 2.1.0: a callback is a dotted path,
+brokers of Google's managed Kafka get Google's token, and brokers of Amazon MSK that ask for OAUTHBEARER get a token of
+AWS IAM. Whether a path is allowed was checked when the connection was read.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from functools import partial
+from typing import Any
+
+from kafka_replication.connections.definition import CALLBACKS
+from kafka_replication.model.errors import BadInput
+
+Token = tuple[str, float]  # the token, and when it expires, in seconds since the epoch
+
+_MSK_SERVER = re.compile(
+    r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?(?::\d+)?(?=$|[,\s])", re.IGNORECASE
+)
+
+
+def resolved(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with functions in place of dotted paths, and with the cloud's token callback where there is one.
+
+    Raises BadInput naming what cannot be imported.
+    """
+    functions = {name: _load(name, config[name]) for name in CALLBACKS if isinstance(config.get(name), str)}
+    settings = {**config, **functions}
+    servers = str(config.get("bootstrap.servers", ""))
+    region = _MSK_SERVER.search(servers)
+    if "cloud.goog" in servers and "managedkafka" in servers:
+        settings["oauth_cb"] = _google_callback()
+    elif region and "oauth_cb" not in settings and _mechanism(config) == "OAUTHBEARER":
+        settings["oauth_cb"] = _msk_callback(region[1].lower())
+    return settings
+
+
+def _mechanism(config: Mapping[str, Any]) -> object:
+    return config.get("sasl.mechanism") or config.get("sasl.mechanisms")
+
+
+def _load(name: str, path: str) -> Callable[..., Any]:
+    module, _, attribute = path.rpartition(".")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError, TypeError) as e:
+        raise BadInput(
+            f"{name} is {path!r}, which cannot be imported: {e}",
+            "install its package wherever a client runs: with Airflow's tasks, and on every Spark worker",
+        ) from e
+    if not callable(function):
+        raise BadInput(f"{name} is {path!r}, which is not a function", "name a function in the connection's extra")
+    return function  # type: ignore[no-any-return]
+
+
+def _missing(package: str, cluster: str) -> BadInput:
+    return BadInput(
+        f"the connection leads to {cluster}, whose tokens need the package {package}",
+        f"install {package} wherever a client runs: with Airflow's tasks, and on every Spark worker",
+    )
+
+
+def _msk_callback(region: str) -> Callable[[str], Token]:
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+    except ImportError as e:
+        raise _missing("aws-msk-iam-sasl-signer-python", "Amazon MSK") from e
+    return partial(_msk_token, MSKAuthTokenProvider, region)
+
+
+def _msk_token(provider: Any, region: str, _: str) -> Token:
+    token, expiry_ms = provider.generate_auth_token(region)
+    return token, expiry_ms / 1000
+
+
+def _google_callback() -> Callable[[str], Token]:
+    """With the machine's default credentials: Airflow's Google connection is out of reach for Spark's executors."""
+    try:
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.auth.transport.requests import Request
+    except ImportError as e:
+        raise _missing("google-auth", "Google's managed Kafka") from e
+    try:
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    except DefaultCredentialsError as e:
+        raise BadInput(
+            f"there are no default credentials for Google's managed Kafka: {e}",
+            "provide them wherever a client runs, see docs/connections.md",
+        ) from e
+    return partial(_google_token, credentials, Request)
+
+
+def _google_token(credentials: Any, request: Callable[[], Any], _: str) -> Token:
+    """A token of three parts, as Google's broker reads it: a header, claims, and the access token as the signature."""
+    if not credentials.valid:
+        credentials.refresh(request())
+    expiry = credentials.expiry.replace(tzinfo=UTC).timestamp()  # google-auth keeps UTC without a zone
+    claims = {
+        "exp": expiry,
+        "iss": "Google",
+        "iat": time.time(),
+        "scope": "kafka",
+        "sub": credentials.service_account_email,
+    }
+    parts = (json.dumps({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}), json.dumps(claims), credentials.token)
+    return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts), expiry
