@@ -17,7 +17,7 @@ from kafka_replication.store import connect, leases, rows, sql
 from kafka_replication.watermarks import store as domain
 from kafka_replication.watermarks.lease import HeldLease, Release, wait_for_lease
 from kafka_replication.watermarks.store import WatermarkStore
-from tests import watermarks
+from tests.support import watermarks
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
