@@ -148,11 +148,12 @@ def test_copy_and_verify(ready: Scenario) -> None:
     ready.idle_run()
 
 
-def kill_worker(run: SparkRun) -> None:
-    run.workers()[0].kill()
-
-
-def kill_every_worker(run: SparkRun) -> None:
+def kill_workers(run: SparkRun) -> None:
+    """One, then every one, also the one that took its place."""
+    workers = run.workers()
+    workers[0].kill()
+    known = {each.pid for each in workers}
+    wait_until(lambda: any(each.pid not in known for each in run.workers()), 300)
     for each in run.workers():
         each.kill()
 
@@ -180,7 +181,7 @@ def kill_only_the_run(run: SparkRun) -> None:
 SLOW_KILL = pytest.param(kill_jvm, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("kill", [kill_worker, kill_every_worker, kill_driver, kill_run, kill_only_the_run, SLOW_KILL])
+@pytest.mark.parametrize("kill", [kill_workers, kill_driver, kill_run, kill_only_the_run, SLOW_KILL])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SMALL}
     run = SparkRun(ready, halted=True)
@@ -190,7 +191,7 @@ def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -
     report = run.end()
     run.assert_nothing_left()
     # A worker's death is healed by Spark's next attempt; without its driver the run fails.
-    if kill in (kill_worker, kill_every_worker):
+    if kill is kill_workers:
         assert report["outcome"] == "done", report
     ready.settings |= {"copy": {}}
     healed = ready.run()
