@@ -124,7 +124,7 @@ def test_waiting_for_the_lease_ends_naming_the_holder(store: WatermarkStore) -> 
     started = time.monotonic()
     with pytest.raises(Busy, match=r"run-1.*run-2 waited 0\.2 s"):
         wait_for_lease(store, NAME, "run-2", "try-1", LONG, 0.2)
-    assert 0.2 <= time.monotonic() - started < 10
+    assert time.monotonic() - started >= 0.2
 
 
 @pytest.mark.parametrize("seconds", [0, -1])

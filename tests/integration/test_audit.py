@@ -154,8 +154,6 @@ def test_a_receipt_that_does_not_fit_the_copy(scene: Scenario) -> None:
 
 
 def test_an_unknown_digest_kind_is_named_and_is_no_difference(scene: Scenario) -> None:
-    from tests.integration.test_tampering import put_receipt, receipts_of
-
     copied(scene)
     for key, value in list(receipts_of(scene).values())[1:]:
         put_receipt(scene, key, value | {"digest_kind": "xxh3_128/2"})
