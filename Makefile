@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status demo test test-all faults lint format bench lock clean
+.PHONY: help install up down status demo quick test test-all faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,21 +49,32 @@ status: install ## say what of it runs, and where
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
 
-# More than half of a test is waiting, so three files run at a time on two processors, the long ones first.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-test: lint ## lint, then the tests
+# More than half of a test is waiting, so three tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
+# so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+QUICK := tests/lint tests/unit tests/contract tests/dags
+quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes
+	@$(PYTEST) -m 'not slow' $(QUICK)
+
+test: install ## lint, and all tests but the slow ones: what has to pass
 	@$(PYTEST) -m 'not slow'
 
-test-all: lint ## lint, then all tests, also the slow ones
+test-all: install ## lint, and all tests
 	@$(PYTEST)
 
 faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n
 	@$(BIN)/python -m tests.faults
 
-lint: install ## ruff, mypy --strict, import rules
+lint: lint-style lint-types lint-imports ## ruff, mypy --strict, import rules
+
+lint-style: install
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check $(CODE)
+
+lint-types: install
 	@$(BIN)/mypy $(CODE)
+
+lint-imports: install
 	@$(BIN)/lint-imports
 
 format: install ## let ruff rewrite the code

@@ -1,11 +1,13 @@
-"""Real Kafka clusters for the tests, each started once a session when the first test asks for it, in a fresh folder."""
+"""What all tests share: one state folder a session, and real Kafka clusters, started once when a test first asks for them.
+
+``KAFKA_REPLICATION_TEST_SOURCE`` and ``KAFKA_REPLICATION_TEST_TARGET`` (bootstrap addresses) name brokers of your own instead. Tests that
+stop brokers or delete the ledger start their own all the same.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from stack.java import SPARK_JVM
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import take_share
-from stack.processes import ProcessRecord, sweep
-from tests.clusters import started
+from tests.support import session_folder
+from tests.support.clusters import Brokers, shared
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,63 +25,84 @@ settings.load_profile("default")
 
 os.environ |= {**SPARK_JVM, **os.environ}
 
-if WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+if WORKER:
     take_share(int(WORKER.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
 
-# The longest files first, so that all processes end at about the same time.
-LONGEST = ("spark", "e2e", "faults", "integration")
 
-PREFIX = "kafka-replication-tests-"
-OWNER = "pytest.pid"
+def pytest_configure(config: pytest.Config) -> None:
+    if not WORKER:
+        session_folder.create()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        folder = item.path.parent.name
-        return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
-
-    items.sort(key=place)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not WORKER:
+        session_folder.remove()
 
 
 @pytest.fixture(scope="session")
-def stack_folder() -> Iterator[Path]:
-    """An empty state folder. A session that was killed leaves brokers behind: the next one ends them."""
-    for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = ProcessRecord.read(leftover / OWNER)
-        if owner is not None and not owner.alive:
-            sweep(leftover)
-            shutil.rmtree(leftover, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    mine = ProcessRecord.of(os.getpid())
-    assert mine is not None
-    mine.write(folder / OWNER)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+def stack_folder() -> Path:
+    """The session's state folder, the same one for all its processes."""
+    return session_folder.current()
 
 
 @pytest.fixture(scope="session")
-def _pair(stack_folder: Path) -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
+def _pair(stack_folder: Path) -> Sequence[Brokers]:
     """Source and target, started at the same time."""
-    pair = KafkaCluster("source", stack_folder), KafkaCluster("target", stack_folder)
-    with started(*pair):
-        yield pair
+    given = [os.environ.get(f"KAFKA_REPLICATION_TEST_{side}", "") for side in ("SOURCE", "TARGET")]
+    if all(given):
+        return [Brokers(bootstrap) for bootstrap in given]
+    return [Brokers(cluster.bootstrap) for cluster in shared(stack_folder, "source", "target")]
 
 
 @pytest.fixture(scope="session")
-def source_cluster(_pair: tuple[KafkaCluster, KafkaCluster]) -> KafkaCluster:
-    """One broker."""
+def source_cluster(_pair: Sequence[Brokers]) -> Brokers:
+    """One broker that no test stops."""
     return _pair[0]
 
 
 @pytest.fixture(scope="session")
-def target_cluster(_pair: tuple[KafkaCluster, KafkaCluster]) -> KafkaCluster:
-    """One broker."""
+def target_cluster(_pair: Sequence[Brokers]) -> Brokers:
+    """One broker that no test stops, and a ledger that no test deletes."""
     return _pair[1]
 
 
-@pytest.fixture(scope="session")
-def target3(stack_folder: Path) -> Iterator[KafkaCluster]:
-    """Three brokers, replication factor 3, min ISR 2."""
-    cluster = KafkaCluster("target3", stack_folder, brokers=3)
-    with started(cluster):
-        yield cluster
+@pytest.fixture
+def own_cluster(stack_folder: Path) -> KafkaCluster:
+    """One broker for tests that would disturb others; they run one after the other."""
+    return shared(stack_folder, "own")[0]
+
+
+@pytest.fixture
+def target3(stack_folder: Path) -> KafkaCluster:
+    """Three brokers, replication factor 3, min ISR 2, for tests that stop some of them; they run one after the other."""
+    return shared(stack_folder, "target3", brokers=3)[0]
+
+
+# Tests that ask for one of these share what only one process may have, or what takes long to start.
+GROUPS = {"own_cluster": "own cluster", "target3": "three brokers", "obliging": "obliging", "session": "faults"}
+# Each test of these folders is dealt by itself, the others by file.
+ONE_BY_ONE = ("lint", "spark", "integration")
+# The longest first, so that all processes end at about the same time.
+LONGEST = ("e2e", "own cluster", "faults", "lint", "three brokers", "spark", "integration")
+
+
+def _group(item: pytest.Item) -> str:
+    """The tests that go to one process; empty for a test that may go anywhere."""
+    assert isinstance(item, pytest.Function)
+    for fixture, group in GROUPS.items():
+        if fixture in item.fixturenames:
+            return group
+    return "" if item.path.parent.name in ONE_BY_ONE else f"{item.path.parent.name}/{item.path.name}"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        names = (_group(item), item.path.parent.name)
+        return next((number for number, name in enumerate(LONGEST) if name in names), len(LONGEST))
+
+    items.sort(key=place)
+    for item in items:
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))

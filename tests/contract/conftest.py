@@ -21,26 +21,30 @@ from sqlalchemy.engine import make_url
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from stack.processes import ProcessRecord
+from tests.support.clusters import locked
 
 GIVEN = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")
 
 
 @pytest.fixture(scope="session")
 def postgresql(stack_folder: Path) -> Iterator[str]:
-    """The URL of a server. It listens on a socket file only; what a killed session leaves is ended by the next one."""
+    """The URL of a server that all processes of the session use; the last one stops it. It listens on a socket file only."""
     if GIVEN:
         yield GIVEN
         return
     if importlib.util.find_spec("pgserver") is None:
         pytest.skip("there is no package with a PostgreSQL server for this Python")
+    locks = stack_folder / "runtime"
+    locks.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(stack_folder))  # where it puts its lock
+        patch.setenv("XDG_RUNTIME_DIR", str(locks))
         from pgserver.postgres_server import get_server
 
     logging.getLogger("pgserver").disabled = True  # it speaks at the very end, when nobody takes it any more
     folder = stack_folder / "postgresql"
     try:
-        server = get_server(folder)
+        with locked(stack_folder, "postgresql"):
+            server = get_server(folder)
     except (subprocess.SubprocessError, OSError) as e:  # as root it needs a user of its own, and a tool that makes one
         pytest.skip(f"no PostgreSQL server can be started here: {e}")
     try:
@@ -48,7 +52,8 @@ def postgresql(stack_folder: Path) -> Iterator[str]:
         record = None if pid is None else ProcessRecord.of(pid)
         assert record is not None
         record.write(stack_folder / "postgresql-server.pid")
-        server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # no test cuts the power
+        with locked(stack_folder, "postgresql"):
+            server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # no test cuts the power
         yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
     finally:
         server.cleanup()

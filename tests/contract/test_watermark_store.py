@@ -18,7 +18,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
-from tests import watermarks
+from tests.support import watermarks
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")

@@ -17,7 +17,7 @@ from kafka_replication.store import connect, leases, rows, sql
 from kafka_replication.watermarks import store as domain
 from kafka_replication.watermarks.lease import HeldLease, Release, wait_for_lease
 from kafka_replication.watermarks.store import WatermarkStore
-from tests import watermarks
+from tests.support import watermarks
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
@@ -124,7 +124,7 @@ def test_waiting_for_the_lease_ends_naming_the_holder(store: WatermarkStore) -> 
     started = time.monotonic()
     with pytest.raises(Busy, match=r"run-1.*run-2 waited 0\.2 s"):
         wait_for_lease(store, NAME, "run-2", "try-1", LONG, 0.2)
-    assert 0.2 <= time.monotonic() - started < 10
+    assert time.monotonic() - started >= 0.2
 
 
 @pytest.mark.parametrize("seconds", [0, -1])

@@ -25,7 +25,7 @@ from kafka_replication.planning import plan_codec
 from kafka_replication.store import migrations, open_store, schema
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.store import WatermarkStore
-from tests import watermarks
+from tests.support import watermarks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 NAME = "orders-dr"

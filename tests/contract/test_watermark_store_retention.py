@@ -12,7 +12,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.store import retention
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
-from tests import watermarks
+from tests.support import watermarks
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")

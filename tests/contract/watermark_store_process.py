@@ -21,7 +21,7 @@ from kafka_replication.model.errors import Busy, StaleWriter
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
-from tests import watermarks
+from tests.support import watermarks
 
 
 def look(url: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.runs import interval
-from tests.unit.test_backfill_request import HOSTILE
+from tests.support.backfill_requests import HOSTILE
 
 
 def replication(**settings: Any) -> Replication:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_replication.store import open_store
-from stack.kafka_cluster import KafkaCluster
+from tests.support.clusters import Brokers
 
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "do-not-show-me"
@@ -83,7 +83,7 @@ class Airflow:
             store.close()
 
 
-def connection(cluster: KafkaCluster) -> str:
+def connection(cluster: Brokers) -> str:
     return json.dumps(
         {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap, "ssl.key.password": SECRET}}
     )

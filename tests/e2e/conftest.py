@@ -9,14 +9,12 @@ import sys
 
 import pytest
 
-from stack.kafka_cluster import KafkaCluster
 from tests.e2e.airflow_home import ONCALL, REPOSITORY, Airflow, connection
+from tests.support.clusters import Brokers
 
 
 @pytest.fixture(scope="session")
-def airflow(
-    tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster
-) -> Airflow:
+def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: Brokers, target_cluster: Brokers) -> Airflow:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags" / "replications").mkdir(parents=True)
     for file in (REPOSITORY / "dags").glob("*.py"):

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
-from stack.kafka_cluster import KafkaCluster
 from tests.e2e.airflow_home import REPOSITORY
+from tests.support.clusters import Brokers
 
 
 @contextlib.contextmanager
 def standalone(
     folder: Path,
-    source: KafkaCluster,
-    target: KafkaCluster,
+    source: Brokers,
+    target: Brokers,
     replications: list[dict[str, Any]],
     env: Mapping[str, str] | None = None,
 ) -> Iterator[AirflowStandalone]:

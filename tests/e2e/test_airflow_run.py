@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from stack.kafka_cluster import KafkaCluster
-from tests.checker import check
 from tests.e2e.airflow_home import SECRET, Airflow
+from tests.support.checker import check, read
+from tests.support.clusters import Brokers
 
 TOPIC, PARTITIONS, RECORDS = "af-e2e-orders", 3, 100
 ALL_DONE = dict.fromkeys(["plan", "copy", "verify", "advance", "report"], "success")
 
 
-def produce(cluster: KafkaCluster, topic: str = TOPIC, records: int = RECORDS) -> None:
+def produce(cluster: Brokers, topic: str = TOPIC, records: int = RECORDS) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -25,28 +25,13 @@ def produce(cluster: KafkaCluster, topic: str = TOPIC, records: int = RECORDS) -
     assert producer.flush(30) == 0
 
 
-def values(cluster: KafkaCluster) -> list[bytes]:
+def values(cluster: Brokers) -> list[bytes]:
     """Every record of the topic, as a `read_committed` reader sees them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    found = []
-    while batch := consumer.consume(1000, 3):
-        found += [each.value() or b"" for each in batch if each.error() is None]
-    consumer.close()
-    return sorted(found)
+    found = [record for partition in range(PARTITIONS) for _, record in read(cluster.bootstrap, TOPIC, partition)]
+    return sorted(record.value or b"" for record in found)
 
 
-def test_a_run_copies_and_the_next_is_idle(
-    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
-) -> None:
+def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers) -> None:
     produce(source_cluster)
     airflow.replicate("af-e2e", TOPIC)
     first, log = airflow.run("af-e2e")
@@ -97,7 +82,7 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
 
 
 def test_airflow_and_the_command_line_at_once(
-    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+    airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     """Whoever comes second waits for the lease and finds nothing left to copy."""
     topic, records = "af-e2e-twice", 2_000
@@ -115,7 +100,7 @@ def test_airflow_and_the_command_line_at_once(
 
 
 def test_a_failed_run_tells_once_what_failed_and_the_remedy(
-    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+    airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     """A partition that the plan refuses fails the report, which tells all of it."""
     airflow.replicate("af-e2e-refused", "af-e2e-refused")

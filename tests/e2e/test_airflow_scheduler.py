@@ -6,22 +6,24 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psutil
 import pytest
 
+from kafka_replication.runtime.failpoints import VARIABLE
 from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
-from stack.kafka_cluster import KafkaCluster
 from stack.processes import launch
-from tests.checker import check
 from tests.e2e.standalone import standalone
-from tests.e2e.test_backfill_run import keys, produce
-from tests.integration.scenario import Cluster, numbered, wait_until
-from tests.processes import command
+from tests.support.checker import check
+from tests.support.clusters import Brokers
+from tests.support.processes import command
+from tests.support.scenario import Cluster, numbered, wait_until
+from tests.support.timed_events import keys, produce
 
 KILLED, HOURLY = "af-scheduler-killed", "af-hourly"
-PARTITIONS, RECORDS = 2, 12_000
+PARTITIONS, RECORDS = 2, 2_000
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 FIRST = NOW - 3 * HOUR
@@ -34,13 +36,19 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """While it exists, workers that copy halt inside their third chunk."""
+    return tmp_path_factory.mktemp("gate") / "gate"
+
+
+@pytest.fixture(scope="module")
 def airflow(
-    tmp_path_factory: pytest.TempPathFactory, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+    tmp_path_factory: pytest.TempPathFactory, gate: Path, source_cluster: Brokers, target_cluster: Brokers
 ) -> Iterator[AirflowStandalone]:
     killed = {
         "name": KILLED,
         "topics": {"include": [KILLED]},
-        "copy": {"chunk_records": 50},
+        "copy": {"chunk_records": 100},
         "retries": {"attempts": 3, "delay": 1},
     }
     hourly = {
@@ -52,7 +60,11 @@ def airflow(
         "retries": {"attempts": 0},
     }
     with standalone(
-        tmp_path_factory.mktemp("scheduler"), source_cluster, target_cluster, [killed, hourly], QUICK
+        tmp_path_factory.mktemp("scheduler"),
+        source_cluster,
+        target_cluster,
+        [killed, hourly],
+        {**QUICK, VARIABLE: f"P1:3={gate}"},
     ) as started:
         yield started
 
@@ -60,7 +72,7 @@ def airflow(
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_airflows_own_backfill_runs_intervals_that_are_copied_once(
-    airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+    airflow: AirflowStandalone, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     produce(source_cluster, HOURLY, [FIRST + HOUR / 4 * number for number in range(12)])
     with airflow.api() as api:
@@ -99,23 +111,23 @@ def states(api: AirflowApi, kind: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_killed_scheduler_that_is_started_again_ends_the_run_exactly(
-    airflow: AirflowStandalone, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+    airflow: AirflowStandalone, gate: Path, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
     source.create(KILLED, PARTITIONS)
     for partition in range(PARTITIONS):
         source.produce(KILLED, numbered(RECORDS), partition)
     assert airflow.process is not None and isinstance(airflow.settings, AirflowSettings)
+    gate.touch()
     with airflow.api() as api:
         api.wait_for_dag(KILLED)
         api.unpause(KILLED)
         run_id = api.trigger(KILLED)
-        wait_until(lambda: target.size(KILLED) > 400, 300)
+        wait_until(lambda: target.size(KILLED) > 200, 300)
         [scheduler] = [each for each in psutil.Process(airflow.process.pid).children() if " scheduler" in command(each)]
         scheduler.kill()
-        assert target.size(KILLED) < PARTITIONS * RECORDS, (
-            "all was copied before the scheduler was killed: make it slower"
-        )
+        assert target.size(KILLED) < PARTITIONS * RECORDS
+        gate.unlink()
         again = launch(
             [str(airflow.home / "bin" / "airflow"), "scheduler"],
             airflow.home / "scheduler.log",

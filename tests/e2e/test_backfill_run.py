@@ -6,50 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from stack.kafka_cluster import KafkaCluster
 from tests.e2e.airflow_home import Airflow
+from tests.support.clusters import Brokers
+from tests.support.timed_events import keys, produce
 
 SIX = datetime(2024, 1, 31, 6, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 ALL_DONE = dict.fromkeys(["plan", "copy", "report"], "success")
 
 
-def produce(cluster: KafkaCluster, topic: str, times: list[datetime]) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for number, time in enumerate(times):
-        producer.produce(
-            topic, key=str(number), value=f"event {number}", partition=0, timestamp=int(time.timestamp() * 1000)
-        )
-    assert producer.flush(30) == 0
-
-
-def keys(cluster: KafkaCluster, topic: str) -> list[int]:
-    """The keys of the copied records, in the target's order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
-    while batch := consumer.consume(1000, 3):
-        found += [int(each.key() or b"-1") for each in batch if each.error() is None]
-    consumer.close()
-    return found
-
-
 def test_a_backfill_is_planned_copied_and_repeated(
-    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+    airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     topic, file = "af-e2e-backfill", "backfills_dag.py"
     asked: dict[str, Any] = {"topics": [topic], "from": "100", "until": "250"}
@@ -88,9 +56,7 @@ def test_a_backfill_is_planned_copied_and_repeated(
 
 
 @pytest.mark.slow
-def test_each_data_interval_is_copied_once(
-    airflow: Airflow, source_cluster: KafkaCluster, target_cluster: KafkaCluster
-) -> None:
+def test_each_data_interval_is_copied_once(airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers) -> None:
     topic = "af-e2e-intervals"
     produce(source_cluster, topic, [SIX - HOUR, SIX, SIX + HOUR / 2, SIX + HOUR, SIX + 1.5 * HOUR, SIX + 2 * HOUR])
     airflow.replicate(

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from kafka_replication.runtime.events import Event
 from tests.faults.process import RESULT
 
 ATTEMPT_SECONDS = 480.0  # a run on local-cluster took 210 s on two processors, beside another one
@@ -42,7 +43,7 @@ class Attempt:
                 log.write(line)
                 log.flush()
                 with self._changed:
-                    self.chunks += "% of span" in line
+                    self.chunks += str(Event.CHUNK_COMMITTED) in line
                     if line.startswith(RESULT):
                         self.result = json.loads(line.removeprefix(RESULT))
                     self._changed.notify_all()

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 
 from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import LOOPBACK, free_ports
-from tests.clusters import started
 from tests.faults.proxy import Proxy
-from tests.integration.scenario import Cluster
+from tests.support.clusters import started
+from tests.support.scenario import Cluster
 
 SAFETY = 90.0
 # A cleaner that is quick, so that a load can have holes; a small segment can then be rolled within a second.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from tests.checker import read
 from tests.faults import load
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
-from tests.integration.scenario import Cluster, Rec, wait_until
+from tests.support.checker import read
+from tests.support.scenario import Cluster, Rec, wait_until
 
 PART = 150
 RECORDS = 400

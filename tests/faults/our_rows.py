@@ -9,11 +9,12 @@ from functools import partial
 
 import psutil
 
+from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import start_all
 from tests.faults.attempt import Attempt
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
-from tests.processes import command
+from tests.support.processes import command
 
 SPARK = {"spark.task.maxFailures": "4"}
 LOCAL = "local[2,4]"  # four attempts a task
@@ -31,7 +32,7 @@ def run_killed(trial: Trial) -> None:
 def run_killed_anywhere(trial: Trial) -> None:
     """The same at any moment between the start and the report."""
     run = trial.start()
-    run.await_line("copying")
+    run.await_line(str(Event.COPY_STARTED))
     time.sleep(trial.dice.random() * 12)
     run.kill()
     trial.note(f"killed the run after {run.chunks} chunks: {run.end()}")

@@ -10,7 +10,7 @@ from tests.faults import load
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
-from tests.integration.scenario import Rec, send
+from tests.support.scenario import Rec, send
 
 PART = 150
 

@@ -24,12 +24,12 @@ from confluent_kafka import KafkaException
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.failpoints import VARIABLE
-from tests.checker import Comparison, compare, high_watermark, read
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.processes import command, is_alive
+from tests.support.checker import Comparison, compare, high_watermark, read
+from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20

@@ -14,9 +14,10 @@ from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs.audit import AuditRequest
 from kafka_replication.verification.audit import Kind
-from tests.checker import Record, read
-from tests.integration.scenario import Rec, Scenario, numbered
-from tests.integration.test_gaps import approve, command
+from tests.support.actions import approve, put_receipt, receipts_of
+from tests.support.checker import Record, read
+from tests.support.command_line import command
+from tests.support.scenario import Rec, Scenario, numbered
 
 CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
 
@@ -141,8 +142,6 @@ def test_a_source_that_is_gone(scene: Scenario) -> None:
 
 def test_a_receipt_that_does_not_fit_the_copy(scene: Scenario) -> None:
     """While the source has the records they decide; without it the receipt does."""
-    from tests.integration.test_tampering import put_receipt, receipts_of
-
     copied(scene)
     key, value = receipts_of(scene)[50]
     value["digest"] = "0" * 32
@@ -155,8 +154,6 @@ def test_a_receipt_that_does_not_fit_the_copy(scene: Scenario) -> None:
 
 
 def test_an_unknown_digest_kind_is_named_and_is_no_difference(scene: Scenario) -> None:
-    from tests.integration.test_tampering import put_receipt, receipts_of
-
     copied(scene)
     for key, value in list(receipts_of(scene).values())[1:]:
         put_receipt(scene, key, value | {"digest_kind": "xxh3_128/2"})
@@ -168,8 +165,6 @@ def test_an_unknown_digest_kind_is_named_and_is_no_difference(scene: Scenario) -
 
 
 def test_a_missing_receipt_is_an_error(scene: Scenario) -> None:
-    from tests.integration.test_tampering import put_receipt, receipts_of
-
     copied(scene)
     put_receipt(scene, receipts_of(scene)[50][0], None)
     report = audit(scene)

@@ -18,8 +18,8 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER
 from stack.kafka_cluster import KafkaCluster
-from tests.clusters import started
-from tests.integration.scenario import Cluster, Scenario, numbered
+from tests.support.clusters import started
+from tests.support.scenario import Cluster, Scenario, numbered
 
 
 @pytest.fixture(scope="module")

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from kafka_replication.model.errors import OutOfTime
+from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker, KafkaCluster
-from tests.integration.scenario import Scenario, numbered, wait_until
+from tests.support.scenario import SHORT_LEASE, Scenario, numbered, wait_until
 
 RECORDS = 4_000
 SHORT: dict[str, Any] = {
-    "copy": {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 3}
+    "lease": SHORT_LEASE,
+    "copy": {"chunk_records": 500, "transaction_timeout": 6, "chunk_seconds": 3, "stall_timeout": 3},
 }
 
 
 @contextmanager
-def when_logged(**acts: Callable[[], None]) -> Iterator[list[str]]:
-    """Act once at the first line of the product's log that holds these words (underscores for blanks); all lines until the end."""
-    lines: list[str] = []
+def when_logged(acts: Mapping[Event, Callable[[], None]]) -> Iterator[set[Event]]:
+    """Act at the first log line of an event; all events until the end."""
+    seen = set[Event]()
 
     class Acting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            lines.append(record.getMessage())
-            for words in [each for each in acts if each.replace("_", " ") in lines[-1]]:
-                acts.pop(words)()
+            event = getattr(record, "event", None)
+            if event is not None and event not in seen:
+                seen.add(event)
+                acts.get(event, lambda: None)()
 
     handler, logger = Acting(logging.INFO), logging.getLogger("kafka_replication")
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        yield lines
+        yield seen
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -48,32 +51,33 @@ def kill(scene: Scenario, broker: Broker) -> None:
     broker.kill()
 
 
-def test_a_broker_that_comes_back_is_waited_for(own_scene: Scenario, own_target: KafkaCluster) -> None:
-    scene, broker = own_scene, own_target.broker(0)
+def test_a_broker_that_comes_back_is_waited_for(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
+    scene, broker = own_scene, own_cluster.broker(0)
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(RECORDS))
     scene.settings |= SHORT
 
-    with when_logged(of_span=lambda: kill(scene, broker), a_session_ended=own_target.start) as lines:
+    acts = {Event.CHUNK_COMMITTED: lambda: kill(scene, broker), Event.COPY_SESSION_ENDED: own_cluster.start}
+    with when_logged(acts) as seen:
         report = scene.run(timeouts={"request": 10})
-    assert any("a session ended" in line for line in lines), "the broker's death was not noticed"
+    assert Event.COPY_SESSION_ENDED in seen, "the broker's death was not noticed"
     assert report.outcome == "done", report.table()
     assert report.ranges[0].copied + report.ranges[0].copied_before == RECORDS
     scene.assert_copied()
     assert scene.watermark() == RECORDS
 
 
-def test_a_run_whose_time_is_used_up_ends_by_name(own_scene: Scenario, own_target: KafkaCluster) -> None:
-    scene, broker = own_scene, own_target.broker(0)
+def test_a_run_whose_time_is_used_up_ends_by_name(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
+    scene, broker = own_scene, own_cluster.broker(0)
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(RECORDS))
     scene.settings |= SHORT
     try:
-        with when_logged(of_span=lambda: kill(scene, broker)), pytest.raises(OutOfTime) as over:
+        with when_logged({Event.CHUNK_COMMITTED: lambda: kill(scene, broker)}), pytest.raises(OutOfTime) as over:
             scene.run(timeouts={"request": 5, "run": 15})
     finally:
-        own_target.start()
-    assert "the run's time (timeouts.run) is used up; the last error was: " in over.value.what
+        own_cluster.start()
+    assert over.value.id == "out-of-time" and "timeouts.run" in over.value.what
     assert "run again" in over.value.remedy
     assert scene.store.lease_of(scene.name) is None  # given back
     assert scene.run().outcome == "done"

@@ -19,10 +19,9 @@ from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.approval import Approval, approve
 from kafka_replication.spark.jobs import Job, Launcher
-from tests.checker import read
-from tests.integration.scenario import InProcess, Scenario, after_copy, no_launch, numbered, only
-from tests.integration.test_kill import end_of, spawn
-from tests.integration.test_runs import Gate
+from tests.support.checker import read
+from tests.support.children import end_of, spawn
+from tests.support.scenario import SHORT_LEASE, Gate, InProcess, Scenario, after_copy, no_launch, numbered, only
 
 START = 1_700_000_000_000  # the first numbered record's timestamp; the others follow, a millisecond apart
 
@@ -235,7 +234,8 @@ SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("P3:1", "P4:2", 
 def test_a_backfill_killed_anywhere_is_finished_by_the_next_one(scene: Scenario, failpoint: str) -> None:
     scene.settings |= {
         "max_records_per_run": 60,
-        "copy": {"chunk_records": 25, "transaction_timeout": 6},
+        "copy": {"chunk_records": 25, "transaction_timeout": 6, "chunk_seconds": 3},
+        "lease": SHORT_LEASE,
         "start_from": "latest",
     }
     scene.source.create(scene.topic)

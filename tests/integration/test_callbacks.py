@@ -18,8 +18,8 @@ from kafka_replication.runs.run import Request
 from kafka_replication.spark.jobs import JOB, Job, JobResult
 from stack.kafka_cluster import KafkaCluster
 from tests import oauth
-from tests.clusters import started
-from tests.integration.scenario import InProcess, Rec, Scenario, no_launch
+from tests.support.clusters import started
+from tests.support.scenario import InProcess, Rec, Scenario, no_launch
 
 # The only client listener. Without a validator class of its own, a broker takes unsigned tokens.
 OAUTHBEARER = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.checker import Record, compare
+from tests.support.checker import Record, compare
 
 RECORDS = [Record(b"k%d" % n, b"v%d" % n, (), n + 1) for n in range(5)]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.checker import read
-from tests.integration.raw_produce import produce_raw
-from tests.integration.scenario import Cluster, Header, Rec, Scenario, numbered, only, wait_until
+from tests.support.checker import read
+from tests.support.raw_produce import produce_raw
+from tests.support.scenario import Cluster, Header, Rec, Scenario, numbered, only, wait_until
 
 MANY: tuple[Header, ...] = tuple((f"h{n}", b"%d" % n) for n in range(100))
 EDGES = [

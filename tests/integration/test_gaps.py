@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-import yaml
 
-from kafka_replication.ledger.entries import Gap
 from kafka_replication.model.errors import Fenced, GapFound, Refused
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning import live
 from kafka_replication.reporting import status
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import approval, steps
-from kafka_replication.runs.approval import Approval
+from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
-from tests.checker import read
-from tests.integration.scenario import InProcess, Scenario, after_copy, numbered, only
+from tests.support.actions import approve
+from tests.support.checker import read
+from tests.support.command_line import command
+from tests.support.scenario import InProcess, Scenario, after_copy, numbered, only
 
 
 def overrun(scene: Scenario, copied: int = 50, lost: int = 12) -> OffsetRange:
@@ -32,13 +27,6 @@ def overrun(scene: Scenario, copied: int = 50, lost: int = 12) -> OffsetRange:
     scene.source.produce(scene.topic, numbered(30, copied))
     scene.source.delete_before(scene.topic, 0, copied + lost)
     return OffsetRange(copied, copied + lost)
-
-
-def approve(scene: Scenario, from_: int, until: int, partition: int = 0) -> tuple[Gap, bool]:
-    asked = Approval(
-        TopicPartition(scene.topic, partition), OffsetRange(from_, until), "retention was too short", "ann"
-    )
-    return approval.approve(scene.bare_run("approving"), asked)
 
 
 def failed(report: RunReport, partition: int = 0) -> str:
@@ -269,30 +257,6 @@ def test_a_truncated_source_is_no_gap(scene: Scenario) -> None:
     with pytest.raises(Refused, match="was truncated"):
         approve(scene, 80, 95)
     assert not run.view().gaps
-
-
-def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
-    """The command line itself."""
-    file = scene.folder / f"{scene.name}.yaml"
-    file.write_text(yaml.safe_dump(scene.document()))
-    connections = {
-        f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": scene.connections.kafka(name)})
-        for name in ("source", "target")
-    }
-    root = Path(__file__).parents[2]
-    ended = subprocess.run(
-        [sys.executable, "-m", "kafka_replication.cli", arguments[0], str(file), *arguments[1:]],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            **connections,
-            "KAFKA_REPLICATION_STORE_URL": scene.store_url,
-            "PYTHONPATH": f"{root}/plugins:{root}",
-        },
-    )
-    return ended.returncode, ended.stdout, ended.stderr
 
 
 def test_the_command(scene: Scenario) -> None:

@@ -6,7 +6,7 @@ import uuid
 
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.model.offsets import TopicPartition
-from tests.integration.scenario import Cluster
+from tests.support.scenario import Cluster
 
 
 def test_a_topic_that_was_unknown_a_moment_ago(clusters: tuple[Cluster, Cluster]) -> None:

@@ -11,12 +11,11 @@ import pytest
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.record_keys import position_key, receipt_key
 from kafka_replication.model.errors import LedgerUnreadable, Refused
+from kafka_replication.runtime.events import Event
 from kafka_replication.store import open_store
-from tests.checker import read
-from tests.integration.scenario import Rec, Scenario, after_copy, numbered, only
-from tests.integration.test_rebuild import table
-from tests.integration.test_refusals import copied_once
-from tests.integration.test_tampering import put_receipt, receipts_of
+from tests.support.actions import copied_once, put_receipt, receipts_of, table
+from tests.support.checker import read
+from tests.support.scenario import Rec, Scenario, after_copy, numbered, only
 
 COMPACT = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
 
@@ -75,8 +74,8 @@ def test_what_lies_under_nobodys_key_stops_nobody(scene: Scenario, caplog: pytes
     assert (only(report).copied, scene.watermark()) == (10, 60)
     scene.assert_copied()
     at = f"{POSITIONS}-{scene.key().ledger_partition} on the target, offset "
-    assert any(at in line and "which is not ours" in line and "passed over" in line for line in caplog.messages)
-    assert any("does not belong into this partition" in line for line in caplog.messages)
+    assert any(at in line and str(Event.FOREIGN_LEDGER_ENTRY) in line for line in caplog.messages)
+    assert any(str(Event.MISPLACED_LEDGER_ENTRY) in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,10 @@ from typing import Any
 import yaml
 
 from kafka_replication.store import open_store
-from tests import watermarks
-from tests.integration.scenario import InProcess, Scenario, numbered
-from tests.integration.test_unreachable import cli, ended
-
-Table = dict[Any, tuple[int, int, str, str]]
-
-
-def table(scene: Scenario) -> Table:
-    return {
-        key: (m.offset, m.generation, m.source_topic_id, m.target_topic_id)
-        for key, m in scene.store.watermarks(scene.name).items()
-    }
+from tests.support import watermarks
+from tests.support.actions import table
+from tests.support.command_line import cli, ended
+from tests.support.scenario import InProcess, Scenario, numbered
 
 
 def copied(scene: Scenario) -> None:

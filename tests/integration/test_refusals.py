@@ -14,17 +14,10 @@ from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.opening import Opening
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Fenced
-from tests import watermarks
-from tests.checker import read
-from tests.integration.scenario import Rec, Scenario, numbered, only
-
-
-def copied_once(scene: Scenario, count: int = 50, partitions: int = 1) -> None:
-    """A first run that went well."""
-    scene.source.create(scene.topic, partitions)
-    for partition in range(partitions):
-        scene.source.produce(scene.topic, numbered(count), partition)
-    assert scene.run().outcome == "done"
+from tests.support import watermarks
+from tests.support.actions import copied_once
+from tests.support.checker import read
+from tests.support.scenario import Rec, Scenario, numbered, only
 
 
 def refused(scene: Scenario, *words: str, partition: int = 0) -> None:

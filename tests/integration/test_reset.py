@@ -13,9 +13,9 @@ from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
-from tests.checker import read
-from tests.integration.scenario import ALL, InProcess, Rec, Scenario, numbered, only
-from tests.integration.test_gaps import command
+from tests.support.checker import read
+from tests.support.command_line import command
+from tests.support.scenario import ALL, InProcess, Rec, Scenario, numbered, only
 
 
 def copied(scene: Scenario, partitions: int = 2) -> None:

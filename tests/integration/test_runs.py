@@ -14,8 +14,8 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
 from kafka_replication.spark.jobs import Job
 from kafka_replication.store import open_store
-from tests.checker import high_watermark, read
-from tests.integration.scenario import ALL, InProcess, Rec, Scenario, numbered, only
+from tests.support.checker import high_watermark, read
+from tests.support.scenario import ALL, Gate, InProcess, Rec, Scenario, numbered, only
 
 
 def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) -> None:
@@ -131,18 +131,6 @@ def test_unknown_topic_is_named(scene: Scenario) -> None:
         scene.run()
     with pytest.raises(PreflightFailed, match="no topic of the source is selected"):
         scene.run(topics={"include": [f"^{scene.name}-nothing"]})
-
-
-class Gate(InProcess):
-    """Holds a run inside its first job until it is opened."""
-
-    def __init__(self) -> None:
-        super().__init__(self.hold)
-        self.inside, self.opened = threading.Event(), threading.Event()
-
-    def hold(self, job: Job) -> None:
-        self.inside.set()
-        assert self.opened.wait(60)
 
 
 def test_two_runs_at_once(scene: Scenario) -> None:

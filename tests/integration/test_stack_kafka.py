@@ -20,16 +20,17 @@ from stack.kafka_cluster import KafkaCluster
 from stack.maven import central_mirror
 from stack.ports import free_ports
 from stack.processes import ProcessRecord
+from tests.support.clusters import Brokers
 
 
-def new_topic(cluster: KafkaCluster, replicas: int) -> str:
+def new_topic(cluster: Brokers | KafkaCluster, replicas: int) -> str:
     topic = f"stack-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=replicas)])[topic].result(30)
     return topic
 
 
-def produce(cluster: KafkaCluster, topic: str, value: bytes) -> None:
+def produce(cluster: Brokers | KafkaCluster, topic: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 30_000})
     failures: list[object] = []
     producer.produce(topic, value, partition=0, on_delivery=lambda error, _: failures.append(error) if error else None)
@@ -37,7 +38,7 @@ def produce(cluster: KafkaCluster, topic: str, value: bytes) -> None:
     assert failures == []
 
 
-def values(cluster: KafkaCluster, topic: str, count: int) -> list[bytes]:
+def values(cluster: Brokers | KafkaCluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
     )
@@ -48,31 +49,31 @@ def values(cluster: KafkaCluster, topic: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_a_record_comes_back_from_each_cluster(source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> None:
+def test_a_record_comes_back_from_each_cluster(source_cluster: Brokers, target_cluster: Brokers) -> None:
     assert source_cluster.bootstrap != target_cluster.bootstrap
     for cluster in (source_cluster, target_cluster):
         topic = new_topic(cluster, replicas=1)
-        produce(cluster, topic, cluster.name.encode())
-        assert values(cluster, topic, 1) == [cluster.name.encode()]
+        produce(cluster, topic, cluster.bootstrap.encode())
+        assert values(cluster, topic, 1) == [cluster.bootstrap.encode()]
 
 
-def test_a_killed_broker_comes_back_with_its_records(source_cluster: KafkaCluster) -> None:
-    topic = new_topic(source_cluster, replicas=1)
-    produce(source_cluster, topic, b"before")
-    broker = source_cluster.broker(0)
+def test_a_killed_broker_comes_back_with_its_records(own_cluster: KafkaCluster) -> None:
+    topic = new_topic(own_cluster, replicas=1)
+    produce(own_cluster, topic, b"before")
+    broker = own_cluster.broker(0)
     before, port = broker.pid, broker.port
     try:
         broker.kill()
-        runs_while_dead = source_cluster.running
+        runs_while_dead = own_cluster.running
         assert not runs_while_dead
         with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=5):
             pass
     finally:
         broker.start()
-    assert source_cluster.running
+    assert own_cluster.running
     assert broker.pid != before
-    produce(source_cluster, topic, b"after")
-    assert values(source_cluster, topic, 2) == [b"before", b"after"]
+    produce(own_cluster, topic, b"after")
+    assert values(own_cluster, topic, 2) == [b"before", b"after"]
 
 
 def test_three_brokers_take_records_while_one_is_dead(target3: KafkaCluster) -> None:
@@ -85,19 +86,19 @@ def test_three_brokers_take_records_while_one_is_dead(target3: KafkaCluster) -> 
         target3.broker(1).start()
 
 
-def test_topics_are_not_created_by_asking_for_them(source_cluster: KafkaCluster) -> None:
+def test_topics_are_not_created_by_asking_for_them(source_cluster: Brokers) -> None:
     topic = f"never-created-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": source_cluster.bootstrap, "allow.auto.create.topics": True})
     assert admin.list_topics(topic, timeout=30).topics[topic].error is not None
     assert topic not in admin.list_topics(timeout=30).topics
 
 
-def test_a_second_program_finds_the_running_cluster(source_cluster: KafkaCluster) -> None:
-    again = KafkaCluster("source", source_cluster.folder.parent)
-    pid = source_cluster.broker(0).pid
+def test_a_second_program_finds_the_running_cluster(own_cluster: KafkaCluster) -> None:
+    again = KafkaCluster("own", own_cluster.folder.parent)
+    pid = own_cluster.broker(0).pid
     again.start()
     assert again.running
-    assert (again.bootstrap, again.broker(0).pid) == (source_cluster.bootstrap, pid)
+    assert (again.bootstrap, again.broker(0).pid) == (own_cluster.bootstrap, pid)
 
 
 def test_a_taken_port_is_named_and_nothing_is_started(tmp_path: Path) -> None:

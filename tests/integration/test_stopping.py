@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.model.offsets import OffsetRange
-from tests.checker import high_watermark, read
-from tests.integration.scenario import Scenario, numbered, wait_until
-from tests.integration.test_kill import copy_process, end_of
+from tests.support.checker import high_watermark, read
+from tests.support.children import copy_process, end_of
+from tests.support.scenario import Scenario, numbered, wait_until
 
 MINUTES = 600  # the transaction's time-out, far beyond every wait here
 RECORDS = 500

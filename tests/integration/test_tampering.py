@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.ledger.entries import RECEIPTS
-from tests.checker import read
-from tests.integration.scenario import InProcess, Rec, Scenario, after_copy, numbered, only
+from tests.support.actions import put_receipt, receipts_of
+from tests.support.scenario import InProcess, Rec, Scenario, after_copy, numbered, only
 
 
 def start(scene: Scenario) -> None:
@@ -36,23 +34,6 @@ def test_records_removed_before_verification(scene: Scenario) -> None:
     again = scene.run()
     assert again.outcome == "failed" and "unverifiable" in (only(again).error or "")
     assert scene.watermark(0) == 0
-
-
-def receipts_of(scene: Scenario) -> dict[int, tuple[bytes, dict[str, Any]]]:
-    """First offset -> key and value of partition 0's receipts, read without the product."""
-    # The ledger is shared with tests that write what is not even JSON into it.
-    found = {}
-    for _, record in read(scene.target.bootstrap, RECEIPTS, scene.key().ledger_partition):
-        if record.key and record.value and scene.name.encode() in record.key:
-            key = json.loads(record.key)
-            if key[1:5] == [scene.name, scene.topic, 0, scene.topic]:
-                found[key[6]] = (record.key, json.loads(record.value))
-    return found
-
-
-def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None) -> None:
-    content = None if value is None else json.dumps(value).encode()
-    scene.target.produce(RECEIPTS, [Rec(key, content)], scene.key().ledger_partition)
 
 
 def other_digest(scene: Scenario) -> None:

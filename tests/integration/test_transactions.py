@@ -20,9 +20,9 @@ from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
-from tests.checker import high_watermark
-from tests.integration.scenario import Cluster, Rec, Scenario, numbered, only, send, wait_until
-from tests.integration.test_unreachable import cli, ended
+from tests.support.checker import high_watermark
+from tests.support.command_line import cli, ended
+from tests.support.scenario import Cluster, Rec, Scenario, numbered, only, send, wait_until
 
 
 @contextmanager
@@ -37,13 +37,16 @@ def open_transaction(cluster: Cluster, topic: str, partition: int) -> Iterator[N
         producer.abort_transaction(30)
 
 
-def test_invisible_offsets_of_a_later_leader_are_no_truncation(scene: Scenario, source_cluster: KafkaCluster) -> None:
+def test_invisible_offsets_of_a_later_leader_are_no_truncation(
+    own_source_scene: Scenario, own_cluster: KafkaCluster
+) -> None:
     """The epoch of the last record is older than the markers behind it: resuming there with it would look like a lost log."""
+    scene = own_source_scene
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
     scene.run()
-    source_cluster.broker(0).kill()
-    source_cluster.broker(0).start()
+    own_cluster.broker(0).kill()
+    own_cluster.broker(0).start()
     scene.source.transaction(scene.topic, numbered(5, 900), abort=True)
     assert only(scene.run()).copied == 0
     scene.source.produce(scene.topic, numbered(10, 50))

@@ -5,21 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from kafka_replication.model.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster
-from tests.integration.scenario import Cluster, Scenario, numbered, only, send, wait_until
-
-
-@pytest.fixture
-def scene(own_target: KafkaCluster, target_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
-    """Its source is a broker of this module's own."""
-    made = Scenario(Cluster(own_target.bootstrap), Cluster(target_cluster.bootstrap), tmp_path)
-    yield made
-    made.store.close()
+from tests.support.scenario import Scenario, numbered, only, send, wait_until
 
 
 @contextmanager
@@ -43,12 +34,13 @@ def settle(scene: Scenario) -> None:
 
 @pytest.mark.parametrize("transactional", [False, True], ids=("plain records", "a range that ends in a marker"))
 def test_one_that_has_grown_past_the_position_is_named(
-    scene: Scenario, own_target: KafkaCluster, transactional: bool
+    own_source_scene: Scenario, own_cluster: KafkaCluster, transactional: bool
 ) -> None:
+    scene = own_source_scene
     write: Callable[..., None] = scene.source.transaction if transactional else scene.source.produce
     scene.source.create(scene.topic)
     write(scene.topic, numbered(60))
-    with forgotten(scene, own_target):
+    with forgotten(scene, own_cluster):
         write(scene.topic, numbered(40, 60))
         settle(scene)
         assert only(scene.run()).copied == 100
@@ -59,13 +51,14 @@ def test_one_that_has_grown_past_the_position_is_named(
     assert scene.watermark() == scene.position().next_offset
 
 
-def test_one_whose_last_stable_offset_went_back_is_named(scene: Scenario, own_target: KafkaCluster) -> None:
+def test_one_whose_last_stable_offset_went_back_is_named(own_source_scene: Scenario, own_cluster: KafkaCluster) -> None:
     """It lost the marker of a transaction: nothing after its first record can ever be read again."""
+    scene = own_source_scene
     scene.source.create(scene.topic)
     somebody = scene.source.transactional()
     somebody.begin_transaction()
     send(somebody, scene.topic, numbered(60))
-    with forgotten(scene, own_target):
+    with forgotten(scene, own_cluster):
         somebody.commit_transaction(60)
         scene.source.produce(scene.topic, numbered(40, 60))
         settle(scene)

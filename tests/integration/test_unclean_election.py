@@ -9,15 +9,16 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
 from stack.kafka_cluster import KafkaCluster
-from tests.checker import read
-from tests.integration.scenario import Cluster, Scenario, numbered, only, wait_until
+from tests.support.checker import read
+from tests.support.clusters import Brokers
+from tests.support.scenario import Cluster, Scenario, numbered, only, wait_until
 
 KEPT, LOST = 40, 60
 LEADER, FOLLOWER = 1, 2  # the third broker keeps the controllers' quorum while one of these is dead
 
 
 @pytest.fixture
-def scene(target3: KafkaCluster, source_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
+def scene(target3: KafkaCluster, source_cluster: Brokers, tmp_path: Path) -> Iterator[Scenario]:
     """From three brokers to one."""
     made = Scenario(Cluster(target3.bootstrap), Cluster(source_cluster.bootstrap), tmp_path)
     yield made

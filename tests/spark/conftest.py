@@ -1,5 +1,5 @@
-"""The same scenario as the integration tests'."""
+"""The fixtures of every test here."""
 
-from tests.integration.conftest import clusters, scene
+from tests.support.scenes import clusters, scene
 
 __all__ = ["clusters", "scene"]

@@ -17,13 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.integration.scenario import Scenario, numbered, wait_until
-from tests.processes import command, is_alive
+from kafka_replication.runtime.events import Event
+from kafka_replication.runtime.failpoints import VARIABLE
+from tests.support.processes import command, is_alive
+from tests.support.scenario import Scenario, numbered, wait_until
 
 ROOT = Path(__file__).parents[2]
-PARTITIONS, RECORDS = 4, 3_000
-# Many small chunks: a chunk costs 50-100 ms whatever its size, so a partition takes long enough to be killed in the middle.
-SLOW = {"chunk_records": 50}
+PARTITIONS, RECORDS = 4, 1_000
+SMALL = {"chunk_records": 100}
 
 
 @dataclass
@@ -31,19 +32,23 @@ class SparkRun:
     """A run in its own process group, and the processes below it, found by descent alone."""
 
     scene: Scenario
+    halted: bool = False  # its workers stop inside their third chunk, until `go_on`
 
     def __post_init__(self) -> None:
+        self.gate = self.scene.folder / "gate"
+        self.gate.touch()
+        failpoint = {VARIABLE: f"P1:3={self.gate}"} if self.halted else {}
         config = json.dumps(self.scene.document())
         arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
         self.errors = (self.scene.folder / "stderr").open("a+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.whole_run", *arguments],
+            [sys.executable, "-m", "tests.support.spark_run_process", *arguments],
             cwd=ROOT,
             start_new_session=True,
             text=True,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}", **failpoint},
         )
         self.root = psutil.Process(self.process.pid)
         self.seen: dict[int, psutil.Process] = {}
@@ -77,6 +82,10 @@ class SparkRun:
         """The Python daemon's children: they copy."""
         return [each for daemon in self.jvm().children() if is_daemon(daemon) for each in daemon.children()]
 
+    def go_on(self) -> None:
+        """Workers that were halted, and those that will be started, copy to the end."""
+        self.gate.unlink()
+
     def end(self) -> dict[str, Any]:
         out, _ = self.process.communicate(timeout=500)
         self.errors.close()
@@ -107,12 +116,12 @@ def ready(scene: Scenario) -> Scenario:
     return scene
 
 
-def await_middle(scene: Scenario, run: SparkRun, more_than: int = 200) -> None:
-    """Until a good part of the records is on the target, and by far not all."""
+def await_middle(scene: Scenario, run: SparkRun) -> None:
+    """Until a worker is halted inside its third chunk: two are committed, far from all."""
 
     def is_reached() -> bool:
         assert run.process.poll() is None, f"the run ended before it could be killed: {run.scene.folder / 'stderr'}"
-        return scene.target.partitions(scene.topic) > 0 and on_target(scene) > more_than
+        return scene.target.partitions(scene.topic) > 0 and on_target(scene) > 2 * SMALL["chunk_records"]
 
     wait_until(is_reached, 300)
 
@@ -139,11 +148,12 @@ def test_copy_and_verify(ready: Scenario) -> None:
     ready.idle_run()
 
 
-def kill_worker(run: SparkRun) -> None:
-    run.workers()[0].kill()
-
-
-def kill_every_worker(run: SparkRun) -> None:
+def kill_workers(run: SparkRun) -> None:
+    """One, then every one, also the one that took its place."""
+    workers = run.workers()
+    workers[0].kill()
+    known = {each.pid for each in workers}
+    wait_until(lambda: any(each.pid not in known for each in run.workers()), 300)
     for each in run.workers():
         each.kill()
 
@@ -171,18 +181,17 @@ def kill_only_the_run(run: SparkRun) -> None:
 SLOW_KILL = pytest.param(kill_jvm, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("kill", [kill_worker, kill_every_worker, kill_driver, kill_run, kill_only_the_run, SLOW_KILL])
+@pytest.mark.parametrize("kill", [kill_workers, kill_driver, kill_run, kill_only_the_run, SLOW_KILL])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
-    ready.settings |= {"copy": SLOW}
-    run = SparkRun(ready)
+    ready.settings |= {"copy": SMALL}
+    run = SparkRun(ready, halted=True)
     await_middle(ready, run)
     kill(run)
-    copied = on_target(ready)
-    assert copied < PARTITIONS * RECORDS, "all was copied before the kill: make it slower"
+    run.go_on()
     report = run.end()
     run.assert_nothing_left()
     # A worker's death is healed by Spark's next attempt; without its driver the run fails.
-    if kill in (kill_worker, kill_every_worker):
+    if kill is kill_workers:
         assert report["outcome"] == "done", report
     ready.settings |= {"copy": {}}
     healed = ready.run()
@@ -194,8 +203,8 @@ def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, number: signal.Signals) -> None:
     """Whether the run is asked to end or is gone at once: Spark ends, and its workers abort what they have open."""
-    ready.settings |= {"copy": SLOW | {"transaction_timeout": 600}}
-    run = SparkRun(ready)
+    ready.settings |= {"copy": SMALL | {"transaction_timeout": 600}}
+    run = SparkRun(ready, halted=True)
     await_middle(ready, run)
     run.process.send_signal(number)
     run.end()
@@ -240,4 +249,6 @@ def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pyt
         assert f"cannot import {module}" in each["error"], each["error"]
         assert (str(python) if module == "pyarrow" else sys.executable) in each["error"]
         assert "install requirements.txt" in each["error"] and "PYSPARK_PYTHON" in each["error"]
-    assert (ready.folder / "stderr").read_text().count("copying 4 ranges, round") == 1, "no further round can heal this"
+    assert (ready.folder / "stderr").read_text().count(str(Event.COPY_ROUND_STARTED)) == 1, (
+        "no further round can heal this"
+    )

@@ -16,6 +16,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill import partitions_of, resolve
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
+from tests.support.backfill_requests import HOSTILE
 
 REPLICATION = Replication.model_validate(
     {
@@ -58,82 +59,6 @@ def test_topics_partitions_and_target() -> None:
     assert read(target_topic="orders.again").target_topic == "orders.again"
     assert read(target_topic="").target_topic is None
     assert read(target_topic="orders").target_topic is None, "the replication's own target is no other one"
-
-
-HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"from_": "30"}, "from: 30 lies after until: 20"),
-    ({"from_": "20"}, "from and until are both 20: the range is empty"),
-    (
-        {"from_": "2024-02-01T00:00:00Z", "until": "2024-01-01T00:00:00Z"},
-        "from: 2024-02-01T00:00:00Z lies after until: 2024-01-01T00:00:00Z",
-    ),
-    ({"from_": "-1"}, "from: must not be negative"),
-    ({"from_": -1}, "from: must not be negative"),
-    ({"until": "-9223372036854775809"}, "until: must not be negative"),
-    ({"until": "9223372036854775808"}, "until: '9223372036854775808' is larger than any offset"),
-    ({"until": 2**63}, "until: '9223372036854775808' is larger than any offset: Kafka's offsets are below 2^63"),
-    ({"until": 10**400}, "is larger than any offset"),
-    ({"until": "9" * 5000}, "characters) is larger than any offset"),
-    (
-        {"from_": "ten"},
-        "from: must be an offset (a whole number from 0 to 9223372036854775807), or a time in RFC 3339 with its zone",
-    ),
-    ({"from_": ""}, "from: must be an offset"),
-    ({"from_": " 10"}, "from: must be an offset"),
-    ({"from_": "10\n"}, "from: must be an offset"),
-    ({"from_": "1e3"}, "from: must be an offset"),
-    ({"from_": "0x10"}, "from: must be an offset"),
-    ({"from_": "1_0"}, "from: must be an offset"),
-    ({"from_": "\u0661\u0662"}, "found '\\u0661\\u0662'"),
-    ({"from_": 1.5}, "from: must be an offset"),
-    ({"from_": True}, "from: must be an offset"),
-    ({"from_": None}, "found nothing (null)"),
-    ({"from_": ["10"]}, "found a list"),
-    ({"from_": "earliest"}, "from: must be an offset"),
-    ({"until": "latest"}, "until: must be an offset"),
-    ({"from_": "{{ ds }}"}, "from: must be an offset"),
-    ({"from_": "{{ conn.kafka_source.password }}"}, "found '{{ conn.kafka_source.password }}'"),
-    ({"from_": "$(rm -rf /)"}, "from: must be an offset"),
-    ({"until": "20; DROP TABLE kafka_replication_runs"}, "until: must be an offset"),
-    ({"until": "`reboot`"}, "until: must be an offset"),
-    ({"from_": "2024-01-31"}, "from: must be an offset"),
-    ({"from_": "2024-01-31T06:00:00"}, "from: must say its time zone"),
-    ({"from_": "2024-02-30T06:00:00Z"}, "from: must be a time that exists"),
-    ({"from_": "1969-12-31T23:59:59Z", "until": "2024-01-01T00:00:00Z"}, "must not lie before 1970"),
-    (
-        {"from_": "9999-01-01T00:00:00Z", "until": "9999-01-02T00:00:00Z"},
-        "from: '9999-01-01T00:00:00Z' lies in the future",
-    ),
-    ({"topics": []}, "topic: none is given"),
-    ({"topics": "orders"}, "topic: must be a list; found 'orders'"),
-    (
-        {"topics": ["payments"]},
-        "topic: 'payments' is not a topic of replication orders-dr: topics.include selects orders, ^audit[.]",
-    ),
-    ({"topics": ["audit.scratch"]}, "is not a topic of replication"),
-    ({"topics": ["__consumer_offsets"]}, "is not a topic of replication"),
-    ({"topics": ["../etc/passwd"]}, "is no topic name to Kafka"),
-    ({"topics": ["orders;ls"]}, "is no topic name to Kafka"),
-    ({"topics": [7]}, "topic: must be a topic's name; found 7"),
-    ({"topics": ["o" * 250]}, "Kafka allows a topic name 249"),
-    ({"partitions": ["-1"]}, "partition: must be a whole number from 0 to 2147483647; found '-1'"),
-    ({"partitions": [2**31]}, "partition: must be a whole number"),
-    ({"partitions": ["zero"]}, "partition: must be a whole number"),
-    ({"partitions": "0,,2"}, "partition: must be a whole number from 0 to 2147483647; found ''"),
-    ({"partitions": "1; reboot"}, "partition: must be a whole number"),
-    ({"partitions": "9999999999"}, "partition: must be a whole number"),
-    ({"partitions": [False]}, "found false"),
-    ({"partitions": 3}, "partition: must be a list"),
-    (
-        {"target_topic": "kafka-replication.positions"},
-        "target_topic: 'kafka-replication.positions' starts with 'kafka-replication.', which belongs",
-    ),
-    ({"target_topic": "__consumer_offsets"}, "is an internal topic of Kafka"),
-    ({"target_topic": "a b"}, "is no topic name to Kafka"),
-    ({"target_topic": 5}, "target_topic: must be a topic's name"),
-    ({"target_topic": "again", "topics": ["orders", "audit.a"]}, "takes one source topic, not 2"),
-    ({"dry_run": "yes"}, "dry_run: must be true or false; found 'yes'"),
-]
 
 
 @pytest.mark.parametrize(("changes", "words"), HOSTILE)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from stack.processes import ProcessRecord, launch
-from tests.processes import is_alive
+from tests.support.processes import is_alive
 
 WAITS = "import sys; print('ready', flush=True); sys.stdin.read()"
 # Starts a child in the same session, writes its pid, and ends.

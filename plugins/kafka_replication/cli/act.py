@@ -45,7 +45,7 @@ def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]
             )
     except ReplicationError as e:
         if as_json:
-            typer.echo(json.dumps({"error": e.what, "remedy": e.remedy, "outcome": "failed"}))
+            typer.echo(json.dumps({"error": e.what, "error_id": e.id, "remedy": e.remedy, "outcome": "failed"}))
         typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
         raise typer.Exit(2 if isinstance(e, BadInput) else 1) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)

@@ -20,6 +20,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
+from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,8 @@ class Copier:
             raise error
         if self.deadline.left <= backoff(failures):
             raise self.deadline.over(f"copying {task.key.source} {task.range}", error) from error
-        log.warning("%s %s: a session ended (%s); starting a new one", task.key.source, task.range, error)
+        message = "%s %s: a session ended (%s); starting a new one"
+        log_event(log, logging.WARNING, Event.COPY_SESSION_ENDED, message, task.key.source, task.range, error)
         self.pause(backoff(failures))
 
     def _copy_before(self, task: CopyTask, refused: RefusedAt) -> None:

@@ -18,6 +18,7 @@ from kafka_replication.model.errors import LedgerUnreadable, Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -149,15 +150,15 @@ class LedgerReader:
             try:
                 kind, key, _ = record_keys.decode_key(message.key())
             except LedgerUnreadable as e:
-                log.warning("%s: %s; it is passed over. Remedy: %s", _at(message), e.what, e.remedy)
+                text = "%s: %s; it is passed over. Remedy: %s"
+                log_event(log, logging.WARNING, Event.FOREIGN_LEDGER_ENTRY, text, _at(message), e.what, e.remedy)
                 continue
             if key.replication == self._replication:
                 if message.partition() == key.ledger_partition:
                     yield kind, key, message
                 else:
-                    log.warning(
-                        "%s: an entry of %s does not belong into this partition; it is passed over", _at(message), key
-                    )
+                    text = "%s: an entry of %s does not belong into this partition; it is passed over"
+                    log_event(log, logging.WARNING, Event.MISPLACED_LEDGER_ENTRY, text, _at(message), key)
 
 
 def _at(message: Message) -> str:

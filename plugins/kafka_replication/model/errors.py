@@ -19,6 +19,7 @@
         `-- Stalled           nothing arrived within the stall clock
 
 ``retriable`` is a fact of the type: may the same call succeed later without anybody changing anything?
+``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays when the wording changes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import ClassVar
 class ReplicationError(Exception):
     """Says what happened to which thing and why (``what``), and what to do about it (``remedy``)."""
 
+    id: ClassVar[str] = "replication-error"
     retriable: ClassVar[bool] = False
 
     def __init__(self, what: str, remedy: str = "") -> None:
@@ -43,66 +45,96 @@ class ReplicationError(Exception):
 class BadInput(ReplicationError):
     """The user's input is wrong; nothing was started."""
 
+    id = "bad-input"
+
 
 class ConfigError(BadInput):
     """A replication file is wrong; ``what`` names the file, the line and the key."""
+
+    id = "config-error"
 
 
 class ConnectionMissing(BadInput):
     """A connection named by a replication file does not exist or cannot be used."""
 
+    id = "connection-missing"
+
 
 class Refused(ReplicationError):
     """Going on could lose or double records."""
+
+    id = "refused"
 
 
 class PreflightFailed(Refused):
     """The clusters, topics or rights do not fit the replication."""
 
+    id = "preflight-failed"
+
 
 class RecordRefused(Refused):
     """The target does not take one record; ``what`` names topic, partition, offset, size and limit."""
+
+    id = "record-refused"
 
 
 class GapFound(Refused):
     """Offsets between the position and the log start offset can no longer be read."""
 
+    id = "gap-found"
+
 
 class LedgerUnreadable(Refused):
     """A ledger entry is malformed or of a newer format."""
+
+    id = "ledger-unreadable"
 
 
 class ForeignWriter(Refused):
     """The target partition holds what the ledger does not know, or lacks what it knows."""
 
+    id = "foreign-writer"
+
 
 class VerificationFailed(Refused):
     """What was read back differs from its receipt."""
+
+    id = "verification-failed"
 
 
 class StaleWriter(Refused):
     """The stored watermark was moved by somebody else since it was read."""
 
+    id = "stale-writer"
+
 
 class OutOfTime(ReplicationError):
     """The run's budget of time is used up; what is committed stays, and the next run goes on."""
+
+    id = "out-of-time"
 
 
 class Busy(ReplicationError):
     """Another run of the same replication holds the lease."""
 
+    id = "busy"
     retriable = True
 
 
 class Fenced(ReplicationError):
     """A newer copier took over, or the transaction outlived its time-out: they look the same."""
 
+    id = "fenced"
+
 
 class Unreachable(ReplicationError):
     """A cluster does not answer within the deadline."""
 
+    id = "unreachable"
     retriable = True
 
 
 class Stalled(Unreachable):
     """A wait made no progress within its stall clock."""
+
+    id = "stalled"

@@ -1,6 +1,7 @@
-"""Places where a test may kill this process. Nothing happens unless ``KAFKA_REPLICATION_FAILPOINT`` names one.
+"""Places where a test may kill or halt this process. Nothing happens unless ``KAFKA_REPLICATION_FAILPOINT`` names one.
 
-The value is ``NAME`` or ``NAME:N`` (die at the N-th time the point is reached, from 1):
+The value is ``NAME`` or ``NAME:N``: the process dies when it reaches the point for the N-th time, counted from 1.
+With ``=FILE`` behind it the process does not die there, but waits as long as that file exists.
 P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
 P4 verified and watermark not stored, P5 watermark stored and not reported.
 """
@@ -9,19 +10,27 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
+from pathlib import Path
 
 VARIABLE = "KAFKA_REPLICATION_FAILPOINT"
 _reached: Counter[str] = Counter()
 
 
 def reached(name: str) -> None:
-    """Die by SIGKILL here if this point is armed."""
+    """Die by SIGKILL, or wait, if this point is armed."""
     armed = os.environ.get(VARIABLE)
     if not armed:
         return
-    point, _, turn = armed.partition(":")
+    place, _, gate = armed.partition("=")
+    point, _, turn = place.partition(":")
     if point == name:
         _reached[name] += 1
         if _reached[name] == int(turn or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+            _wait_for(Path(gate)) if gate else os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wait_for(gate: Path) -> None:
+    while gate.exists():
+        time.sleep(0.02)

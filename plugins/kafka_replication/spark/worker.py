@@ -12,6 +12,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.runtime import stopping
 from kafka_replication.runtime.deadline import Deadline, backoff
+from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import COPY_RESULT, VERIFY_RESULT, Job
 from kafka_replication.verification.verify import VerifyResult, VerifyTask, verify
 
@@ -33,13 +34,17 @@ def execute(job: Job, number: int) -> str:
 def copy_one(job: Job, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka.engines.record.engine import RecordEngine
 
-    log.info("copying %s %s to %s", task.key.source, task.range, task.key.target_topic)
+    key = task.key
+    log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
     started = time.monotonic()
 
     def progress(task: CopyTask, result: CopyResult) -> None:
         seconds = time.monotonic() - started
         done = 100 * result.copied / max(1, task.range.span)
-        log.info(
+        log_event(
+            log,
+            logging.INFO,
+            Event.CHUNK_COMMITTED,
             "%s: %d records, %.1f MB/s, %.0f%% of span",
             task.key.source,
             result.copied,

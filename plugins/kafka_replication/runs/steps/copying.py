@@ -13,6 +13,7 @@ from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.job import job_of
+from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import JobResult, Launcher
 from kafka_replication.watermarks.values import RangeOutcome
 
@@ -34,7 +35,7 @@ def copy(run: LeasedRun, made: Plan, launch: Launcher) -> JobResult:
             break
         run.check()
         run.deadline.check(f"{made.replication}: copying")
-        log.info("copying %d ranges, round %d", len(left), round_ + 1)
+        log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, "copying %d ranges, round %d", len(left), round_ + 1)
         last = launch(job_of(run, "copy", copies=[_task(run, each) for each in left]))
         view = run.retry("reading the ledger", lambda: _fence_and_read(run))
         done.update({result.key: result for result in last.copies})

@@ -1,4 +1,4 @@
-"""A whole run in a process of its own, to be killed: ``python -m tests.integration.run_process SOURCE TARGET STORE_URL CONFIG_JSON``."""
+"""A whole run in a process of its own, to be killed: ``python -m tests.support.run_process SOURCE TARGET STORE_URL CONFIG_JSON``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_replication.config import Replication
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
-from tests.integration.scenario import Addresses, InProcess
+from tests.support.scenario import Addresses, InProcess
 
 if __name__ == "__main__":
     source, target, store_url, config = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""A whole run with real Spark, in a process of its own: ``python -m tests.spark.whole_run SOURCE TARGET STORE_URL CONFIG_JSON``.
+"""A whole run with real Spark, in a process of its own: ``python -m tests.support.spark_run_process SOURCE TARGET STORE_URL CONFIG_JSON``.
 
 Prints one JSON document: the report, or the error that ended the run.
 """
@@ -16,7 +16,7 @@ from kafka_replication.runs.run import Request
 from kafka_replication.runtime import stopping
 from kafka_replication.spark.submit import SubmitLauncher
 from kafka_replication.store import open_store
-from tests.integration.scenario import Addresses
+from tests.support.scenario import Addresses
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +36,13 @@ from kafka_replication.spark.jobs import Job, JobResult, Launcher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
-from tests.checker import Comparison, check, high_watermark
+from tests.support.checker import Comparison, check, high_watermark
 
 Header = tuple[str, bytes | None]
 SAFETY = 60.0
+# A busy machine may stand still for seconds; who kills a run does not want to wait for its lease.
+LEASE = {"duration": 10, "wait": 60}
+SHORT_LEASE = {"duration": 3, "wait": 60}
 ALL = Request()
 
 
@@ -78,6 +82,18 @@ class InProcess:
 def after_copy(act: Callable[[], None]) -> InProcess:
     """Something happens between copying and verifying."""
     return InProcess(lambda job: act() if job.kind == "copy" else None)
+
+
+class Gate(InProcess):
+    """Holds a run inside its first job until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(self.hold)
+        self.inside, self.opened = threading.Event(), threading.Event()
+
+    def hold(self, job: Job) -> None:
+        self.inside.set()
+        assert self.opened.wait(60)
 
 
 def no_launch() -> Launcher:
@@ -251,14 +267,14 @@ class Scenario:
             "source": {"connection": "source"},
             "target": {"connection": "target"},
             "topics": {"include": [self.topic]},
-            "lease": {"duration": 3, "wait": 30},
+            "lease": LEASE,
         }
         value |= {**self.settings, **more}
         value["copy"] = {
             "chunk_records": 500,
-            "transaction_timeout": 6,
-            "chunk_seconds": 3,
-            "stall_timeout": 20,
+            "transaction_timeout": 30,
+            "chunk_seconds": 10,
+            "stall_timeout": 60,
         } | value.get("copy", {})
         return value
 
@@ -292,13 +308,10 @@ class Scenario:
         return self.bare_run().view().positions[self.key(partition)]
 
     def is_settled(self, *partitions: int) -> bool:
-        """Whether no transaction is open on the target's partitions and in the ledger."""
+        """Whether no transaction is open on the target's partitions, and where their entries lie in the ledger."""
         at = [product.TopicPartition(self.topic, partition) for partition in partitions or (0,)]
-        at += [
-            product.TopicPartition(name, number)
-            for name in (POSITIONS, RECEIPTS)
-            for number in range(keys.LEDGER_PARTITIONS)
-        ]
+        ledger = {self.key(partition).ledger_partition for partition in partitions or (0,)}
+        at += [product.TopicPartition(name, number) for name in (POSITIONS, RECEIPTS) for number in sorted(ledger)]
         return self.target.is_settled(at)
 
     def check(

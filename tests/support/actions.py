@@ -1,0 +1,54 @@
+"""What many tests do to a scenario, and what they look at."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kafka_replication.ledger.entries import RECEIPTS, Gap
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runs import approval
+from kafka_replication.runs.approval import Approval
+from tests.support.checker import read
+from tests.support.scenario import Rec, Scenario, numbered
+
+Table = dict[Any, tuple[int, int, str, str]]
+
+
+def copied_once(scene: Scenario, count: int = 50, partitions: int = 1) -> None:
+    """A first run that went well."""
+    scene.source.create(scene.topic, partitions)
+    for partition in range(partitions):
+        scene.source.produce(scene.topic, numbered(count), partition)
+    assert scene.run().outcome == "done"
+
+
+def approve(scene: Scenario, from_: int, until: int, partition: int = 0) -> tuple[Gap, bool]:
+    asked = Approval(
+        TopicPartition(scene.topic, partition), OffsetRange(from_, until), "retention was too short", "ann"
+    )
+    return approval.approve(scene.bare_run("approving"), asked)
+
+
+def table(scene: Scenario) -> Table:
+    return {
+        key: (m.offset, m.generation, m.source_topic_id, m.target_topic_id)
+        for key, m in scene.store.watermarks(scene.name).items()
+    }
+
+
+def receipts_of(scene: Scenario) -> dict[int, tuple[bytes, dict[str, Any]]]:
+    """First offset -> key and value of partition 0's receipts, read without the product."""
+    # The ledger is shared with tests that write what is not even JSON into it.
+    found = {}
+    for _, record in read(scene.target.bootstrap, RECEIPTS, scene.key().ledger_partition):
+        if record.key and record.value and scene.name.encode() in record.key:
+            key = json.loads(record.key)
+            if key[1:5] == [scene.name, scene.topic, 0, scene.topic]:
+                found[key[6]] = (record.key, json.loads(record.value))
+    return found
+
+
+def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None) -> None:
+    content = None if value is None else json.dumps(value).encode()
+    scene.target.produce(RECEIPTS, [Rec(key, content)], scene.key().ledger_partition)

@@ -1,0 +1,47 @@
+"""Clusters for as long as tests need them."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.kafka_cluster import KafkaCluster, start_all
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """A cluster that many tests use at the same time: its address, and nothing to stop or change it with."""
+
+    bootstrap: str
+
+
+@contextmanager
+def started(*clusters: KafkaCluster) -> Iterator[None]:
+    """All started at the same time. In the end their brokers are killed, as nobody needs the data."""
+    try:
+        start_all(clusters)
+        yield
+    finally:
+        brokers = [broker for cluster in clusters for broker in cluster.brokers]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda broker: broker.kill(), brokers))
+
+
+@contextmanager
+def locked(folder: Path, name: str) -> Iterator[None]:
+    """One process of the test session at a time."""
+    with (folder / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def shared(folder: Path, *names: str, brokers: int = 1) -> Sequence[KafkaCluster]:
+    """Clusters of the whole session: the process that asks first starts them, its end ends them (`tests/conftest.py`)."""
+    with locked(folder, names[0]):
+        clusters = [KafkaCluster(name, folder, brokers=brokers) for name in names]
+        start_all(clusters)
+    return clusters

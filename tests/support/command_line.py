@@ -1,0 +1,63 @@
+"""The command line itself, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests.support.scenario import Scenario
+
+ROOT = Path(__file__).parents[2]
+
+
+def cli(scene: Scenario, text: str, source: str, *command: str) -> subprocess.Popen[str]:
+    file = scene.folder / f"{abs(hash((text, source, command)))}.yaml"
+    file.write_text(text)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "plugins"),
+        "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+        "AIRFLOW_CONN_SOURCE": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": source}}),
+        "AIRFLOW_CONN_TARGET": json.dumps(
+            {"conn_type": "kafka", "extra": {"bootstrap.servers": scene.target.bootstrap}}
+        ),
+    }
+    line = [sys.executable, "-m", "kafka_replication.cli", command[0], str(file), *command[1:]]
+    return subprocess.Popen(
+        line, cwd=scene.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in err + out, err
+    return process.returncode, out, err
+
+
+def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
+    """The command line itself."""
+    file = scene.folder / f"{scene.name}.yaml"
+    file.write_text(yaml.safe_dump(scene.document()))
+    connections = {
+        f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": scene.connections.kafka(name)})
+        for name in ("source", "target")
+    }
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-m", "kafka_replication.cli", arguments[0], str(file), *arguments[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            **connections,
+            "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+            "PYTHONPATH": f"{root}/plugins:{root}",
+        },
+    )
+    return ended.returncode, ended.stdout, ended.stderr

@@ -1,0 +1,40 @@
+"""Fixtures: a scenario for each test, on the session's clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.kafka_cluster import KafkaCluster
+from tests.support.clusters import Brokers
+from tests.support.scenario import Cluster, Scenario
+
+
+@pytest.fixture(scope="session")
+def clusters(source_cluster: Brokers, target_cluster: Brokers) -> tuple[Cluster, Cluster]:
+    return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+
+
+@pytest.fixture
+def scene(clusters: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[Scenario]:
+    made = Scenario(*clusters, tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def own_scene(source_cluster: Brokers, own_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
+    """Its target is a broker that tests may kill, and whose ledger they may delete."""
+    made = Scenario(Cluster(source_cluster.bootstrap), Cluster(own_cluster.bootstrap), tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def own_source_scene(own_cluster: KafkaCluster, target_cluster: Brokers, tmp_path: Path) -> Iterator[Scenario]:
+    """Its source is a broker that tests may kill."""
+    made = Scenario(Cluster(own_cluster.bootstrap), Cluster(target_cluster.bootstrap), tmp_path)
+    yield made
+    made.store.close()

@@ -1,0 +1,34 @@
+"""Error ids are an interface: programs and tests hang on them, whatever the words say."""
+
+from __future__ import annotations
+
+import kafka_replication.model.errors as module
+from kafka_replication.model.errors import ReplicationError
+
+IDS = {
+    "replication-error",
+    "bad-input",
+    "config-error",
+    "connection-missing",
+    "refused",
+    "preflight-failed",
+    "record-refused",
+    "gap-found",
+    "ledger-unreadable",
+    "foreign-writer",
+    "verification-failed",
+    "stale-writer",
+    "out-of-time",
+    "busy",
+    "fenced",
+    "unreachable",
+    "stalled",
+}
+
+
+def test_each_error_has_an_id_of_its_own_that_stays() -> None:
+    """An id that is missing here was renamed or taken away, which breaks its users."""
+    errors = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, ReplicationError)]
+    ids = [error.id for error in errors]
+    assert len(set(ids)) == len(ids)
+    assert set(ids) >= IDS
