@@ -15,7 +15,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.verify import VerifyResult
 
 
@@ -72,7 +72,7 @@ def watermark_before_verification() -> None:
     """The watermark is stored as soon as the copy is done."""
     verify = steps.verify
 
-    def hasty(run: LeasedRun, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
+    def hasty(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> list[VerifyResult]:
         stored = run.store.watermarks(run.replication.name)
         for key, position in run.view().positions.items():
             before: Any = stored.get(key)
@@ -85,7 +85,7 @@ def watermark_before_verification() -> None:
                 expected_version=before.version if before else None,
                 run_id=run.run_id,
             )
-        return verify(run, keys, launch)
+        return verify(run, keys, spark)
 
     steps.verify = hasty
 

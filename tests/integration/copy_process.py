@@ -15,4 +15,4 @@ from kafka_replication.spark.worker import execute
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     job = JOB.validate_json(Path(sys.argv[1]).read_bytes())
-    print("RESULT", execute(job, 0), flush=True)
+    print("RESULT", execute(JOB.dump_json(job.common), job.rows()[0]), flush=True)

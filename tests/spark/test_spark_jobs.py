@@ -19,6 +19,7 @@ import pytest
 
 from tests.integration.scenario import Scenario, numbered, wait_until
 from tests.processes import command, is_alive
+from tests.spark.pythons import python_without
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS, RECORDS = 4, 3_000
@@ -208,36 +209,15 @@ def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, numbe
     assert_complete(ready)
 
 
-WITHOUT = """\
-import sys
-
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name == "{module}":
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Without())
-"""
-
-
-@pytest.mark.parametrize(
-    "module", ["xxhash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("confluent_kafka", "pyarrow"))]
-)
-def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    folder = ready.folder / "executor"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(WITHOUT.format(module=module))
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+def test_an_executor_without_a_module_ends_the_run(ready: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python_without("xxhash", ready.folder / "executor")))
     run = SparkRun(ready)
     report = run.end()
     run.assert_nothing_left()
     assert report["outcome"] == "failed"
     assert len(report["ranges"]) == PARTITIONS
     for each in report["ranges"]:
-        assert f"cannot import {module}" in each["error"], each["error"]
-        assert (str(python) if module == "pyarrow" else sys.executable) in each["error"]
+        assert "cannot import xxhash" in each["error"], each["error"]
+        assert sys.executable in each["error"]
         assert "install requirements.txt" in each["error"] and "PYSPARK_PYTHON" in each["error"]
     assert (ready.folder / "stderr").read_text().count("copying 4 ranges, round") == 1, "no further round can heal this"
