@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from tests.integration.scenario import Scenario, numbered, wait_until
 from tests.processes import command, is_alive
+from tests.spark.installation import build, files, install
 from tests.spark.pythons import python_without
 
 ROOT = Path(__file__).parents[2]
@@ -32,19 +34,40 @@ class SparkRun:
     """A run in its own process group, and the processes below it, found by descent alone."""
 
     scene: Scenario
+    installed: Path | None = None  # the folder of an installation's programs; None: the working copy
+
+    def command(self) -> list[str]:
+        config = json.dumps(self.scene.document())
+        if self.installed is None:
+            arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
+            return [sys.executable, "-m", "tests.spark.whole_run", *arguments]
+        file = self.scene.folder / f"{self.scene.name}.yaml"
+        file.write_text(config)
+        return [str(self.installed / "kafka-replication"), "run", str(file), "--json"]
+
+    def environment(self) -> dict[str, str]:
+        if self.installed is None:
+            return {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"}
+        sides = {"SOURCE": self.scene.source, "TARGET": self.scene.target}
+        connections = {
+            f"AIRFLOW_CONN_{name}": json.dumps(
+                {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap}}
+            )
+            for name, cluster in sides.items()
+        }
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return {**inherited, **connections, "KAFKA_REPLICATION_STORE_URL": self.scene.store_url}
 
     def __post_init__(self) -> None:
-        config = json.dumps(self.scene.document())
-        arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
         self.errors = (self.scene.folder / "stderr").open("a+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.whole_run", *arguments],
-            cwd=ROOT,
+            self.command(),
+            cwd=self.scene.folder if self.installed else ROOT,
             start_new_session=True,
             text=True,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"},
+            env=self.environment(),
         )
         self.root = psutil.Process(self.process.pid)
         self.seen: dict[int, psutil.Process] = {}
@@ -81,8 +104,8 @@ class SparkRun:
     def end(self) -> dict[str, Any]:
         out, _ = self.process.communicate(timeout=500)
         self.errors.close()
-        lines = out.strip().splitlines()
-        return json.loads(lines[-1]) if lines else {}
+        document = out if self.installed else out.strip().rpartition("\n")[2]
+        return json.loads(document) if document else {}
 
     def assert_nothing_left(self) -> None:
         try:
@@ -127,9 +150,11 @@ def assert_complete(scene: Scenario) -> None:
     assert [scene.watermark(partition) for partition in range(PARTITIONS)] == [RECORDS] * PARTITIONS
 
 
-def test_copy_and_verify(ready: Scenario) -> None:
-    """One run of 4 partitions; the next one starts no Spark."""
-    run = SparkRun(ready)
+def test_an_installed_wheel_copies_and_verifies(ready: Scenario) -> None:
+    """One run of 4 partitions, where nothing but the wheel is installed; the next one starts no Spark."""
+    wheel = build(ready.folder / "wheel")
+    assert files() - set(zipfile.ZipFile(wheel).namelist()) == set()
+    run = SparkRun(ready, install(wheel, ready.folder / "environment"))
     report = run.end()
     assert report["outcome"] == "done", report
     assert sorted((each["partition"], each["copied"], each["digest_ok"]) for each in report["ranges"]) == [
