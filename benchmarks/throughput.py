@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
@@ -75,7 +75,12 @@ class TwoWorkers:
         self.seconds: dict[str, float] = {}
         self.peak_mb = 0.0
 
-    def __call__(self, job: Job) -> JobResult:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(self, job: Job) -> JobResult:
         function: Callable[..., object] = copy_one if job.kind == "copy" else verify_one
         tasks = [(function, job, task) for task in job.copies or job.verifications]
         with multiprocessing.get_context("spawn").Pool(2, _warm) as pool:

@@ -11,7 +11,6 @@ ENV PATH="/opt/java/openjdk/bin:${PATH}"
 
 RUN pip install --no-cache-dir \
     confluent-kafka==2.16.1 \
-    pyarrow==26.0.1 \
     pydantic==2.14.3 \
     pyspark==4.2.0 \
     tenacity==9.2.1 \

@@ -11,9 +11,10 @@ import pytest
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connections import AirflowConnections
-from kafka_replication.orchestration.spark_submit import CopyOperator
+from kafka_replication.orchestration.spark_hook import HookSubmission
 from kafka_replication.spark import submit
 from kafka_replication.spark.jobs import Job
+from kafka_replication.spark.workspace import workspace
 
 SECRET = "do-not-show-me"
 REPLICATION = Replication.model_validate(
@@ -38,11 +39,12 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
 def command() -> tuple[list[str], int]:
     """The command line of a copy job, and the mode of its job file."""
     here = AirflowConnections().kafka("here")
-    job = Job("copy", "orders-dr", "run-1", here, here, REPLICATION.copying)
-    operator = CopyOperator(task_id="copy", replication=REPLICATION)
-    with submit.workspace(job) as files:
-        hook = operator._hook_for(job, submit.local_conf, [str(files.job), str(files.result)], str(files.package))
-        return hook._build_spark_submit_command(str(submit.script("copy"))), stat.S_IMODE(files.job.stat().st_mode)
+    job = Job(
+        kind="copy", replication="orders-dr", run_id="run-1", source=here, target=here, settings=REPLICATION.copying
+    )
+    with workspace(job) as files:
+        argv = HookSubmission(REPLICATION).hook(job, files)._build_spark_submit_command(str(submit.script("copy")))
+        return argv, stat.S_IMODE(files.job.stat().st_mode)
 
 
 def test_no_secret_is_on_the_command_line(connect: Any) -> None:

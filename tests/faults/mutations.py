@@ -15,7 +15,7 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.advancing import change_to
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.verify import VerifyResult
 
 
@@ -72,7 +72,7 @@ def watermark_before_verification() -> None:
     """The watermark is stored as soon as the copy is done."""
     verify = steps.verify
 
-    def hasty(run: LeasedRun, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
+    def hasty(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> list[VerifyResult]:
         stored = run.store.watermarks(run.replication.name)
         positions = run.view().positions
         run.store.advance_many(
@@ -81,7 +81,7 @@ def watermark_before_verification() -> None:
                 for key, position in positions.items()
             ]
         )
-        return verify(run, keys, launch)
+        return verify(run, keys, spark)
 
     steps.verify = hasty
 

@@ -14,15 +14,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
-from kafka_replication.spark.jobs import Job, JobResult, Launcher
-from kafka_replication.spark.submit import SubmitLauncher
+from kafka_replication.spark.jobs import Job, JobResult
+from kafka_replication.spark.launcher import Launcher
+from kafka_replication.spark.submit import terminal_launcher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
 from tests.faults import mutations
@@ -50,12 +51,17 @@ class Threads:
 
     final: list[str] = field(default_factory=list)
 
-    def __call__(self, job: Job) -> JobResult:
+    def __enter__(self) -> Self:
+        return self
+
+    def submit(self, job: Job) -> JobResult:
         with ThreadPoolExecutor(HANDS) as pool:
             copies = list(pool.map(lambda task: copy_one(job, task), job.copies))
             verifications = list(pool.map(lambda task: verify_one(job, task), job.verifications))
         self.final += [each.error for each in copies if each.error and not (each.retriable or each.fenced)]
-        return JobResult(copies, verifications)
+        return JobResult(copies=copies, verifications=verifications)
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def move_clock(seconds: float) -> None:
@@ -73,7 +79,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     launcher: Launcher = (
         threads
         if "spark" not in settings
-        else SubmitLauncher(SparkConnection(settings["master"], {}), settings["spark"])
+        else terminal_launcher(SparkConnection(settings["master"], {}), settings["spark"])
     )
     replication = Replication.model_validate(settings["config"])
     try:

@@ -18,7 +18,8 @@ from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.approval import Approval, approve
-from kafka_replication.spark.jobs import Job, Launcher
+from kafka_replication.spark.jobs import Job
+from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.scenario import SHORT_LEASE, Gate, InProcess, Scenario, after_copy, no_launch, numbered, only

@@ -60,9 +60,11 @@ def connections(
     return EnvironmentConnections()
 
 
-def as_spark_would(job: Job) -> JobResult:
-    """The job crosses to another process as JSON."""
-    return InProcess()(JOB.validate_json(JOB.dump_json(job)))
+class AsSpark(InProcess):
+    """Each job crosses to another process as JSON."""
+
+    def submit(self, job: Job) -> JobResult:
+        return super().submit(JOB.validate_json(JOB.dump_json(job)))
 
 
 def test_a_run_logs_in_with_the_tokens_of_the_named_function(
@@ -70,7 +72,7 @@ def test_a_run_logs_in_with_the_tokens_of_the_named_function(
 ) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, [Rec(b"k%d" % n, b"v", (), 1_700_000_000_000) for n in range(20)])
-    report = runner.run(scene.replication(), connections, scene.store, lambda: as_spark_would, Request())
+    report = runner.run(scene.replication(), connections, scene.store, AsSpark, Request())
     assert report.outcome == "done", report.table()
     assert sum(each.copied for each in report.ranges) == 20
 

@@ -18,7 +18,7 @@ from kafka_replication.runs.rebuild import rebuild_store
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.runs.slices import copy_slices
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from tests.support.checker import read
 from tests.support.scenario import InProcess, Rec, Scenario

@@ -110,7 +110,7 @@ def test_an_old_backup_and_an_emptied_store_heal_by_running(scene: Scenario) -> 
 def test_what_is_copied_and_not_verified_is_not_restored(scene: Scenario) -> None:
     copied(scene)
     scene.source.produce(scene.topic, numbered(40, 60))
-    assert InProcess()(scene.copy_job(run_id="copies-only")).copies[0].copied == 40
+    assert InProcess().submit(scene.copy_job(run_id="copies-only")).copies[0].copied == 40
     replace_store(scene)
     assert rebuild(scene)[0] == 0
     assert (scene.watermark(0), scene.watermark(1)) == (60, 25)

@@ -87,7 +87,7 @@ def test_a_run_that_was_planned_before_copies_nothing_after(scene: Scenario) -> 
     scene.source.produce(scene.topic, numbered(50))
     job = scene.copy_job()
     reset_topic(scene.bare_run("reset"), scene.topic)
-    result = InProcess()(job).copies[0]
+    result = InProcess().submit(job).copies[0]
     assert result.copied == 0 and "the plan is for generation 1, the ledger is at 2" in (result.error or "")
     assert scene.run().outcome == "done"
     scene.assert_copied()

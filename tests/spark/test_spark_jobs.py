@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 
 from kafka_replication.runtime.events import Event
 from kafka_replication.runtime.failpoints import VARIABLE
+from tests.spark.installation import build, files, install
+from tests.spark.pythons import python_without
 from tests.support.processes import command, is_alive
 from tests.support.scenario import Scenario, numbered, wait_until
 
@@ -33,22 +36,43 @@ class SparkRun:
 
     scene: Scenario
     halted: bool = False  # its workers stop inside their third chunk, until `go_on`
+    installed: Path | None = None  # the folder of an installation's programs; None: the working copy
+
+    def command(self) -> list[str]:
+        config = json.dumps(self.scene.document())
+        if self.installed is None:
+            arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
+            return [sys.executable, "-m", "tests.support.spark_run_process", *arguments]
+        file = self.scene.folder / f"{self.scene.name}.yaml"
+        file.write_text(config)
+        return [str(self.installed / "kafka-replication"), "run", str(file), "--json"]
+
+    def environment(self) -> dict[str, str]:
+        if self.installed is None:
+            return {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"}
+        sides = {"SOURCE": self.scene.source, "TARGET": self.scene.target}
+        connections = {
+            f"AIRFLOW_CONN_{name}": json.dumps(
+                {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap}}
+            )
+            for name, cluster in sides.items()
+        }
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return {**inherited, **connections, "KAFKA_REPLICATION_STORE_URL": self.scene.store_url}
 
     def __post_init__(self) -> None:
         self.gate = self.scene.folder / "gate"
         self.gate.touch()
         failpoint = {VARIABLE: f"P1:3={self.gate}"} if self.halted else {}
-        config = json.dumps(self.scene.document())
-        arguments = [self.scene.source.bootstrap, self.scene.target.bootstrap, self.scene.store_url, config]
         self.errors = (self.scene.folder / "stderr").open("a+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.spark_run_process", *arguments],
-            cwd=ROOT,
+            self.command(),
+            cwd=self.scene.folder if self.installed else ROOT,
             start_new_session=True,
             text=True,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}", **failpoint},
+            env={**self.environment(), **failpoint},
         )
         self.root = psutil.Process(self.process.pid)
         self.seen: dict[int, psutil.Process] = {}
@@ -89,8 +113,8 @@ class SparkRun:
     def end(self) -> dict[str, Any]:
         out, _ = self.process.communicate(timeout=500)
         self.errors.close()
-        lines = out.strip().splitlines()
-        return json.loads(lines[-1]) if lines else {}
+        document = out if self.installed else out.strip().rpartition("\n")[2]
+        return json.loads(document) if document else {}
 
     def assert_nothing_left(self) -> None:
         try:
@@ -135,9 +159,11 @@ def assert_complete(scene: Scenario) -> None:
     assert [scene.watermark(partition) for partition in range(PARTITIONS)] == [RECORDS] * PARTITIONS
 
 
-def test_copy_and_verify(ready: Scenario) -> None:
-    """One run of 4 partitions; the next one starts no Spark."""
-    run = SparkRun(ready)
+def test_an_installed_wheel_copies_and_verifies(ready: Scenario) -> None:
+    """One run of 4 partitions, where nothing but the wheel is installed; the next one starts no Spark."""
+    wheel = build(ready.folder / "wheel")
+    assert files() - set(zipfile.ZipFile(wheel).namelist()) == set()
+    run = SparkRun(ready, installed=install(wheel, ready.folder / "environment"))
     report = run.end()
     assert report["outcome"] == "done", report
     assert sorted((each["partition"], each["copied"], each["digest_ok"]) for each in report["ranges"]) == [
@@ -217,37 +243,16 @@ def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, numbe
     assert_complete(ready)
 
 
-WITHOUT = """\
-import sys
-
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name == "{module}":
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Without())
-"""
-
-
-@pytest.mark.parametrize(
-    "module", ["xxhash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("confluent_kafka", "pyarrow"))]
-)
-def test_an_executor_without_a_module_is_named(ready: Scenario, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    folder = ready.folder / "executor"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(WITHOUT.format(module=module))
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+def test_an_executor_without_a_module_ends_the_run(ready: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python_without("xxhash", ready.folder / "executor")))
     run = SparkRun(ready)
     report = run.end()
     run.assert_nothing_left()
     assert report["outcome"] == "failed"
     assert len(report["ranges"]) == PARTITIONS
     for each in report["ranges"]:
-        assert f"cannot import {module}" in each["error"], each["error"]
-        assert (str(python) if module == "pyarrow" else sys.executable) in each["error"]
+        assert "cannot import xxhash" in each["error"], each["error"]
+        assert sys.executable in each["error"]
         assert "install requirements.txt" in each["error"] and "PYSPARK_PYTHON" in each["error"]
     assert (ready.folder / "stderr").read_text().count(str(Event.COPY_ROUND_STARTED)) == 1, (
         "no further round can heal this"

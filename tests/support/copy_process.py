@@ -57,7 +57,7 @@ def main(job_file: str, death: str = "") -> None:
         chunks, calls = map(int, death.split(":"))
         logging.getLogger().handlers[0].addFilter(Death(chunks, calls).see)
     job = JOB.validate_json(Path(job_file).read_bytes())
-    print("RESULT", execute(job, 0), flush=True)
+    print("RESULT", execute(JOB.dump_json(job.common), job.rows()[0]), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.copying.protocol import CopyTask
+from kafka_replication.copying.protocol import CopyResult, CopyTask
 from kafka_replication.kafka import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
 from kafka_replication.model import keys
@@ -32,9 +32,11 @@ from kafka_replication.model import offsets as product
 from kafka_replication.reporting.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
-from kafka_replication.spark.jobs import Job, JobResult, Launcher
+from kafka_replication.spark.jobs import Job, JobResult, died, encode, gather
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.worker import copy_one, verify_one
 from kafka_replication.store import open_store
+from kafka_replication.verification.verify import VerifyResult, VerifyTask
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.checker import Comparison, check, high_watermark
 
@@ -63,6 +65,10 @@ def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
     ]
 
 
+class WorkerDied(BaseException):
+    """What ends a worker's process in Spark, where there is no process of its own."""
+
+
 @dataclass
 class InProcess:
     """A launcher without Spark: the workers' real functions, one after the other. ``then`` is called after each job."""
@@ -70,13 +76,22 @@ class InProcess:
     then: Callable[[Job], None] = lambda job: None
     jobs: list[Job] = field(default_factory=list)
 
-    def __call__(self, job: Job) -> JobResult:
+    def __enter__(self) -> Self:
+        return self
+
+    def submit(self, job: Job) -> JobResult:
         self.jobs.append(job)
-        result = JobResult(
-            [copy_one(job, task) for task in job.copies], [verify_one(job, task) for task in job.verifications]
-        )
+        result = gather(job.kind, [encode(self._work(job, task)) for task in job.tasks])
         self.then(job)
         return result
+
+    def _work(self, job: Job, task: CopyTask | VerifyTask) -> CopyResult | VerifyResult:
+        try:
+            return copy_one(job, task) if isinstance(task, CopyTask) else verify_one(job, task)
+        except WorkerDied as death:
+            return died(task, repr(death))
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def after_copy(act: Callable[[], None]) -> InProcess:
@@ -338,7 +353,13 @@ class Scenario:
         plan = steps.prepare(run, Request())
         tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run_id) for p in plan.to_copy if p.copy]
         return Job(
-            "copy", self.name, run_id, run.clusters.source, run.clusters.target, run.replication.copying, copies=tasks
+            kind="copy",
+            replication=self.name,
+            run_id=run_id,
+            source=run.clusters.source,
+            target=run.clusters.target,
+            settings=run.replication.copying,
+            copies=tasks,
         )
 
 

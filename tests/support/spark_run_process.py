@@ -14,7 +14,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.runtime import stopping
-from kafka_replication.spark.submit import SubmitLauncher
+from kafka_replication.spark.submit import terminal_launcher
 from kafka_replication.store import open_store
 from tests.support.scenario import Addresses
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     stopping.on_signals()
     source, target, store_url, config = sys.argv[1:]
     clusters = Addresses(source, target)
-    launcher = SubmitLauncher(clusters.spark(""))
+    launcher = terminal_launcher(clusters.spark(""), {})
     try:
         report = runner.run(
             Replication.model_validate_json(config), clusters, open_store(store_url), lambda: launcher, Request()

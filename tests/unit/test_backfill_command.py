@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka_replication.cli import commands as cli
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher
 
 FILE = """\
 name: orders-dr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.model.errors import Busy, Fenced, OutOfTime, Refused, ReplicationError, Stalled, Unreachable
-from kafka_replication.runtime.deadline import NEVER, Deadline, backoff, patiently
+from kafka_replication.runtime.deadline import NEVER, Deadline, backoff, retry
 
 OVER = Deadline(0.0)  # the monotonic clock is past it
 
@@ -50,14 +50,14 @@ class Flaky:
 def test_what_passes_by_itself_is_repeated_with_growing_pauses() -> None:
     pauses: list[float] = []
     call = Flaky(*[Unreachable("away"), Stalled("slow")] * 3)
-    assert patiently("asking", call, NEVER, 500, pauses.append) == "answer"
+    assert retry("asking", call, NEVER, 500, pause=pauses.append) == "answer"
     assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
 
 def test_the_number_of_attempts_is_a_bound() -> None:
     call = Flaky(*[Unreachable(f"away {number}") for number in range(9)])
     with pytest.raises(Unreachable, match="away 2"):
-        patiently("asking", call, NEVER, 3, lambda seconds: None)
+        retry("asking", call, NEVER, 3, pause=lambda seconds: None)
     assert call.calls == 3
 
 
@@ -65,14 +65,28 @@ def test_the_number_of_attempts_is_a_bound() -> None:
 def test_what_does_not_pass_fails_at_once(error: ReplicationError) -> None:
     call = Flaky(error)
     with pytest.raises(type(error)):
-        patiently("asking", call, NEVER, 500, lambda seconds: None)
+        retry("asking", call, NEVER, 500, pause=lambda seconds: None)
     assert call.calls == 1
+
+
+def test_attempts_are_counted_from_the_last_progress() -> None:
+    """Four failures, with progress before the third: no three of them follow each other without progress."""
+    call, done = Flaky(*[Unreachable(f"away {number}") for number in range(4)]), iter([0, 0, 0, 7, 7])
+    assert retry("asking", call, NEVER, 3, pause=lambda seconds: None, progress=lambda: next(done)) == "answer"
+    assert call.calls == 5
+
+
+def test_pauses_begin_anew_after_progress() -> None:
+    pauses: list[float] = []
+    call, done = Flaky(*[Unreachable("away")] * 4), iter([0, 0, 0, 7, 7])
+    retry("asking", call, NEVER, 9, pause=pauses.append, progress=lambda: next(done))
+    assert pauses == pytest.approx([0.4, 0.8, 0.4, 0.8])
 
 
 def test_the_time_is_a_bound_too() -> None:
     call = Flaky(Unreachable("away", "start it"))
     with pytest.raises(OutOfTime, match=r"asking: .* used up; the last error was: away"):
-        patiently("asking", call, Deadline.after(0.1), 500, lambda seconds: None)
+        retry("asking", call, Deadline.after(0.1), 500, pause=lambda seconds: None)
     assert call.calls == 1
 
 

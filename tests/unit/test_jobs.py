@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,17 @@ from kafka_replication.copying.protocol import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
-from kafka_replication.spark.jobs import COPY_RESULT, JOB, RESULT, VERIFY_RESULT, Job, JobResult, deal, write_private
+from kafka_replication.spark.jobs import (
+    COPY_RESULT,
+    JOB,
+    RESULT,
+    TASK,
+    VERIFY_RESULT,
+    Job,
+    JobResult,
+    partition_tasks,
+    write_private,
+)
 from kafka_replication.verification.verify import VerifyResult, VerifyTask
 
 TEXT = st.text(max_size=5)
@@ -54,16 +65,17 @@ CLIENT: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, TEXT | st.inte
 SETTINGS = st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500))
 JOBS = st.builds(
     Job,
-    st.sampled_from(["copy", "verify"]),
-    TEXT,
-    TEXT,
-    CLIENT,
-    CLIENT,
-    SETTINGS,
-    COPIES,
-    VERIFICATIONS,
-    st.none() | st.integers(1, 9),
-    st.none() | SECONDS,
+    kind=st.sampled_from(["copy", "verify"]),
+    replication=TEXT,
+    run_id=TEXT,
+    source=CLIENT,
+    target=CLIENT,
+    settings=SETTINGS,
+    copies=COPIES,
+    verifications=VERIFICATIONS,
+    parallelism=st.none() | st.integers(1, 9),
+    seconds=st.none() | SECONDS,
+    request_seconds=SECONDS,
 )
 COPY_RESULTS = st.builds(
     CopyResult,
@@ -92,11 +104,11 @@ VERIFY_RESULTS = st.builds(
 )
 RESULTS = st.builds(
     JobResult,
-    st.lists(COPY_RESULTS, max_size=2),
-    st.lists(VERIFY_RESULTS, max_size=2),
-    st.none() | TEXT,
-    TEXT,
-    st.booleans(),
+    copies=st.lists(COPY_RESULTS, max_size=2),
+    verifications=st.lists(VERIFY_RESULTS, max_size=2),
+    error=st.none() | TEXT,
+    remedy=TEXT,
+    retriable=st.booleans(),
 )
 
 
@@ -156,25 +168,48 @@ def test_a_private_file_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "hands", "dealt"),
+    ("count", "parallelism", "tasks"),
     [
-        ([], 3, []),
-        ([], None, []),
-        ([0, 1, 2], None, [[0], [1], [2]]),
-        ([0, 1, 2], 9, [[0], [1], [2]]),
-        ([0, 1, 2, 3, 4], 2, [[0, 2, 4], [1, 3]]),
-        ([0, 1, 2], 1, [[0, 1, 2]]),
+        (0, 3, []),
+        (0, None, []),
+        (3, None, [[0], [1], [2]]),
+        (3, 9, [[0], [1], [2]]),
+        (5, 2, [[0, 2, 4], [1, 3]]),
+        (3, 1, [[0, 1, 2]]),
     ],
 )
-def test_tasks_are_dealt_longest_first(tasks: list[int], hands: int | None, dealt: list[list[int]]) -> None:
-    assert deal(tasks, hands) == dealt
+def test_ranges_are_spread_longest_first(count: int, parallelism: int | None, tasks: list[list[int]]) -> None:
+    assert partition_tasks(count, parallelism) == tasks
 
 
 @given(st.integers(0, 40), st.none() | st.integers(1, 10))
-def test_every_task_is_dealt_once_and_evenly(count: int, hands: int | None) -> None:
-    dealt = deal(range(count), hands)
-    assert sorted(task for hand in dealt for task in hand) == list(range(count))
-    assert len(dealt) == min(count, hands or count)
-    assert all(dealt)
-    assert max(map(len, dealt), default=0) - min(map(len, dealt), default=0) <= 1
-    assert all(hand == sorted(hand) for hand in dealt)  # within a hand the longest still comes first
+def test_every_range_is_in_one_spark_task_and_they_are_even(count: int, parallelism: int | None) -> None:
+    tasks = partition_tasks(count, parallelism)
+    assert sorted(number for numbers in tasks for number in numbers) == list(range(count))
+    assert len(tasks) == min(count, parallelism or count)
+    assert all(tasks)
+    assert max(map(len, tasks), default=0) - min(map(len, tasks), default=0) <= 1
+    assert all(numbers == sorted(numbers) for numbers in tasks)  # within a Spark task the longest still comes first
+
+
+@given(JOBS)
+def test_a_spark_task_gets_its_own_ranges_and_nothing_of_the_others(job: Job) -> None:
+    assert job.common.tasks == []
+    assert replace(job.common, copies=job.copies, verifications=job.verifications) == job
+    assert [TASK[job.kind].validate_json(row) for row in job.rows()] == list(job.tasks)
+
+
+def test_what_all_ranges_share_does_not_grow_with_them() -> None:
+    key = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
+    task = CopyTask(key=key, range=OffsetRange(0, 10), ids=Ids("c", "s", "t"), generation=0, run_id="run-1")
+    job = Job(
+        kind="copy",
+        replication="orders-dr",
+        run_id="run-1",
+        source={},
+        target={},
+        settings=Copy(),
+        copies=[task] * 1_000,
+    )
+    assert len(JOB.dump_json(job.common)) < 1_000
+    assert max(map(len, job.rows())) < 1_000

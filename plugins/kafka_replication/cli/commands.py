@@ -29,7 +29,7 @@ from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher, OnDemand
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli_gaps.add_to(app)
@@ -49,9 +49,9 @@ def _until(text: str) -> datetime:
 
 
 def _launcher(replication: Replication) -> Launcher:
-    from kafka_replication.spark.submit import SubmitLauncher
+    from kafka_replication.spark.submit import terminal_launcher
 
-    return SubmitLauncher(EnvironmentConnections().spark(replication.spark.connection), replication.spark.conf)
+    return terminal_launcher(EnvironmentConnections().spark(replication.spark.connection), replication.spark.conf)
 
 
 @app.command()
@@ -152,7 +152,8 @@ def verify(file: File, as_json: Json = False) -> None:
         with leased(run) as leased_run:
             steps.fence_stale_producers(leased_run)
             keys = list(run.view().positions)
-            results = steps.verify(leased_run, keys, _LazyLauncher(run.replication))
+            with OnDemand(lambda: _launcher(run.replication)) as spark:
+                results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
         rows = [
             {
@@ -177,16 +178,6 @@ def verify(file: File, as_json: Json = False) -> None:
         )
 
     _act(file, as_json, action)
-
-
-class _LazyLauncher:
-    """Finds Spark only once there is a job."""
-
-    def __init__(self, replication: Replication) -> None:
-        self._replication = replication
-
-    def __call__(self, job: Any) -> Any:
-        return _launcher(self._replication)(job)
 
 
 Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]

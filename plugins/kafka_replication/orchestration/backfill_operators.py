@@ -93,7 +93,8 @@ class SlicesOperator(ReplicationSparkSubmitOperator):
                 self.log.info("nothing to do: all of it is on the target already, and verified; no Spark is started")
                 steps.advance(run, made.workable)
                 return {"ranges": 0, "records": 0, "bytes": 0}
-            done = slices.copy_slices(run, made, self.launch)
+            with self.launcher() as spark:
+                done = slices.copy_slices(run, made, spark)
         context["ti"].xcom_push(
             FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in done.not_verified]
         )

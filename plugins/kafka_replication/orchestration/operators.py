@@ -77,12 +77,12 @@ class AdvanceOperator(StepOperator):
     """Move the stored watermarks to what is verified."""
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Returns the watermark of every partition."""
+        """Returns the watermark of every partition and target: ``{"orders-0 -> dr.orders": 120}``."""
         with task_run.working(self.replication, context) as run:
             moved = steps.advance(run, task_run.planned(run).workable)
         for key, offset in sorted(moved.items()):
-            self.log.info("%s: watermark %d", key.source, offset)
-        return {str(key.source): offset for key, offset in sorted(moved.items())}
+            self.log.info("%s: watermark %d", key, offset)
+        return {f"{key.source} -> {key.target_topic}": offset for key, offset in sorted(moved.items())}
 
 
 class ReportOperator(StepOperator):

@@ -41,7 +41,7 @@ from kafka_replication.runs.slices import copy_slices
 from kafka_replication.runs.steps import preparing
 from kafka_replication.runs.steps.target_topics import create_targets
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher, OnDemand
 from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,8 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest
     """All of a backfill, under the replication's lease. Where there is nothing to do no launcher is asked for."""
     with leased(run) as this:
         made = prepare(this, request)
-        verified = [] if made.idle else copy_slices(this, made, launcher()).not_verified
+        with OnDemand(launcher) as spark:
+            verified = [] if made.idle else copy_slices(this, made, spark).not_verified
         steps.advance(this, [each.key for each in made.partitions])
         return steps.report(this, made, verified)
 

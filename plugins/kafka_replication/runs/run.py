@@ -20,7 +20,7 @@ from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.clusters import Clusters
-from kafka_replication.runtime.deadline import Deadline, patiently
+from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.watermarks.store import WatermarkStore
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Run:
 
     def retry(self, doing: str, call: Callable[[], T]) -> T:
         """Repeat a call to a cluster that answered before, within the run's time: brokers restart, leaders move."""
-        return patiently(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
+        return retry(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         """The stored watermarks. One of an earlier generation than the ledger's is left out: it counts no more."""

@@ -16,7 +16,7 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher, OnDemand
 from kafka_replication.watermarks.boundaries import check_interval
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -51,8 +51,8 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
         plan = steps.prepare(leased_run, request)
         not_verified = []
         if not plan.idle:
-            launch = launcher()
-            steps.copy(leased_run, plan, launch)
-            not_verified = steps.verify(leased_run, plan.workable, launch)
+            with OnDemand(launcher) as spark:
+                steps.copy(leased_run, plan, spark)
+                not_verified = steps.verify(leased_run, plan.workable, spark)
         steps.advance(leased_run, plan.workable)
         return steps.report(leased_run, plan, not_verified)

@@ -16,7 +16,7 @@ from kafka_replication.planning.backfill import (
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 
@@ -36,7 +36,7 @@ class Slices:
     bytes: int
 
 
-def copy_slices(run: LeasedRun, made: Plan, launch: Launcher) -> Slices:
+def copy_slices(run: LeasedRun, made: Plan, spark: Launcher) -> Slices:
     """Copy, verify and advance, slice after slice, until all of it is on the target or has failed.
 
     Called again after a crash it goes on where the ledger ends. What failed is recorded with the run, for
@@ -54,12 +54,12 @@ def copy_slices(run: LeasedRun, made: Plan, launch: Launcher) -> Slices:
             break
         number += 1
         log.info("%s", _progress(made, positions, number, part))
-        for each in steps.copy(run, part, launch).copies:
+        for each in steps.copy(run, part, spark).copies:
             done[each.key].append(each)
-        failed |= {each.key: each for each in steps.verify(run, [p.key for p in part.partitions], launch) if each.error}
+        failed |= {each.key: each for each in steps.verify(run, [p.key for p in part.partitions], spark) if each.error}
         steps.advance(run, keys)
     failed |= {
-        each.key: each for each in steps.verify(run, [key for key in keys if key not in failed], launch) if each.error
+        each.key: each for each in steps.verify(run, [key for key in keys if key not in failed], spark) if each.error
     }
     positions = run.retry("reading the ledger", run.view).positions
     log.info("%s", _progress(made, positions, number, None))

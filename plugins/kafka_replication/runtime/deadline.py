@@ -1,6 +1,4 @@
-"""One budget of time for a run: every wait asks it how long it may take, and repeats what may pass by itself within
-it.
-"""
+"""One budget of time for a run: every wait asks it how long it may take, and retries stay within it."""
 
 from __future__ import annotations
 
@@ -10,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception
 
 from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
 
@@ -67,20 +67,63 @@ def backoff(failures: int) -> float:
     return min(LONGEST_PAUSE, 0.2 * float(2 ** min(failures, 10)))
 
 
-def patiently(
-    doing: str, call: Callable[[], T], deadline: Deadline, attempts: int, pause: Callable[[float], None] = time.sleep
+def retry(
+    doing: str,
+    call: Callable[[], T],
+    deadline: Deadline,
+    attempts: int,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+    progress: Callable[[], object] = lambda: None,
 ) -> T:
-    """``call``, again after each error that may pass by itself. A lost lease is none: the work under it has to stop."""
-    for failures in range(1, attempts + 1):
-        try:
-            return call()
-        except Busy:
-            raise
-        except ReplicationError as e:
-            if not e.retriable or failures == attempts:
-                raise
-            if deadline.left <= backoff(failures):
-                raise deadline.over(doing, e) from e
-            log.warning("%s: attempt %d of %d failed (%s); trying again", doing, failures, attempts, e)
-            pause(backoff(failures))
-    raise AssertionError("attempts is at least 1")
+    """Call, and call again after a retriable error, with backoff: at most ``attempts`` times in a row.
+
+    The attempts are counted anew whenever ``progress`` answers something else than after the failure before. `Busy` is
+    never retried, because work must stop when the lease is lost. Raises the last error, or OutOfTime where the deadline
+    comes before the next attempt.
+    """
+    row = _Row(progress)
+
+    def give_up(state: RetryCallState) -> T:
+        error = _error(state)
+        assert error is not None
+        if row.failures >= attempts:
+            raise error
+        raise deadline.over(doing, error) from error
+
+    def warn(state: RetryCallState) -> None:
+        error = _error(state)
+        log.warning("%s: attempt %d of %d failed (%s); trying again", doing, row.failures, attempts, error)
+
+    return Retrying(
+        retry=retry_if_exception(is_passing),
+        wait=row.wait,
+        stop=lambda state: row.failures >= attempts or deadline.left <= state.upcoming_sleep,
+        sleep=pause,
+        before_sleep=warn,
+        retry_error_callback=give_up,
+    )(call)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same call may succeed later, and may be repeated by the one who called."""
+    return isinstance(error, ReplicationError) and error.retriable and not isinstance(error, Busy)
+
+
+def _error(state: RetryCallState) -> ReplicationError | None:
+    error = state.outcome.exception() if state.outcome else None
+    return error if isinstance(error, ReplicationError) else None
+
+
+class _Row:
+    """Counts the failures in a row, those without progress between them."""
+
+    def __init__(self, progress: Callable[[], object]) -> None:
+        self.failures, self._progress, self._before = 0, progress, progress()
+
+    def wait(self, _: RetryCallState) -> float:
+        """Tenacity asks once after each failure."""
+        now = self._progress()
+        self.failures = self.failures + 1 if now == self._before else 1
+        self._before = now
+        return backoff(self.failures)

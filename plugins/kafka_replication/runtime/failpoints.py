@@ -1,9 +1,11 @@
 """Places where a test may kill or halt this process. Nothing happens unless ``KAFKA_REPLICATION_FAILPOINT`` names one.
 
 The value is ``NAME`` or ``NAME:N``: the process dies when it reaches the point for the N-th time, counted from 1.
-With ``=FILE`` behind it the process does not die there, but waits as long as that file exists.
+``NAME@WHERE``, such as ``W@orders-3``, counts only there. With ``=FILE`` at the end the process does not die, but waits
+as long as that file exists.
+
 P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
-P4 verified and watermark not stored, P5 watermark stored and not reported.
+P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy or verify a range.
 """
 
 from __future__ import annotations
@@ -18,19 +20,25 @@ VARIABLE = "KAFKA_REPLICATION_FAILPOINT"
 _reached: Counter[str] = Counter()
 
 
-def reached(name: str) -> None:
+def reached(name: str, where: str = "") -> None:
     """Die by SIGKILL, or wait, if this point is armed."""
     armed = os.environ.get(VARIABLE)
     if not armed:
         return
     place, _, gate = armed.partition("=")
     point, _, turn = place.partition(":")
-    if point == name:
+    point, _, wanted = point.partition("@")
+    if point == name and wanted in ("", where):
         _reached[name] += 1
         if _reached[name] == int(turn or 1):
-            _wait_for(Path(gate)) if gate else os.kill(os.getpid(), signal.SIGKILL)
+            _wait_for(Path(gate)) if gate else die()
 
 
 def _wait_for(gate: Path) -> None:
     while gate.exists():
         time.sleep(0.02)
+
+
+def die() -> None:
+    """A test that cannot spare its process puts something else here."""
+    os.kill(os.getpid(), signal.SIGKILL)

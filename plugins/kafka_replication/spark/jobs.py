@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.protocol import CopyResult, CopyTask
+from kafka_replication.model.offsets import Coverage
 from kafka_replication.verification.verify import VerifyResult, VerifyTask
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One Spark application's work: either ``copies`` or ``verifications``, longest first."""
 
@@ -29,11 +30,25 @@ class Job:
     verifications: list[VerifyTask] = field(default_factory=list)
     parallelism: int | None = None
     seconds: float | None = None  # what is left of the run's time; None is no bound
+    request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
+
+    @property
+    def tasks(self) -> Sequence[CopyTask | VerifyTask]:
+        return self.copies if self.kind == "copy" else self.verifications
+
+    @property
+    def common(self) -> Job:
+        """What all tasks share: every Spark task gets it, and its own ranges beside it."""
+        return replace(self, copies=[], verifications=[])
+
+    def rows(self) -> list[bytes]:
+        """Each task as JSON, for the Spark task that works on it; a worker reads it back with `TASK`."""
+        return [TASK[self.kind].dump_json(task) for task in self.tasks]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """What came back; a range that is missing here died with its Spark task (``error`` says how)."""
+    """What came back; a range that is missing here was cut off with the whole job (``error`` says how)."""
 
     copies: list[CopyResult] = field(default_factory=list)
     verifications: list[VerifyResult] = field(default_factory=list)
@@ -42,16 +57,38 @@ class JobResult:
     retriable: bool = True  # may the same job succeed when it is submitted again?
 
 
-class Launcher(Protocol):
-    """Runs a job on Spark and waits for it. Raises ReplicationError where it could not run at all."""
-
-    def __call__(self, job: Job) -> JobResult: ...
-
-
 JOB = TypeAdapter(Job)
 RESULT = TypeAdapter(JobResult)
 COPY_RESULT = TypeAdapter(CopyResult)
 VERIFY_RESULT = TypeAdapter(VerifyResult)
+TASK: dict[str, TypeAdapter[Any]] = {"copy": TypeAdapter(CopyTask), "verify": TypeAdapter(VerifyTask)}
+
+
+def encode(result: CopyResult | VerifyResult) -> str:
+    """One range's result, as it travels from a worker."""
+    if isinstance(result, CopyResult):
+        return COPY_RESULT.dump_json(result).decode()
+    return VERIFY_RESULT.dump_json(result).decode()
+
+
+def gather(kind: str, encoded: Sequence[str]) -> JobResult:
+    """The results of a job's ranges, as `encode` made them."""
+    if kind == "copy":
+        return JobResult(copies=[COPY_RESULT.validate_json(text) for text in encoded])
+    return JobResult(verifications=[VERIFY_RESULT.validate_json(text) for text in encoded])
+
+
+def died(task: CopyTask | VerifyTask, cause: str) -> CopyResult | VerifyResult:
+    """The result of a range whose worker ended in every attempt, before it could say anything."""
+    doing = "copied" if isinstance(task, CopyTask) else "verified"
+    error = f"{task.key.source}: the Spark worker that {doing} this range ended in every attempt: {cause}"
+    remedy = (
+        "see the executor's log; a worker that was killed for memory needs more (spark.executor.memoryOverhead, or the"
+        " limit of its container); then run again"
+    )
+    if isinstance(task, CopyTask):
+        return CopyResult(key=task.key, range=task.range, error=error, remedy=remedy, retriable=True)
+    return VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=True)
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -63,7 +100,9 @@ def write_private(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def deal(tasks: Sequence[int], hands: int | None) -> list[list[int]]:
-    """Deal task numbers, longest first, to at most ``hands`` Spark tasks; None gives each its own."""
-    count = min(len(tasks), hands or len(tasks))
-    return [list(tasks[start::count]) for start in range(count)]
+def partition_tasks(count: int, parallelism: int | None) -> list[list[int]]:
+    """The numbers of ``count`` ranges, longest first, spread over at most ``parallelism`` Spark tasks; None gives each
+    range a Spark task of its own.
+    """
+    tasks = min(count, parallelism or count)
+    return [list(range(first, count, tasks)) for first in range(tasks)]

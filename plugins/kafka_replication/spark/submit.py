@@ -1,44 +1,53 @@
-"""Submit a job with spark-submit and wait for it; the command line's launcher, and what the Airflow operator shares."""
+"""Submit a job with spark-submit and wait for it: the command line's launcher, and what Airflow's shares with it."""
 
 from __future__ import annotations
 
-import contextlib
+import importlib.util
 import logging
 import math
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-import zipfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
 
-import pyspark
-
-import kafka_replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.stopping import end_group
-from kafka_replication.spark.driver import PARENT
-from kafka_replication.spark.jobs import JOB, RESULT, Job, JobResult, write_private
+from kafka_replication.spark import submitter
+from kafka_replication.spark.jobs import Job, JobResult
+from kafka_replication.spark.workspace import PACKAGE, Workspace, workspace
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
 STOP_SECONDS = 15.0
 GRACE = 15.0
-PACKAGE = Path(kafka_replication.__file__).parent
 
 
 def script(kind: str) -> Path:
-    """The entry point in ``spark_jobs/``. Raises BadInput where the folder is not beside the package."""
-    folder = Path(os.environ.get(SCRIPTS) or PACKAGE.parents[1] / "spark_jobs")
-    path = folder / ("copy_ranges.py" if kind == "copy" else "verify_ranges.py")
-    if not path.is_file():
-        raise BadInput(f"there is no {path}", f"set {SCRIPTS} to the folder that holds the Spark jobs")
-    return path
+    """The entry point: in the folder that the environment names, in ``spark_jobs/`` beside the package, or the one that
+    an installed package brings itself. Raises BadInput where the named folder lacks it.
+    """
+    name = "copy_ranges.py" if kind == "copy" else "verify_ranges.py"
+    named, beside = os.environ.get(SCRIPTS), PACKAGE.parents[1] / "spark_jobs" / name
+    if named is None:
+        return beside if beside.is_file() else PACKAGE / "spark" / "entry.py"
+    if not (Path(named) / name).is_file():
+        raise BadInput(f"there is no {Path(named) / name}", f"set {SCRIPTS} to the folder that holds the Spark jobs")
+    return Path(named) / name
+
+
+def spark_home() -> Path:
+    """PySpark's folder, found without importing it, for that takes a second."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise BadInput("PySpark is not installed", "install requirements.txt")
+    return Path(found.origin).parent
 
 
 def local_conf(master: str) -> dict[str, str]:
@@ -49,79 +58,70 @@ def local_conf(master: str) -> dict[str, str]:
     return conf
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """A job's private folder: the job with its client settings, the zipped package, and where the result will be."""
-
-    folder: Path
-
-    @property
-    def job(self) -> Path:
-        return self.folder / "job.json"
-
-    @property
-    def result(self) -> Path:
-        return self.folder / "result.json"
-
-    @property
-    def package(self) -> Path:
-        return self.folder / "kafka_replication.zip"
-
-    def read_result(self) -> JobResult:
-        return RESULT.validate_json(self.result.read_bytes())
-
-
-@contextlib.contextmanager
-def workspace(job: Job) -> Iterator[Workspace]:
-    """Write the job and the package into a new folder that only this user can enter, and remove it afterwards."""
-    with tempfile.TemporaryDirectory(prefix="kafka-replication-") as folder:
-        here = Workspace(Path(folder))
-        write_private(here.job, JOB.dump_json(job))
-        with zipfile.ZipFile(here.package, "w") as archive:
-            for path in sorted(PACKAGE.rglob("*.py")):
-                archive.write(path, path.relative_to(PACKAGE.parent))
-        yield here
-
-
 def environment() -> dict[str, str]:
+    """What spark-submit gets in addition to this process's environment."""
     return {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        PARENT: str(os.getpid()),
+        "SPARK_HOME": str(spark_home()),
+        **submitter.environment(),
     }
 
 
-@dataclass(frozen=True, slots=True)
+class Submission(Protocol):
+    """One way to call spark-submit."""
+
+    def run(self, job: Job, here: Workspace) -> str:
+        """Call it and wait. Returns in which way it ended; that is said when it left no result. Raises BadInput."""
+
+    def stop(self) -> None:
+        """End it, if it runs, with all processes it started on this machine. Another thread calls this."""
+
+
 class SubmitLauncher:
-    """Launches jobs from a terminal; Spark's log goes to this process's stderr."""
+    """A `Launcher` that calls spark-submit for each job."""
 
-    spark: SparkConnection
-    conf: Mapping[str, str] = field(default_factory=dict)
+    def __init__(self, submission: Submission) -> None:
+        self._submission = submission
 
-    def __call__(self, job: Job) -> JobResult:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._submission.stop()
+
+    def submit(self, job: Job) -> JobResult:
+        """Raises BadInput, ConnectionMissing, OutOfTime, and Unreachable where Spark left no result."""
         with workspace(job) as here:
-            command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", self.spark.master]
-            for key, value in {**local_conf(self.spark.master), **self.spark.conf, **self.conf}.items():
-                command += ["--conf", f"{key}={value}"]
-            command += ["--py-files", str(here.package), str(script(job.kind)), str(here.job), str(here.result)]
-            code = _run(command, job)
-            if not here.result.exists():
-                raise Unreachable(
-                    f"the Spark {job.kind} job ended with {code} and left no result", "see Spark's log above; run again"
-                )
-            return here.read_result()
+            with after(patience(job), self._submission.stop) as is_over:
+                ended = self._submission.run(job, here)
+            if here.result.exists():
+                return here.read_result()
+            if is_over.is_set():
+                raise out_of_time(job)
+            raise Unreachable(
+                f"the Spark {job.kind} job ended with {ended} and left no result", "see Spark's log above; run again"
+            )
 
 
-def _run(command: list[str], job: Job) -> int:
-    """Run in a process group of its own and take it down with us, whatever the reason. Raises OutOfTime."""
-    process = subprocess.Popen(command, env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr)
+@contextmanager
+def after(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
+    """Call ``act`` in a thread once the body took so long; the event says that it did."""
+    is_over = threading.Event()
+
+    def over() -> None:
+        is_over.set()
+        act()
+
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), over)
+    timer.daemon = True
+    timer.start()
     try:
-        return process.wait(min(patience(job), threading.TIMEOUT_MAX))
-    except subprocess.TimeoutExpired:
-        raise out_of_time(job) from None
+        yield is_over
     finally:
-        end_group(process, STOP_SECONDS)
+        timer.cancel()
 
 
 def patience(job: Job) -> float:
@@ -133,3 +133,37 @@ def patience(job: Job) -> float:
 
 def out_of_time(job: Job) -> OutOfTime:
     return Deadline().over(f"the Spark {job.kind} job of {job.replication} was stopped")
+
+
+class TerminalSubmission:
+    """Calls spark-submit as a terminal does; Spark's log goes to this process's stderr."""
+
+    def __init__(self, spark: SparkConnection, conf: Mapping[str, str]) -> None:
+        self._spark, self._conf = spark, conf
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, job: Job, here: Workspace) -> str:
+        """In a process group of its own, which ends with this call, whatever the reason."""
+        self._process = subprocess.Popen(
+            self.command(job, here), env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr
+        )
+        try:
+            return f"exit code {self._process.wait()}"
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            end_group(self._process, STOP_SECONDS)
+
+    def command(self, job: Job, here: Workspace) -> list[str]:
+        """No secret is in it: the job file holds them."""
+        command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master]
+        for key, value in {**local_conf(self._spark.master), **self._spark.conf, **self._conf}.items():
+            command += ["--conf", f"{key}={value}"]
+        return [*command, "--py-files", str(here.package), str(script(job.kind)), str(here.job), str(here.result)]
+
+
+def terminal_launcher(spark: SparkConnection, conf: Mapping[str, str]) -> SubmitLauncher:
+    """The command line's launcher."""
+    return SubmitLauncher(TerminalSubmission(spark, conf))

@@ -1,4 +1,7 @@
-"""What runs inside a Spark Python worker: one range, with clients created here."""
+"""What runs inside a Spark Python worker: one range, with clients created here.
+
+Each worker process imports this: what only the driver or the command line needs is not imported.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,43 @@ import logging
 import sys
 import time
 from dataclasses import replace
+from functools import lru_cache
 
 from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.runtime import stopping
-from kafka_replication.runtime.deadline import Deadline, backoff
+from kafka_replication.runtime import failpoints, stopping
+from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import COPY_RESULT, VERIFY_RESULT, Job
+from kafka_replication.spark.jobs import JOB, TASK, Job, encode
 from kafka_replication.verification.verify import VerifyResult, VerifyTask, verify
 
 log = logging.getLogger(__name__)
 
 
-def execute(job: Job, number: int) -> str:
-    """Copy or verify the job's range ``number``; the result as JSON.
+def execute(common: bytes, row: bytes) -> str:
+    """Copy or verify one range: a `Job` without tasks, and one task, as JSON; so is the result.
 
     A worker that is asked to end aborts its transaction first.
     """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    if job.kind == "copy":
-        return COPY_RESULT.dump_json(copy_one(job, job.copies[number])).decode()
-    return VERIFY_RESULT.dump_json(verify_one(job, job.verifications[number])).decode()
+    job = _job(common)
+    task = TASK[job.kind].validate_json(row)
+    return encode(copy_one(job, task) if job.kind == "copy" else verify_one(job, task))
+
+
+@lru_cache(maxsize=1)
+def _job(common: bytes) -> Job:
+    return JOB.validate_json(common)
 
 
 def copy_one(job: Job, task: CopyTask) -> CopyResult:
+    from kafka_replication.kafka import reach
     from kafka_replication.kafka.engines.record.engine import RecordEngine
 
     key = task.key
+    failpoints.reached("W", str(key.source))
     log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
     started = time.monotonic()
 
@@ -53,43 +64,57 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
         )
 
     deadline = Deadline.after(job.seconds)
+    try:
+        reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
+        reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
+    except ReplicationError as e:
+        return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
     engine = RecordEngine(job.source, job.target, job.settings, deadline)
     return Copier(engine, job.settings, progress, deadline=deadline).copy(task)
 
 
 def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
-    """Reads on after an error that may pass by itself, from the first chunk not verified yet."""
-    started, deadline = time.monotonic(), Deadline.after(job.seconds)
-    failures, result = 0, VerifyResult(key=task.key, verified=Coverage())
-    while True:
-        left = tuple(each for each in task.receipts if result.verified.missing_from(each.range))
-        found = _verify(job, replace(task, receipts=left))
-        failures = 1 if found.records else failures + 1
-        result = replace(
-            found,
-            verified=result.verified.union(found.verified),
-            records=result.records + found.records,
-            bytes=result.bytes + found.bytes,
-        )
-        if not result.retriable or failures >= job.settings.attempts:
-            break
-        if deadline.left <= backoff(failures):
-            over = deadline.over(f"verifying {task.key.source}")
-            result = replace(
-                result, error=f"{over.what}; the last error was: {result.error}", remedy=over.remedy, retriable=False
-            )
-            break
-        log.warning("%s: reading back failed (%s); trying again", task.key.source, result.error)
-        time.sleep(backoff(failures))
+    """Read back, and read on after a retriable error, from the first chunk that is not verified yet."""
+    from kafka_replication.kafka import reach
+
+    failpoints.reached("W", str(task.key.source))
+    started, reading = time.monotonic(), _Reading(job, task)
+    doing, attempts = f"verifying {task.key.source}", job.settings.attempts
+    try:
+        reach.check("target", job.target, task.key.target, job.request_seconds, reading.deadline)
+        retry(doing, reading.go_on, reading.deadline, attempts, progress=lambda: reading.result.verified)
+        result = reading.result
+    except ReplicationError as e:
+        result = replace(reading.result, error=e.what, remedy=e.remedy, retriable=e.retriable)
     log.info("verified %s %s: %d records", task.key.source, result.verified, result.records)
     return replace(result, seconds=round(time.monotonic() - started, 3))
 
 
-def _verify(job: Job, task: VerifyTask) -> VerifyResult:
-    from kafka_replication.kafka.segment_reader import segment_reader
+class _Reading:
+    """What of a task was read back in all attempts together."""
 
-    try:
-        with segment_reader(job.target, task.key, job.settings.stall_timeout) as reader:
-            return verify(task, reader)
-    except ReplicationError as e:
-        return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)
+    def __init__(self, job: Job, task: VerifyTask) -> None:
+        self.deadline, self.result = Deadline.after(job.seconds), VerifyResult(key=task.key, verified=Coverage())
+        self._job, self._task = job, task
+
+    def go_on(self) -> None:
+        """Read what is not verified yet. Raises Unreachable for an error that is worth another attempt."""
+        left = tuple(receipt for receipt in self._task.receipts if self.result.verified.missing_from(receipt.range))
+        read = self._read(replace(self._task, receipts=left))
+        self.result = replace(
+            read,
+            verified=self.result.verified.union(read.verified),
+            records=self.result.records + read.records,
+            bytes=self.result.bytes + read.bytes,
+        )
+        if read.error and read.retriable:
+            raise Unreachable(read.error, read.remedy)
+
+    def _read(self, task: VerifyTask) -> VerifyResult:
+        from kafka_replication.kafka.segment_reader import segment_reader
+
+        try:
+            with segment_reader(self._job.target, task.key, self._job.settings.stall_timeout) as reader:
+                return verify(task, reader)
+        except ReplicationError as e:
+            return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)

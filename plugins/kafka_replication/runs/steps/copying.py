@@ -14,13 +14,14 @@ from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.job import job_of
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import JobResult, Launcher
+from kafka_replication.spark.jobs import JobResult
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.values import RangeOutcome
 
 log = logging.getLogger(__name__)
 
 
-def copy(run: LeasedRun, made: Plan, launch: Launcher) -> JobResult:
+def copy(run: LeasedRun, made: Plan, spark: Launcher) -> JobResult:
     """Copy every planned range that is not on the target yet, in at most ``copy.rounds`` jobs, while the lease is ours.
 
     Another round is for ranges that were fenced or whose Spark task died: the copier itself repeats all other errors
@@ -36,7 +37,7 @@ def copy(run: LeasedRun, made: Plan, launch: Launcher) -> JobResult:
         run.check()
         run.deadline.check(f"{made.replication}: copying")
         log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, "copying %d ranges, round %d", len(left), round_ + 1)
-        last = launch(job_of(run, "copy", copies=[_task(run, each) for each in left]))
+        last = spark.submit(job_of(run, "copy", copies=[_task(run, each) for each in left]))
         view = run.retry("reading the ledger", lambda: _fence_and_read(run))
         done.update({result.key: result for result in last.copies})
         left = _to_repeat(left, last)

@@ -12,13 +12,14 @@ def job_of(run: LeasedRun, kind: Literal["copy", "verify"], **tasks: Any) -> Job
     """A job of this run with these tasks; it may take as long as the run has left."""
     settings = run.replication
     return Job(
-        kind,
-        settings.name,
-        run.run_id,
-        run.clusters.source,
-        run.clusters.target,
-        settings.copying,
+        kind=kind,
+        replication=settings.name,
+        run_id=run.run_id,
+        source=run.clusters.source,
+        target=run.clusters.target,
+        settings=settings.copying,
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
+        request_seconds=settings.timeouts.request,
         **tasks,
     )

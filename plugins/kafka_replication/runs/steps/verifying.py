@@ -15,11 +15,11 @@ from kafka_replication.model.times import now
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.job import job_of
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.jobs import Launcher
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.verify import VerifyResult, VerifyTask, longest_first, select_receipts
 
 
-def verify(run: LeasedRun, keys: Collection[PartitionKey], launch: Launcher) -> list[VerifyResult]:
+def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> list[VerifyResult]:
     """Read back what of these partitions is copied and not verified. Write to the ledger what was found equal."""
     view = run.retry("reading the ledger", run.view)
     pending = {key: coverage for key in keys if key in view.positions and (coverage := pending_of(view, key))}
@@ -28,7 +28,7 @@ def verify(run: LeasedRun, keys: Collection[PartitionKey], launch: Launcher) -> 
     receipts = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(list(pending)))
     tasks, results = _tasks(view, pending, receipts, run.replication.verify.level)
     if tasks:
-        results += _read_back(run, tasks, launch)
+        results += _read_back(run, tasks, spark)
     _write_verified(run, view, results)
     return results
 
@@ -59,11 +59,11 @@ def _tasks(
     return longest_first(tasks), errors
 
 
-def _read_back(run: LeasedRun, tasks: list[VerifyTask], launch: Launcher) -> list[VerifyResult]:
+def _read_back(run: LeasedRun, tasks: list[VerifyTask], spark: Launcher) -> list[VerifyResult]:
     """One result for each task; a task that Spark lost has the job's error."""
     run.check()
     run.deadline.check(f"{run.replication.name}: verifying")
-    result = launch(job_of(run, "verify", verifications=tasks))
+    result = spark.submit(job_of(run, "verify", verifications=tasks))
     lost = {task.key for task in tasks} - {each.key for each in result.verifications}
     error, remedy = result.error or "not verified", result.remedy or "run again"
     return [

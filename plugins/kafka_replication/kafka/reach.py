@@ -1,0 +1,66 @@
+"""Can this process reach a cluster at all? A worker stands elsewhere in the network than who submitted its job."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from kafka_replication.kafka import clients
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime.deadline import Deadline, retry
+
+log = logging.getLogger(__name__)
+# Enough for a broker that restarts just then. A network that lets nothing through stays so: hours of attempts, as a
+# copy spends on a cluster that answered before, would only hide it.
+ATTEMPTS = 3
+_NO_ANSWER = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+    }
+)
+_answered: set[str] = set()  # by this process: bootstrap servers
+
+
+def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: float, deadline: Deadline) -> None:
+    """Ask the cluster and the leader of ``at`` for an answer, once in the life of this process.
+
+    Any answer will do, an error too: what it means is for others to say. Raises Unreachable after `ATTEMPTS` attempts
+    of ``seconds`` each, and OutOfTime.
+    """
+    address = str(config["bootstrap.servers"])
+    if address in _answered:
+        return
+    try:
+        retry(f"{at}: reaching the {side}", lambda: _ask(config, at, deadline.within(seconds)), deadline, ATTEMPTS)
+    except Unreachable as e:
+        raise Unreachable(
+            f"{at}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
+            "let the workers reach the advertised address of every broker (firewall, routes, names), see"
+            " docs/deployment.md; if only the brokers were away, run again",
+        ) from e
+    _answered.add(address)
+
+
+def _ask(config: clients.ClientConfig, at: TopicPartition, seconds: float) -> None:
+    client = clients.admin(config, seconds)
+    wanted = {ClientPartition(at.topic, at.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    try:
+        for future in client.list_offsets(wanted, request_timeout=seconds).values():
+            future.result(seconds * 2)
+    except KafkaException as e:
+        error = e.args[0]
+        if error.code() in _NO_ANSWER:
+            raise Unreachable(
+                f"{config['bootstrap.servers']} answers, but the broker that leads {at} does not: {error.str()}", ""
+            ) from e
+        log.info("%s answered with %s", config["bootstrap.servers"], error.name())

@@ -1,0 +1,97 @@
+"""How Airflow calls spark-submit: the Spark provider's hook, as a `Submission` of our launcher."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException
+
+from kafka_replication.config import Replication
+from kafka_replication.model.errors import BadInput
+from kafka_replication.orchestration.connections import AirflowConnections
+from kafka_replication.runtime.stopping import end_group
+from kafka_replication.spark import submit
+from kafka_replication.spark.jobs import Job
+from kafka_replication.spark.workspace import Workspace
+
+STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
+
+
+class ReplicationSparkSubmitHook(SparkSubmitHook):
+    """The provider's hook with our reading of the connection: a missing one is an error, and local tasks get a second
+    try.
+    """
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        spark = AirflowConnections().spark(self._conn_id)
+        found: dict[str, Any] = super()._resolve_connection()
+        return {**found, "master": spark.master}
+
+    def submit_in_session(self, application: str, environment: dict[str, str]) -> None:
+        """Submit and wait, in a process group of its own. The environment is Popen's alone, never ``--conf`` text."""
+        self.submit(application, env={**os.environ, **environment}, start_new_session=True)
+
+    def stop(self) -> None:
+        """End spark-submit with everything it started on this machine; the driver's JVM gets a moment to end its
+        executors.
+        """
+        process: subprocess.Popen[str] | None = self._submit_sp
+        if process is not None:
+            end_group(process, STOP_SECONDS)
+
+
+class HookSubmission:
+    """Calls spark-submit for one replication. Client deploy mode: the job file stays on this machine."""
+
+    def __init__(self, replication: Replication) -> None:
+        self._replication = replication
+        self._hook: ReplicationSparkSubmitHook | None = None
+
+    def run(self, job: Job, here: Workspace) -> str:
+        """Submit and wait. Raises BadInput, ConnectionMissing."""
+        self._hook = self.hook(job, here)
+        settings = submit.environment()
+        settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        try:
+            self._hook.submit_in_session(str(submit.script(job.kind)), settings)
+        except FileNotFoundError as e:
+            raise BadInput(
+                f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
+            ) from e
+        except AirflowException as e:
+            return str(e)
+        return "exit code 0"
+
+    def stop(self) -> None:
+        """End spark-submit and what it started here."""
+        if self._hook is not None:
+            self._hook.stop()
+
+    def kill(self) -> None:
+        """Stop, and do what the provider does for a driver that runs elsewhere."""
+        if self._hook is not None:
+            self._hook.stop()
+            self._hook.on_kill()
+
+    def hook(self, job: Job, here: Workspace) -> ReplicationSparkSubmitHook:
+        """Raises BadInput, ConnectionMissing."""
+        spark = self._replication.spark
+        conf = {
+            **submit.local_conf(AirflowConnections().spark(spark.connection).master),
+            "spark.log.level": "WARN",  # Spark's own INFO would bury the lines about the ranges
+            **spark.conf,
+        }
+        try:
+            return ReplicationSparkSubmitHook(
+                conf=conf,
+                conn_id=spark.connection,
+                py_files=str(here.package),
+                application_args=[str(here.job), str(here.result)],
+                deploy_mode="client",
+                name=f"kafka-replication {job.kind} {job.replication}",
+            )
+        except ValueError as e:
+            raise BadInput(f"connection {spark.connection!r}: {e}", "correct its extra, see docs/connections.md") from e

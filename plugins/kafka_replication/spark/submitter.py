@@ -1,0 +1,62 @@
+"""End Spark when the process that submitted the job is gone: killing that process alone leaves Spark running."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+
+import psutil
+from tenacity import Retrying, retry_if_result, wait_fixed
+
+from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity, is_running
+
+log = logging.getLogger(__name__)
+VARIABLE = "KAFKA_REPLICATION_SUBMITTER"
+INTERVAL = 0.5
+
+
+def environment() -> dict[str, str]:
+    """What tells the driver that this process submits it."""
+    return {VARIABLE: IDENTITY.dump_json(ProcessIdentity.own()).decode()}
+
+
+def watch() -> None:
+    """In the driver: end it and its JVM once the submitting process is gone. Without such a process do nothing.
+
+    The JVM is the driver's parent now. It is remembered: if the JVM dies first, the driver is adopted by a process that
+    is none of ours, in a container often by process 1.
+    """
+    submitter = os.environ.get(VARIABLE)
+    if not submitter:
+        return
+    arguments = (IDENTITY.validate_json(submitter), _jvm())
+    threading.Thread(target=_watch, args=arguments, daemon=True, name="watch-submitter").start()
+
+
+def _jvm() -> psutil.Process | None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if (pid := os.getppid()) > 1:
+            return psutil.Process(pid)
+    return None  # it died before this process could look
+
+
+def _watch(submitter: ProcessIdentity, jvm: psutil.Process | None) -> None:
+    def is_watched() -> bool:
+        return submitter.is_alive() and jvm is not None and is_running(jvm)
+
+    Retrying(retry=retry_if_result(bool), wait=wait_fixed(INTERVAL))(is_watched)
+    if submitter.is_alive():
+        log.error("the JVM of this job is gone: stopping")
+    else:
+        log.error("the process that submitted this job (pid %d) is gone: stopping", submitter.pid)
+    _end(jvm)
+    os._exit(1)
+
+
+def _end(jvm: psutil.Process | None) -> None:
+    """Ask the JVM to end, which ends its Python workers. psutil signals no other process that got the same pid."""
+    with contextlib.suppress(psutil.Error):
+        if jvm is not None and is_running(jvm):
+            jvm.terminate()

@@ -1,0 +1,60 @@
+"""The built wheel, installed into an environment that has nothing else of this repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pyspark
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "plugins" / "kafka_replication"
+
+
+def build(folder: Path) -> Path:
+    """Build the wheel, as `pip install` does: with its build requirements in an environment of their own."""
+    source = folder / "source"
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(PACKAGE, source / "plugins" / "kafka_replication", ignore=ignored)
+    for name in ("pyproject.toml", "requirements.txt", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    _pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """A fresh environment with the wheel; its dependencies are the ones that the tests run with. Returns its folder of
+    programs.
+    """
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(f"{Path(pyspark.__file__).parents[1]}\n")
+    _pip(
+        "--python",
+        str(folder / "bin" / "python"),
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--ignore-installed",
+        str(wheel),
+    )
+    return folder / "bin"
+
+
+def files() -> set[str]:
+    """What of the package a wheel has to hold."""
+    paths = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(PACKAGE.parent).as_posix() for path in paths}
+
+
+def _pip(*arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments],
+        check=True,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
