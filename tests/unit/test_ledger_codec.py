@@ -351,16 +351,12 @@ WRONG = {
     "segment with text": ("receipt", setting("placement", "segments", 0, "last", to="95")),
     "segment that is a list": ("receipt", setting("placement", "segments", 0, to=[1, 2])),
     "segments with one more field": ("receipt", setting("placement", "topic", to="x")),
-    "no placement": ("receipt", without("placement")),
     "a placement without kind": ("receipt", without("placement", "kind")),
     "a placement that is text": ("receipt", setting("placement", to="kafka-segments")),
     "a placement whose kind is a number": ("receipt", setting("placement", "kind", to=1)),
-    "no count of filtered records": ("receipt", without("filtered")),
     "quarantined below zero": ("receipt", setting("quarantined", to=-1)),
     "skipped that is text": ("receipt", setting("skipped", to="0")),
-    "no transform": ("receipt", without("transform")),
     "a transform without hash": ("receipt", setting("transform", to={"name": "x"})),
-    "no offset map": ("receipt", without("offset_map")),
     "an offset map of pairs": ("receipt", setting("offset_map", to=[[5, 90]])),
     "an offset map of text": ("receipt", setting("offset_map", to=[[5, 3, "90"]])),
     "an offset map below zero": ("receipt", setting("offset_map", to=[[5, 3, -1]])),
@@ -378,6 +374,15 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
     with pytest.raises(LedgerUnreadable, match=r"^a ledger entry is malformed \(.+\): b'\{\"") as caught:
         decode(kind, value)
     assert "only this product may write the ledger topics" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("version", "name"), FILES)
+def test_every_field_of_a_version_is_required(version: int, name: str) -> None:
+    """A default in its place could read a broken entry as another one."""
+    content = json.loads(golden(version, name))
+    for field in content.keys() - GOLDEN[version][name].extra.keys():
+        with pytest.raises(LedgerUnreadable):
+            decode(kind_of(name), {other: value for other, value in content.items() if other != field})
 
 
 @pytest.mark.parametrize(
