@@ -18,6 +18,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State
+from tests.support.json_changes import setting, without
 
 GOLDEN = (Path(__file__).parents[1] / "golden" / "plan" / "1.json").read_text()  # written by commit 33e4a7d
 IDS = Ids("Xk4z-cluster_A", "kP9w0ZtuQ6q", "aB3-target_id")
@@ -139,24 +140,6 @@ def test_a_plan_of_a_newer_format_is_refused_by_name() -> None:
         assert part in caught.value.what
     assert "upgrade" in caught.value.remedy and "new run" in caught.value.remedy
     assert not caught.value.retriable
-
-
-def without(*path: Any) -> Callable[[Any], None]:
-    def change(value: Any) -> None:
-        for step in path[:-1]:
-            value = value[step]
-        del value[path[-1]]
-
-    return change
-
-
-def setting(*path: Any, to: Any) -> Callable[[Any], None]:
-    def change(value: Any) -> None:
-        for step in path[:-1]:
-            value = value[step]
-        value[path[-1]] = to
-
-    return change
 
 
 WRONG = {
