@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
@@ -134,7 +134,7 @@ def test_unknown_optional_fields_are_passed_over() -> None:
 
 
 def test_a_plan_of_a_newer_format_is_refused_by_name() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanUnreadable) as caught:
         plan_codec.decode(json.dumps({"format": 2, "replication": "orders-dr", "ranges": []}), "run-7")
     for part in ("run-7", "format 2", "up to 1"):
         assert part in caught.value.what
@@ -166,7 +166,7 @@ WRONG = {
 def test_a_malformed_plan_names_its_run_and_says_how_to_go_on(change: Callable[[Any], None]) -> None:
     stored = json.loads(GOLDEN)
     change(stored)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanUnreadable) as caught:
         plan_codec.decode(json.dumps(stored), "run-7")
     assert "run-7" in caught.value.what and "format" in caught.value.what
     assert "new run" in caught.value.remedy
@@ -174,6 +174,6 @@ def test_a_malformed_plan_names_its_run_and_says_how_to_go_on(change: Callable[[
 
 @pytest.mark.parametrize("text", ["", "{", "7", "null", "[]", "{}", '{"format":true}'])
 def test_what_is_no_plan_names_its_run_and_says_how_to_go_on(text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanUnreadable) as caught:
         plan_codec.decode(text, "run-7")
     assert "run-7" in caught.value.what and "new run" in caught.value.remedy
