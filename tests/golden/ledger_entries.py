@@ -7,8 +7,12 @@ new files.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import (
     Entry,
     Gap,
@@ -216,3 +220,16 @@ def kind_of(name: str) -> str:
 
 def golden(version: int, name: str) -> bytes:
     return (FOLDER / str(version) / f"{name}.json").read_bytes()
+
+
+DECODERS: dict[str, Callable[[bytes], Entry]] = {
+    "position": codec.decode_position,
+    "verified": codec.decode_verified,
+    "gap": codec.decode_gap,
+    "receipt": codec.decode_receipt,
+}
+
+
+def decode(kind: str, value: Any) -> Entry:
+    """The entry of this kind from its JSON or, as bytes, from what was written."""
+    return DECODERS[kind](value if isinstance(value, bytes) else json.dumps(value).encode())

@@ -18,10 +18,10 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill import (
+    BackfillInput,
     BackfillLine,
     BackfillPlan,
     Sample,
-    World,
     next_slice,
     one_topic,
     plan_backfill,
@@ -104,8 +104,8 @@ class Case:
         )
         snapshot = Snapshot("SRC", "TGT", source, target, {AT: 1000} if config.start_from == "latest" else {})
         live = plan(config, snapshot, view, self.watermarks)
-        world = World(config, snapshot, view, self.watermarks, live)
-        made = plan_backfill(world, {AT: OffsetRange(from_, until)}, opens=self.request.target_topic is not None)
+        given = BackfillInput(replication=config, snapshot=snapshot, ledger=view, watermarks=self.watermarks, live=live)
+        made = plan_backfill(given, {AT: OffsetRange(from_, until)}, opens=self.request.target_topic is not None)
         return made.estimated({AT: sample} if sample else {})
 
     def line(self, from_: int, until: int, sample: Sample | None = None) -> BackfillLine:
@@ -353,7 +353,13 @@ class Simulated:
         live = plan(config, snapshot, view, {KEY: self.watermark})
         if asked is None:
             return live
-        made = plan_backfill(World(config, snapshot, view, {KEY: self.watermark}, live), {AT: asked}, opens=False).plan
+        made = plan_backfill(
+            BackfillInput(
+                replication=config, snapshot=snapshot, ledger=view, watermarks={KEY: self.watermark}, live=live
+            ),
+            {AT: asked},
+            opens=False,
+        ).plan
         return next_slice(made, {KEY: self.position}, most)
 
 

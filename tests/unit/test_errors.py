@@ -15,6 +15,7 @@ IDS = {
     "record-refused",
     "gap-found",
     "ledger-unreadable",
+    "plan-unreadable",
     "foreign-writer",
     "verification-failed",
     "stale-writer",

@@ -116,7 +116,7 @@ class Life:
         self.verified = self.verified.union(Coverage.of(each.range for each in select_receipts(wanted, self.receipts)))
 
     def advance(self, number: int) -> None:
-        self.watermark = max(self.watermark, self.view.settled(KEY, 1).contiguous_end(0))
+        self.watermark = max(self.watermark, self.view.verified_or_waived(KEY, 1).contiguous_end(0))
 
 
 STEPS = st.tuples(

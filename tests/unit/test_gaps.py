@@ -76,10 +76,10 @@ def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:
         generation=2, coverage=Coverage.of([OffsetRange(0, 50)]), level="digest", run_id="run-1", time="time"
     )
     view = LedgerView({}, {KEY: verified}, {KEY: (gap(OffsetRange(90, 99), 1), gap(OffsetRange(50, 62), 2))})
-    assert view.settled(KEY, 2).contiguous_end(0) == 62
+    assert view.verified_or_waived(KEY, 2).contiguous_end(0) == 62
     assert view.read_back(KEY, 2).contiguous_end(0) == 50
-    assert str(view.settled(KEY, 1)) == "[90, 99)"
-    assert not LedgerView().settled(KEY, 1)
+    assert str(view.verified_or_waived(KEY, 1)) == "[90, 99)"
+    assert not LedgerView().verified_or_waived(KEY, 1)
 
 
 def receipt(from_: int, until: int, *firsts: int) -> Receipt:
@@ -110,7 +110,7 @@ def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_ta
 
 def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:
     view = LedgerView({}, {}, {KEY: (gap(OffsetRange(0, 20), kind="unverifiable"), gap(OffsetRange(20, 30)))})
-    assert (str(view.settled(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == (
+    assert (str(view.verified_or_waived(KEY, 1)), str(view.lost(KEY, 1)), str(view.unproven(KEY, 1))) == (
         "[0, 30)",
         "[20, 30)",
         "[0, 20)",

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State
+from tests.support.json_changes import setting, without
 
 GOLDEN = (Path(__file__).parents[1] / "golden" / "plan" / "1.json").read_text()  # written by commit 33e4a7d
 IDS = Ids("Xk4z-cluster_A", "kP9w0ZtuQ6q", "aB3-target_id")
@@ -133,30 +134,12 @@ def test_unknown_optional_fields_are_passed_over() -> None:
 
 
 def test_a_plan_of_a_newer_format_is_refused_by_name() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanUnreadable) as caught:
         plan_codec.decode(json.dumps({"format": 2, "replication": "orders-dr", "ranges": []}), "run-7")
     for part in ("run-7", "format 2", "up to 1"):
         assert part in caught.value.what
     assert "upgrade" in caught.value.remedy and "new run" in caught.value.remedy
     assert not caught.value.retriable
-
-
-def without(*path: Any) -> Callable[[Any], None]:
-    def change(value: Any) -> None:
-        for step in path[:-1]:
-            value = value[step]
-        del value[path[-1]]
-
-    return change
-
-
-def setting(*path: Any, to: Any) -> Callable[[Any], None]:
-    def change(value: Any) -> None:
-        for step in path[:-1]:
-            value = value[step]
-        value[path[-1]] = to
-
-    return change
 
 
 WRONG = {
@@ -183,7 +166,7 @@ WRONG = {
 def test_a_malformed_plan_names_its_run_and_says_how_to_go_on(change: Callable[[Any], None]) -> None:
     stored = json.loads(GOLDEN)
     change(stored)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanUnreadable) as caught:
         plan_codec.decode(json.dumps(stored), "run-7")
     assert "run-7" in caught.value.what and "format" in caught.value.what
     assert "new run" in caught.value.remedy
@@ -191,6 +174,6 @@ def test_a_malformed_plan_names_its_run_and_says_how_to_go_on(change: Callable[[
 
 @pytest.mark.parametrize("text", ["", "{", "7", "null", "[]", "{}", '{"format":true}'])
 def test_what_is_no_plan_names_its_run_and_says_how_to_go_on(text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanUnreadable) as caught:
         plan_codec.decode(text, "run-7")
     assert "run-7" in caught.value.what and "new run" in caught.value.remedy

@@ -57,11 +57,11 @@ class LedgerView:
             each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied
         )
 
-    def settled(self, key: PartitionKey, generation: int) -> Coverage:
+    def verified_or_waived(self, key: PartitionKey, generation: int) -> Coverage:
         """What needs no further look: read back and found equal, or given up. The watermark may pass it."""
         return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))
 
     def verified_end(self, key: PartitionKey) -> int:
         """Where the watermark of a known partition may stand: the end of its contiguous verified coverage."""
         position = self.positions[key]
-        return self.settled(key, position.generation).contiguous_end(position.start)
+        return self.verified_or_waived(key, position.generation).contiguous_end(position.start)

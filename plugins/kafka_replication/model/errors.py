@@ -9,6 +9,7 @@
     |   |-- RecordRefused     the target does not take one record
     |   |-- GapFound          source offsets that can no longer be read
     |   |-- LedgerUnreadable  an entry this version cannot read
+    |   |-- PlanUnreadable    a stored plan this version cannot read
     |   |-- ForeignWriter     the target holds records that the ledger does not know
     |   |-- VerificationFailed  the copy differs from its receipt
     |   `-- StaleWriter       somebody else moved the stored watermark
@@ -88,6 +89,12 @@ class LedgerUnreadable(Refused):
     """A ledger entry is malformed or of a newer format."""
 
     id = "ledger-unreadable"
+
+
+class PlanUnreadable(Refused):
+    """The plan that is stored with a run is malformed or of a newer format."""
+
+    id = "plan-unreadable"
 
 
 class ForeignWriter(Refused):

@@ -153,8 +153,8 @@ def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Time
     return point
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillInput:
     """What the planning of a backfill looks at. ``live`` is what live copying would do now: it opens the replication's
     own targets.
     """
@@ -166,20 +166,20 @@ class World:
     live: Plan
 
 
-def plan_backfill(world: World, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
+def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
     """One line for each partition asked for.
 
     ``opens``: what was never opened begins where its range does, not where live copying would.
     """
-    view = own(world.replication, world.ledger)
-    planner = Planner(world.replication, world.snapshot, view, world.watermarks)
-    live = {each.key: each for each in world.live.partitions}
+    view = own(given.replication, given.ledger)
+    planner = Planner(given.replication, given.snapshot, view, given.watermarks)
+    live = {each.key: each for each in given.live.partitions}
     lines = []
     for at, range_ in asked.items():
-        key = PartitionKey(world.replication.name, at, world.replication.target_topic(at.topic))
+        key = PartitionKey(given.replication.name, at, given.replication.target_topic(at.topic))
         entry = _entry(planner, key, range_, live.get(key), opens=opens)
-        lines.append(_line(world, entry, range_, view.positions.get(key)))
-    return BackfillPlan(world.replication.name, tuple(lines))
+        lines.append(_line(given, entry, range_, view.positions.get(key)))
+    return BackfillPlan(given.replication.name, tuple(lines))
 
 
 def _entry(
@@ -212,12 +212,12 @@ def _entry(
         State.IN_SYNC,
         position,
         source,
-        verify=position.coverage.subtract(planner.ledger.settled(key, position.generation)),
+        verify=position.coverage.subtract(planner.ledger.verified_or_waived(key, position.generation)),
     )
 
 
-def _line(world: World, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
-    topic = world.snapshot.source[entry.key.source.topic]
+def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
+    topic = given.snapshot.source[entry.key.source.topic]
     log_start = topic.partitions[entry.key.source.partition].log_start
     coverage = position.coverage if position else Coverage()
     missing = Coverage(coverage.missing_from(asked))
@@ -229,7 +229,7 @@ def _line(world: World, entry: PartitionPlan, asked: OffsetRange, position: Posi
         Coverage.of(_within(coverage, asked)),
         gone,
         left,
-        keeps=_keeps(world, topic, entry.key.target_topic),
+        keeps=_keeps(given, topic, entry.key.target_topic),
         newer=sum(max(0, each.until - max(each.from_, left.ranges[0].from_)) for each in coverage) if left else 0,
     )
     if not entry.refused and gone:
@@ -267,10 +267,10 @@ def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
     return replace(line, records=records, bytes=size, oldest=sample.oldest)
 
 
-def _keeps(world: World, source: Topic, target_topic: str) -> int | None:
+def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None:
     """The target's ``retention.ms``; of a topic that will be created, what it will be given."""
-    target = world.snapshot.target.get(target_topic)
-    config = target.config if target else {**source.config, **world.replication.target_topics.config}
+    target = given.snapshot.target.get(target_topic)
+    config = target.config if target else {**source.config, **given.replication.target_topics.config}
     if "delete" not in config.get("cleanup.policy", "delete"):
         return None
     keeps = int(config.get("retention.ms", -1))

@@ -103,7 +103,7 @@ class Planner:
             target = self.snapshot.target.get(key.target_topic)
             if key in self.ledger.positions or target is None or target.topic_id != position.ids.target_topic:
                 continue
-            left = position.coverage.subtract(ledger.settled(key, position.generation))
+            left = position.coverage.subtract(ledger.verified_or_waived(key, position.generation))
             if left:
                 yield self._known(key, State.PENDING, position, position.next_offset, verify=left)
 
@@ -121,7 +121,7 @@ class Planner:
 
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
         copy = self.next_range(key, position.next_offset, source)
-        copied = position.coverage.subtract(self.ledger.settled(key, position.generation))
+        copied = position.coverage.subtract(self.ledger.verified_or_waived(key, position.generation))
         state = State.BEHIND if copy else State.PENDING if copied else State.IN_SYNC
         return self.entry(key, state, position, source, copy=copy, verify=copied)
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from kafka_replication.ledger.formats import JsonCoverage, JsonIds, JsonRange, Number
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -133,10 +133,10 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def decode(text: str, run_id: str) -> Plan:
-    """The plan that was stored with this run. Raises Refused for one that this version cannot read."""
+    """The plan that was stored with this run. Raises PlanUnreadable for one that this version cannot read."""
     format_, content = _load(text, run_id)
     if format_ not in FORMATS:
-        raise Refused(
+        raise PlanUnreadable(
             f"the plan of run {run_id} has format {format_}, this version reads up to {max(FORMATS)}",
             f"upgrade this installation: a newer version planned the run; or {_ANEW}",
         )
@@ -157,8 +157,8 @@ def _load(text: str, run_id: str) -> tuple[int, dict[str, Any]]:
     return format_, content
 
 
-def _unreadable(run_id: str, format_: str, error: Exception) -> Refused:
+def _unreadable(run_id: str, format_: str, error: Exception) -> PlanUnreadable:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    return Refused(f"the plan of run {run_id} cannot be read ({format_}; {error})", _ANEW)
+    return PlanUnreadable(f"the plan of run {run_id} cannot be read ({format_}; {error})", _ANEW)

@@ -37,7 +37,7 @@ def account(evidence: Evidence) -> tuple[RangeReport, ...]:
 def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
     key, view = planned.key, evidence.view
     position = view.position(key, planned.generation)
-    verified = view.settled(key, planned.generation) if position else Coverage()
+    verified = view.verified_or_waived(key, planned.generation) if position else Coverage()
     end = verified.contiguous_end(position.start) if position else 0
     for range_ in _ranges(planned):
         line = _sums(evidence, planned, range_)

@@ -127,7 +127,7 @@ def _give_up_proof(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap
     key = found.key
     with _fenced(run, found) as (session, position):
         receipts = [each for each in run.clusters.ledger.receipts([key])[key] if each.generation == position.generation]
-        pending = position.coverage.subtract(run.view().settled(key, position.generation))
+        pending = position.coverage.subtract(run.view().verified_or_waived(key, position.generation))
         gone = gaps.unverifiable(pending, receipts, session.target_start())
         if gone is None:
             raise Refused(

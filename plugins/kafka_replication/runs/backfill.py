@@ -20,8 +20,8 @@ from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning import preflight
 from kafka_replication.planning.backfill import (
+    BackfillInput,
     BackfillPlan,
-    World,
     one_topic,
     partitions_of,
     plan_backfill,
@@ -140,8 +140,10 @@ def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: Ledge
     moments = [point for point in (request.from_, request.until) if isinstance(point, datetime)]
     times = {moment: offsets.at_time(run.clusters.source_admin, wanted, ceil_millis(moment)) for moment in moments}
     asked = resolve(request, snapshot.source, times)
-    world = World(run.replication, snapshot, view, run.watermarks(view), live)
-    return plan_backfill(world, asked, opens=request.target_topic is not None)
+    given = BackfillInput(
+        replication=run.replication, snapshot=snapshot, ledger=view, watermarks=run.watermarks(view), live=live
+    )
+    return plan_backfill(given, asked, opens=request.target_topic is not None)
 
 
 def _estimated(run: Run, made: BackfillPlan) -> BackfillPlan:

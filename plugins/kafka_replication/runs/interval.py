@@ -12,8 +12,8 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning.backfill import (
+    BackfillInput,
     BackfillPlan,
-    World,
     plan_backfill,
 )
 from kafka_replication.planning.live import own, plan
@@ -49,7 +49,13 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
 
     def planned(view: LedgerView) -> BackfillPlan:
         return plan_backfill(
-            World(run.replication, snapshot, view, run.watermarks(view), Plan(run.replication.name, ())),
+            BackfillInput(
+                replication=run.replication,
+                snapshot=snapshot,
+                ledger=view,
+                watermarks=run.watermarks(view),
+                live=Plan(run.replication.name, ()),
+            ),
             asked,
             opens=True,
         )
@@ -75,7 +81,7 @@ def _interval(
     }
     newest = run.store.newest_boundary(run.replication.name) or start
 
-    def settled(moment: datetime, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def verified_or_waived(moment: datetime, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if moment <= max(
             start, newest
         ):  # what appeared after the replication began is copied from its beginning, by a run yet to come
@@ -90,11 +96,11 @@ def _interval(
         return {key.at: offset for key, offset in stored.items()}
 
     froms, untils = (
-        settled(moment, offsets.at_time(run.clusters.source_admin, keys, ceil_millis(moment)))
+        verified_or_waived(moment, offsets.at_time(run.clusters.source_admin, keys, ceil_millis(moment)))
         for moment in (start, end)
     )
     if newest > end:
-        settled(newest, appeared)
+        verified_or_waived(newest, appeared)
     return {at: OffsetRange(froms[at], untils[at]) for at in keys}
 
 

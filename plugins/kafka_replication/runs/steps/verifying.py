@@ -36,7 +36,7 @@ def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> l
 def pending_of(view: LedgerView, key: PartitionKey) -> Coverage:
     """What of the current generation is copied and neither verified nor waived by an approval."""
     position = view.positions[key]
-    return position.coverage.subtract(view.settled(key, position.generation))
+    return position.coverage.subtract(view.verified_or_waived(key, position.generation))
 
 
 def _tasks(
