@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -181,3 +183,22 @@ def test_what_was_only_counted_is_never_called_digested(scene: Scenario) -> None
         scene.run(verify={"level": level})
         levels.append(scene.bare_run().view().verified[scene.key()].level)
     assert levels == ["digest", "count", "count"]
+
+
+def test_a_run_that_succeeded_is_planned_again_once_its_plan_is_dropped(scene: Scenario) -> None:
+    """As when a DAG run of yesterday is cleared: nothing is copied twice, and what came since is copied."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    first = scene.run()
+    with closing(sqlite3.connect(scene.folder / "store.db")) as db, db:
+        db.execute("UPDATE kafka_replication_runs SET finished_at = finished_at - 4000000")
+    scene.store.prune(scene.name, 90 * 86_400)
+    run = scene.bare_run(first.run_id)
+    assert run.stored_plan() is None
+    scene.source.produce(scene.topic, numbered(20, 100))
+    made = steps.prepare(run, Request())
+    assert [str(planned.copy) for planned in made.to_copy] == ["[100, 120)"]
+    stored = scene.store.run(first.run_id)
+    assert stored is not None
+    assert (stored.state, run.stored_plan()) == ("planned", made)
+    assert steps.prepare(run, Request()) == made
