@@ -38,7 +38,7 @@ IDS = Ids("SRC", "s", "t")
 DAY = 86_400_000
 NOW = datetime(2024, 1, 31, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
-OWN = BackfillRequest(("orders",), 0, 1)
+OWN = BackfillRequest(topics=("orders",), from_=0, until=1)
 OTHER = replace(OWN, target_topic="again")
 
 

@@ -63,14 +63,14 @@ def check(file: File, as_json: Json = False) -> None:
         bad = any(each.severity == "error" for each in findings)
         rows = [{"severity": f.severity, "where": f.where, "what": f.what, "remedy": f.remedy} for f in findings]
         document = {"replication": run.replication.name, "ok": not bad, "findings": rows}
-        return document, "\n".join(map(str, findings)) or "ok: nothing to object", int(bad)
+        return document, "\n".join(map(str, findings)) or "ok: no findings", int(bad)
 
     _act(file, as_json, action)
 
 
 @app.command()
 def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006 - typer's way
-    """Say what a run would do, and change nothing."""
+    """Show what a run would do, and change nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         made, _ = steps.preview(run, _request(topic, until, dry_run=True))
@@ -105,10 +105,10 @@ def backfill(
     target_topic: Annotated[
         str, typer.Option("--target-topic", help="Copy to this topic instead of the replication's own.")
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would mean, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be copied, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a range that is asked for by hand: what of it is not on the target yet, in slices, each verified."""
+    """Copy a range of offsets or times, in slices that are verified one by one. Skips what is on the target already."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = backfill_request.parse(
@@ -132,7 +132,7 @@ def backfill(
 
 @app.command()
 def status(file: File, as_json: Json = False) -> None:
-    """Per partition: source end, position, watermark, lag, last verification."""
+    """Show source end, position, watermark, lag and last verification of each partition."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
@@ -146,7 +146,7 @@ def status(file: File, as_json: Json = False) -> None:
 
 @app.command()
 def verify(file: File, as_json: Json = False) -> None:
-    """Verify whatever is copied and not verified yet, and advance the watermarks."""
+    """Verify what is copied and not verified yet, and advance the watermarks."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         with leased(run) as leased_run:
@@ -188,7 +188,7 @@ Force = Annotated[
 
 @app.command()
 def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, force: Force = False) -> None:
-    """What the target's ledger says: positions, verified coverage and receipts."""
+    """Show the entries of the target's ledger: positions, verified coverage and receipts."""
 
     def restore(run: Run) -> tuple[Any, str, int]:
         with leased(run) as leased_run:
@@ -197,7 +197,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
         document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
         return (
             document,
-            rebuild.rebuilt_table(rows) if rows else "the ledger knows nothing of it: nothing to restore",
+            rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries",
             0,
         )
 
@@ -227,7 +227,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
         ]
         return (
             {"replication": run.replication.name, "partitions": rows},
-            "\n".join(lines) or "the ledger knows nothing of it",
+            "\n".join(lines) or "the ledger has no entries",
             0,
         )
 

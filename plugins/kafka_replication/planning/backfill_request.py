@@ -26,7 +26,7 @@ _NEGATIVE = re.compile(r"-[0-9]+")
 _MAX_PARTITION = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
     """Copy ``from_ <= offset < until`` of these topics; no ``partitions`` means all, no ``target_topic`` the
     replication's own.
@@ -61,7 +61,14 @@ def parse(
     if isinstance(start, datetime) and start > datetime.now(UTC):
         _refuse("from", show(start), "lies in the future: there is nothing to copy yet")
     numbers = tuple(sorted({_partition(each) for each in _numbers(partitions)}))
-    return BackfillRequest(names, start, end, numbers, _target(replication, names, target_topic), dry_run)
+    return BackfillRequest(
+        topics=names,
+        from_=start,
+        until=end,
+        partitions=numbers,
+        target_topic=_target(replication, names, target_topic),
+        dry_run=dry_run,
+    )
 
 
 def parse_point(field: str, value: object) -> Point:
