@@ -55,7 +55,6 @@ class Airflow:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=300,
             check=False,
         )
         log = done.stdout + done.stderr

@@ -81,10 +81,10 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
         api.wait_for_dag(NAME)
         api.unpause(NAME)
         run_id = api.trigger(NAME)
-        wait_until(lambda: copied() > 200, 180)
+        wait_until(lambda: copied() > 200)
         assert any("pyspark.daemon" in command(each) for each in below.spark())
         api.set_task_state(NAME, run_id, "copy", "failed")
-        wait_until(lambda: not below.spark(), 90)
+        wait_until(lambda: not below.spark())
         assert copied() < PARTITIONS * RECORDS
         wait_until(lambda: target.is_settled([TopicPartition(NAME, partition) for partition in range(PARTITIONS)]))
         assert api.wait_for_run(NAME, run_id) == "failed"

@@ -89,7 +89,7 @@ def test_airflow_and_the_command_line_at_once(
     produce(source_cluster, topic, records)
     command = airflow.command(airflow.replicate("af-e2e-twice", topic, chunk=100))
     run, log = airflow.run("af-e2e-twice")
-    out, errors = command.communicate(timeout=300)
+    out, errors = command.communicate()
     assert run["state"] == "success", log[-5000:]
     assert command.returncode == 0, errors[-5000:]
     reports = [run["report"], json.loads(out)]

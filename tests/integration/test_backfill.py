@@ -22,7 +22,7 @@ from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
-from tests.support.scenario import SHORT_LEASE, Gate, InProcess, Scenario, after_copy, no_launch, numbered, only
+from tests.support.scenario import SAFETY, SHORT_LEASE, Gate, InProcess, Scenario, after_copy, no_launch, numbered, only
 
 START = 1_700_000_000_000  # the first numbered record's timestamp; the others follow, a millisecond apart
 
@@ -268,7 +268,7 @@ def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfill
     first = threading.Thread(target=lambda: reports.append(backfills.run(10, 60, gate)))
     first.start()
     try:
-        assert gate.inside.wait(60)
+        assert gate.inside.wait(SAFETY)
         holder = scene.store.lease_of(scene.name)
         assert holder is not None
         impatient = Backfills(scene, {"lease": {"duration": 3, "wait": 0}})
@@ -278,8 +278,8 @@ def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfill
         second.start()
     finally:
         gate.opened.set()
-        first.join(60)
-    second.join(60)
+        first.join(SAFETY)
+    second.join(SAFETY)
     assert [(only(each).copied, each.outcome) for each in reports] == [(50, "done"), (20, "done")]
     assert len(read(scene.target.bootstrap, scene.topic, 0)) == 70
 

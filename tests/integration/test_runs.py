@@ -17,7 +17,7 @@ from kafka_replication.runs.run import Request
 from kafka_replication.spark.jobs import Job
 from kafka_replication.store import open_store
 from tests.support.checker import high_watermark, read
-from tests.support.scenario import ALL, Gate, InProcess, Rec, Scenario, numbered, only
+from tests.support.scenario import ALL, SAFETY, Gate, InProcess, Rec, Scenario, numbered, only
 
 
 def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) -> None:
@@ -143,7 +143,7 @@ def test_two_runs_at_once(scene: Scenario) -> None:
     first = threading.Thread(target=lambda: reports.append(scene.run(gate)))
     first.start()
     try:
-        assert gate.inside.wait(60)
+        assert gate.inside.wait(SAFETY)
         holder = scene.store.lease_of(scene.name)
         assert holder is not None
         with pytest.raises(Busy, match=holder.owner):
@@ -152,8 +152,8 @@ def test_two_runs_at_once(scene: Scenario) -> None:
         second.start()
     finally:
         gate.opened.set()
-        first.join(60)
-    second.join(60)
+        first.join(SAFETY)
+    second.join(SAFETY)
     assert [each.outcome for each in reports] == ["done", "nothing_to_do"]
     scene.assert_copied()
     assert len(read(scene.target.bootstrap, scene.topic, 0)) == 100

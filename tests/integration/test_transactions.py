@@ -22,7 +22,7 @@ from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import high_watermark
 from tests.support.command_line import cli, ended
-from tests.support.scenario import Cluster, Rec, Scenario, numbered, only, send, wait_until
+from tests.support.scenario import SAFETY, Cluster, Rec, Scenario, numbered, only, send, wait_until
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def test_an_open_transaction_on_the_target_partition_is_waited_for(scene: Scenar
         running.start()
         running.join(3)
         assert running.is_alive()
-    running.join(60)
+    running.join(SAFETY)
     assert done == ["done"]
     scene.assert_copied()
 
@@ -149,7 +149,7 @@ def test_the_ledger_is_never_read_stale(scene: Scenario) -> None:
         assert asking.is_alive() and not answers
     finally:
         hiding.__exit__(None, None, None)
-    asking.join(60)
+    asking.join(SAFETY)
     assert answers == [300]
     assert scene.run().outcome == "done"
     scene.assert_copied()

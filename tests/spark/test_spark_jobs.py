@@ -111,14 +111,14 @@ class SparkRun:
         self.gate.unlink()
 
     def end(self) -> dict[str, Any]:
-        out, _ = self.process.communicate(timeout=500)
+        out, _ = self.process.communicate()
         self.errors.close()
         document = out if self.installed else out.strip().rpartition("\n")[2]
         return json.loads(document) if document else {}
 
     def assert_nothing_left(self) -> None:
         try:
-            wait_until(lambda: not self.descendants(), 30)
+            wait_until(lambda: not self.descendants())
         finally:
             self._stop.set()
             self._watcher.join()
@@ -147,7 +147,7 @@ def await_middle(scene: Scenario, run: SparkRun) -> None:
         assert run.process.poll() is None, f"the run ended before it could be killed: {run.scene.folder / 'stderr'}"
         return scene.target.partitions(scene.topic) > 0 and on_target(scene) > 2 * SMALL["chunk_records"]
 
-    wait_until(is_reached, 300)
+    wait_until(is_reached)
 
 
 def on_target(scene: Scenario) -> int:
@@ -179,7 +179,7 @@ def kill_workers(run: SparkRun) -> None:
     workers = run.workers()
     workers[0].kill()
     known = {each.pid for each in workers}
-    wait_until(lambda: any(each.pid not in known for each in run.workers()), 300)
+    wait_until(lambda: any(each.pid not in known for each in run.workers()))
     for each in run.workers():
         each.kill()
 

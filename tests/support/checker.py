@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-SAFETY = 60.0  # seconds; a reader that needs longer than this hangs
+SAFETY = 300.0  # seconds; a reader that needs longer than this hangs
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def end_of(process: subprocess.Popen[str]) -> int:
     lines_until(process, lambda line: False)
     assert process.stdout is not None
     process.stdout.close()
-    return process.wait(60)
+    return process.wait()
 
 
 def result_of(process: subprocess.Popen[str]) -> CopyResult:

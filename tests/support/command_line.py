@@ -34,7 +34,7 @@ def cli(scene: Scenario, text: str, source: str, *command: str) -> subprocess.Po
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate()
     assert "Traceback" not in err + out, err
     return process.returncode, out, err
 
