@@ -161,7 +161,7 @@ class Cluster:
 
     def produce(self, topic: str, records: Iterable[Rec], partition: int = 0, **config: Any) -> None:
         """Send and wait for the acknowledgement of every record."""
-        # Idempotence would cost half a second: see `TransactionalWriter._connect`.
+        # Idempotence would cost half a second: see `TransactionalProducer._connect`.
         producer = self.producer(**{"enable_idempotence": False, "max_in_flight": 1, **config})
         send(producer, topic, records, partition)
 

@@ -11,7 +11,7 @@ import pytest
 from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
 from kafka_replication.kafka import ledger_topics
 from kafka_replication.kafka.engines.record.engine import RecordEngine
-from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Fenced
 from tests import watermarks
@@ -192,7 +192,7 @@ def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     for side in (scene.source, scene.target):
         side.create(scene.topic)
     openings = [
-        Opening(scene.name, scene.bare_run().clusters.target, scene.target.admin, scene.replication().copying)
+        StartOffsets(scene.name, scene.bare_run().clusters.target, scene.target.admin, scene.replication().copying)
         for _ in range(3)
     ]
     old, new, third = openings

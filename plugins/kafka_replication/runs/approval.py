@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, GapFound, Refused
@@ -99,7 +99,7 @@ def _state(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan
 
 
 @contextmanager
-def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[LedgerSession, Position]]:
+def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
     """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
     run.check()
     with closing(run.session(found.key)) as session:

@@ -61,7 +61,7 @@ class Filling:
                 if time.monotonic() - started > settings.chunk_seconds and self.position > self.left.from_:
                     break
                 pending.extend(reversed(consume(session.consumer, session.key.source, self.position)))
-                session.producer.poll(0)
+                session.transaction.producer.poll(0)
                 if pending:
                     heard = time.monotonic()
                 else:
@@ -89,7 +89,12 @@ class Filling:
         """
         session, until, seen, at = self.session, self.left.until, self.seen, self.session.key.source
         most_records, most_bytes = session.settings.chunk_records, session.settings.chunk_bytes
-        add, produce, topic, partition = seen.add, session.producer.produce, session.key.target_topic, at.partition
+        add, produce, topic, partition = (
+            seen.add,
+            session.transaction.producer.produce,
+            session.key.target_topic,
+            at.partition,
+        )
         held, position, unheard = self.held, self.position, self.first_sent and not session.probing
         try:
             while pending and not self.failed:
@@ -170,7 +175,7 @@ class Filling:
         alone = False
         while True:
             try:
-                session.producer.produce(
+                session.transaction.producer.produce(
                     at.target_topic, value, key, at.source.partition, heard, None, timestamp, headers
                 )
                 return
@@ -181,10 +186,10 @@ class Filling:
                         "it is larger than the producer's whole queue",
                         "raise queue.buffering.max.kbytes in the extra of the target's connection, then run again",
                     ) from None
-                alone = not len(session.producer)
+                alone = not len(session.transaction.producer)
                 if not alone:
                     session.deadline.check(f"{at.source}: sending")
-                    session.producer.poll(0.05)
+                    session.transaction.producer.poll(0.05)
                 if self.failed:
                     return
 
@@ -200,7 +205,7 @@ class Filling:
     def settle(self) -> Chunk:
         """Wait until the target has all of it, and say what that is. Raises RefusedAt, Unreachable."""
         try:
-            self.session.flush()
+            self.session.transaction.flush()
         except ReplicationError:
             self.raise_failed()
             raise
@@ -224,7 +229,7 @@ class Filling:
         session, (record, error) = self.session, self.failed or (None, None)
         if error is not None and error.code() in REFUSALS:
             raise session.refusal(record if session.probing else None, error.code())
-        reason = clients.failure(session.producer) or error
+        reason = clients.failure(session.transaction.producer) or error
         if reason is not None and reason.code() in REFUSALS:
             raise session.refusal(None, reason.code())
         if reason is not None:

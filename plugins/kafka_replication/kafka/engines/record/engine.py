@@ -15,7 +15,7 @@ from kafka_replication.copying.protocol import Chunk, CopyTask, RefusedAt
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.engines.record.chunk_writer import REFUSALS, Filling
 from kafka_replication.kafka.scan import assign, without_gc
-from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -43,7 +43,7 @@ class RecordEngine:
             session.close()
 
 
-class RecordSession(LedgerSession):
+class RecordSession(PartitionSession):
     """A producer life that also reads the source."""
 
     def __init__(
@@ -58,7 +58,7 @@ class RecordSession(LedgerSession):
     ) -> None:
         super().__init__(task.key, source, target, settings, deadline)
         self.probing = probing
-        self._more = _PROBE if probing else {}
+        self.transaction.options |= _PROBE if probing else {}
         self.pending: list[Message] = []
         self._at: int | None = None
         self._began_in: int | None = None  # the source's leader epoch before the first record was read
@@ -74,7 +74,7 @@ class RecordSession(LedgerSession):
     def fence(self) -> None:
         # A batch above the topic's limit is refused whole, with records that fit; 1 KiB is left for its framing.
         limit = int(self._limits["max.message.bytes"])
-        self._more = {"batch.size": max(1024, min(MAX_BATCH, limit - 1024)), **self._more}
+        self.transaction.options["batch.size"] = max(1024, min(MAX_BATCH, limit - 1024))
         super().fence()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class RecordSession(LedgerSession):
             self._began_in = offsets.leader_epoch(self.source_admin, self.key.source)
             assign(self.consumer, self.key.source, left.from_, epoch)
             self.pending = []
-        self.begin()
+        self.transaction.begin()
         filling = Filling(self, left)
         try:
             with without_gc():
@@ -98,9 +98,9 @@ class RecordSession(LedgerSession):
                 isinstance(e, KafkaException) and e.args[0].code() in REFUSALS
             ):  # by the client itself, as it was handed over
                 raise self.refusal(filling.held[0] if filling.held else None, e.args[0].code()) from e
-            error = clients.true_error(e, self.producer)
+            error = clients.true_error(e, self.transaction.producer)
             if error.code() in REFUSALS:  # by the broker, some records ago: while probing, its callback says which
-                self.producer.flush(1.0)
+                self.transaction.producer.flush(1.0)
                 filling.raise_failed()
             raise clients.translate(error, f"{self.key.source}: sending") from e
         chunk = filling.settle()
