@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Collection
 
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.engines.record.engine import RecordSession
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.model.keys import PartitionKey
@@ -24,23 +24,23 @@ def position_before_fencing() -> None:
 
     The look at the target that follows would notice it, as a second line of defence; this engine does not look.
     """
-    fence, position = RecordSession.fence, PartitionSession.position
+    fence, position = KafkaSinkSession.fence, KafkaSinkSession.position
     read: dict[int, Position | None] = {}
 
-    def stale_fence(self: RecordSession) -> None:
+    def stale_fence(self: KafkaSinkSession) -> None:
         read[id(self)] = position(self)
         time.sleep(1.0)  # the moment in which the other one commits, made long enough to be hit
         fence(self)
 
-    def stale_position(self: RecordSession) -> Position | None:
+    def stale_position(self: KafkaSinkSession) -> Position | None:
         return read[id(self)]
 
-    def blind(self: RecordSession, position: Position) -> None:
+    def blind(self: KafkaSinkSession, position: Position) -> None:
         pass
 
-    RecordSession.check_target = blind  # type: ignore[assignment, method-assign]
-    RecordSession.fence = stale_fence  # type: ignore[method-assign]
-    RecordSession.position = stale_position  # type: ignore[assignment, method-assign]
+    KafkaSinkSession.check_target = blind  # type: ignore[method-assign]
+    KafkaSinkSession.fence = stale_fence  # type: ignore[method-assign]
+    KafkaSinkSession.position = stale_position  # type: ignore[method-assign]
 
 
 def receipt_outside() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.jobs import COPY_RESULT, JOB, Job
 from tests.checker import read

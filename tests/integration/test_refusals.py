@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka import ledger_topics
 from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Fenced
@@ -229,7 +231,13 @@ def test_foreign_writer_between_the_chunks_of_a_run(scene: Scenario, abort: bool
         if result.chunks == 2:
             scene.target.transaction(scene.topic, [Rec(b"foreign", b"record")], abort=abort)
 
-    result = Copier(RecordEngine(job.source, job.target, job.settings), job.settings, intrude).copy(job.copies[0])
+    copier = Copier(
+        engine=RecordEngine(job.source, job.settings),
+        sink=KafkaSink(job.target, job.settings),
+        settings=job.settings,
+        progress=intrude,
+    )
+    result = copier.copy(job.copies[0])
     if abort:  # nobody sees it
         assert (result.error, result.copied) == (None, 200)
         return

@@ -1,4 +1,4 @@
-"""The transactional part of one partition's copying: fence, read the ledger, check the target, commit."""
+"""One partition's session on the target: fence, read the ledger, check the target, commit positions and receipts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, Position, Receipt
-from kafka_replication.model.errors import ForeignWriter, Refused
+from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import Deadline
@@ -25,12 +25,11 @@ class PartitionSession:
     def __init__(
         self,
         key: PartitionKey,
-        source: clients.ClientConfig,
         target: clients.ClientConfig,
         settings: Copy,
         deadline: Deadline,
     ) -> None:
-        self.key, self.source, self.target, self.settings, self.deadline = key, source, target, settings, deadline
+        self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
         self.transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
         self.group = consumer_group(key.replication)
         self._known = 0  # every target offset below it holds our records, or was checked
@@ -45,27 +44,15 @@ class PartitionSession:
         self.transaction.close()
 
     @cached_property
-    def source_admin(self) -> AdminClient:
-        return clients.admin(self.source)
-
-    @cached_property
     def target_admin(self) -> AdminClient:
-        return clients.admin(self.target)
+        return clients.shared_admin(self.target)
 
     def position(self) -> Position | None:
         return LedgerReader(self.target, self.target_admin, self.key.replication, self.deadline).position(self.key)
 
     def check_ids(self, ids: Ids) -> None:
-        found = (
-            topics.topic_ids(self.source_admin, [self.key.source.topic]).get(self.key.source.topic),
-            topics.topic_ids(self.target_admin, [self.key.target_topic]).get(self.key.target_topic),
-        )
-        if found != (ids.source_topic, ids.target_topic):
-            raise Refused(
-                f"{self.key.source} -> {self.key.target_topic}: a topic was re-created or deleted during the copy: "
-                f"ids were {ids.source_topic} and {ids.target_topic}, are {found[0]} and {found[1]}",
-                "plan again: the plan says which one, and what to do",
-            )
+        """Raise Refused unless the target topic still is the one with this id."""
+        topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target")
 
     def check_target(self, position: Position) -> None:
         at, ours = self.key.target, position.target_end
@@ -102,10 +89,6 @@ class PartitionSession:
         self.transaction.commit()
         if receipt.segments:
             self._known, self._marker = position.target_end, 1
-
-    def source_start(self) -> int:
-        """The source's log start offset now."""
-        return offsets.log_starts(self.source_admin, [self.key.source])[self.key.source]
 
     def target_end(self) -> int:
         """The target's end, once no open transaction hides what lies before it. Raises Stalled."""

@@ -118,6 +118,7 @@ def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int,
         end = session.target_end()  # before the look: what comes after it is not ours, and the next run says so
         _refuse_occupied(run, opening, [key])
         position = Position(generation=generation, ids=ids, start=start, next_offset=start, target_end=end)
+        topics.check_id(run.clusters.source_admin, key.source.topic, ids.source_topic, "source")
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)

@@ -103,8 +103,7 @@ class LeasedRun(Run):
 
     def session(self, key: PartitionKey) -> PartitionSession:
         """A life of this partition's own producer, to be closed."""
-        clusters = self.clusters
-        return PartitionSession(key, clusters.source, clusters.target, self.replication.copying, self.deadline)
+        return PartitionSession(key, self.clusters.target, self.replication.copying, self.deadline)
 
     def writer(self, transactional_id: str, what: str) -> TransactionalProducer:
         """A producer of the ledger under this id, to be closed; ``what`` is named in errors."""
