@@ -85,8 +85,13 @@ class SourceReader(Protocol):
 class CopyEngine(Protocol):
     """One way to copy. Which one copied a chunk, and what its digest means, is named in the chunk's receipt."""
 
-    name: str
-    digest_kind: str
+    @property
+    def name(self) -> str:
+        """With a version, as in ``record/1``; it changes when the engine copies differently."""
+
+    @property
+    def digest_kind(self) -> str:
+        """The kind of the digests that its chunks have."""
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
         """None where this engine can copy the range into the sink, else the reason why not. Raises Unreachable."""

@@ -101,7 +101,9 @@ class SinkSession(Protocol):
 class Sink(Protocol):
     """One target cluster (or store). Sessions of different keys do not disturb each other."""
 
-    guarantee: Guarantee
+    @property
+    def guarantee(self) -> Guarantee:
+        """What readers of the target may rely on."""
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         """Those of the named targets that exist. Raises Unreachable."""
