@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger_topics import LedgerReader
-from kafka_replication.kafka.scan import first_record
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, Gap, Position
