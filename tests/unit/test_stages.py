@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.protocol import CopyTask
+from kafka_replication.copying.engine import CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

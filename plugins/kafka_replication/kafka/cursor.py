@@ -1,4 +1,4 @@
-"""Reading one partition forwards, stretch after stretch, without starting anew where the next one follows."""
+"""The one bounded reader: ranges of one partition, each to its end, with a stall clock."""
 
 from __future__ import annotations
 
@@ -18,33 +18,20 @@ from kafka_replication.verification.digests import Digest
 NEAR = 10_000  # offsets that are cheaper to read over than to seek past
 
 
-class Cursor:
-    """A ``read_committed`` consumer of one partition."""
+class BoundedReader:
+    """Reads ranges of one partition; goes on without assigning again where the next range follows the last one."""
 
-    def __init__(self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float) -> None:
-        self._consumer: Consumer = clients.consumer(config, group)
-        self._at, self._stall = at, stall
-        self._pending: list[Message] = []  # arrived, reversed
+    def __init__(self, consumer: Consumer, at: TopicPartition, stall: float = 60.0) -> None:
+        self._consumer, self._at, self._stall = consumer, at, stall
+        self._pending: list[Message] = []  # arrived, newest first
         self._reached: int | None = None  # everything visible below it has arrived or was read
-        self.records = 0  # how many `seen` gave out
-        self._done = 0  # where the last stretch ended: nothing before it can be had again without starting anew
-
-    def close(self) -> None:
-        self._consumer.close()
-
-    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
-        """The records in ``wanted``, each by its own digest; all of them are added to ``total`` as well."""
-        for message in self.read(wanted):
-            self.records += 1
-            fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
-            if total is not None:
-                total.add(*fields)
-            one = Fingerprint()
-            one.add(*fields)
-            yield Seen(offset_of(message), one.hash.digest())
+        self._done = 0  # where the last range ended: what lies before it can only be read after assigning again
 
     def read(self, wanted: OffsetRange) -> Iterator[Message]:
-        """The records in ``wanted``, which must end at or below the last stable offset. Raises Stalled, GapFound."""
+        """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.
+
+        Raises Stalled (where the range ends above the last stable offset, too), GapFound, Refused, Unreachable.
+        """
         if not wanted.span:
             return
         self._go_to(wanted)
@@ -75,7 +62,7 @@ class Cursor:
         self._done = wanted.until
 
     def _fetch(self) -> bool:
-        """Take in what has arrived; whether something had."""
+        """Take in what has arrived; True where something had."""
         arrived = consume(self._consumer, self._at, self._reached or 0)
         kept = []
         for message in arrived:
@@ -89,3 +76,44 @@ class Cursor:
                 raise_read_error(error, self._at, self._reached or 0)
         self._pending = kept[::-1]
         return bool(arrived)
+
+
+def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: float = 60.0) -> Iterator[Message]:
+    """The records of one range."""
+    return BoundedReader(consumer, at, stall).read(wanted)
+
+
+def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, wanted: OffsetRange) -> int | None:
+    """The offset of the first record in ``wanted`` that a ``read_committed`` reader finds."""
+    consumer = clients.consumer(config, group)
+    try:
+        return next((offset_of(message) for message in records(consumer, at, wanted)), None)
+    finally:
+        consumer.close()
+
+
+class Cursor:
+    """A bounded reader with a ``read_committed`` consumer of its own."""
+
+    def __init__(self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float) -> None:
+        self._consumer = clients.consumer(config, group)
+        self._reader = BoundedReader(self._consumer, at, stall)
+        self.records = 0  # how many `seen` gave out
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def read(self, wanted: OffsetRange) -> Iterator[Message]:
+        """The records in ``wanted``, as `BoundedReader.read`."""
+        return self._reader.read(wanted)
+
+    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
+        """The records in ``wanted``, each by its own digest; all of them are added to ``total`` as well."""
+        for message in self.read(wanted):
+            self.records += 1
+            fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
+            if total is not None:
+                total.add(*fields)
+            one = Fingerprint()
+            one.add(*fields)
+            yield Seen(offset_of(message), one.hash.digest())

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients, offsets, topics
-from kafka_replication.kafka.scan import records
+from kafka_replication.kafka.cursor import records
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Receipt
 from kafka_replication.ledger.view import LedgerView

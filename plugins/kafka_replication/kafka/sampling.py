@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Mapping
 
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.scan import offset_of, records
+from kafka_replication.kafka.cursor import records
+from kafka_replication.kafka.scan import offset_of
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill import Sample

@@ -1,10 +1,9 @@
-"""Reading a bounded stretch of one partition to its end, with a stall clock instead of a hope."""
+"""What every reader of a partition needs: assigning, taking in what has arrived, and what a read error means."""
 
 from __future__ import annotations
 
 import gc
 import operator
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_replication.kafka.clients import ClientConfig, consumer, translate
-from kafka_replication.model.errors import GapFound, Refused, Stalled
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.kafka.clients import translate
+from kafka_replication.model.errors import GapFound, Refused
+from kafka_replication.model.offsets import TopicPartition
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
@@ -74,39 +73,6 @@ def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> No
             "repair the broker's log or its replica",
         )
     raise translate(error, f"reading {at} at offset {position}")
-
-
-def records(reader: Consumer, at: TopicPartition, wanted: OffsetRange, stall: float = 60.0) -> Iterator[Message]:
-    """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll."""
-    if not wanted.span:
-        return
-    assign(reader, at, wanted.from_)
-    position, heard = wanted.from_, time.monotonic()
-    while position < wanted.until:
-        for message in consume(reader, at, position):
-            heard = time.monotonic()
-            error, offset = message.error(), offset_of(message)
-            if error is None and offset < wanted.until:
-                yield message
-            elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise_read_error(error, at, position)
-            position = offset + (error is None)
-            if position >= wanted.until:
-                return
-        if time.monotonic() - heard > stall:
-            raise Stalled(
-                f"{at}: nothing arrived for {stall:.0f} s at offset {position} of {wanted}",
-                "check the brokers, and whether a transaction stays open there (last stable offset)",
-            )
-
-
-def first_record(config: ClientConfig, group: str, at: TopicPartition, wanted: OffsetRange) -> int | None:
-    """The offset of the first record in ``wanted`` that a ``read_committed`` reader finds."""
-    reader = consumer(config, group)
-    try:
-        return next((offset_of(message) for message in records(reader, at, wanted)), None)
-    finally:
-        reader.close()
 
 
 def offset_of(message: Message) -> int:

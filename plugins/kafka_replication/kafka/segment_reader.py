@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka.admin import AdminClient
-
 from kafka_replication.kafka import clients, offsets
-from kafka_replication.kafka.scan import headers_of, records, without_gc
+from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.scan import headers_of, without_gc
 from kafka_replication.ledger.entries import Segment
-from kafka_replication.model.errors import Stalled, VerificationFailed
+from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digests import Digest
@@ -18,43 +17,52 @@ from kafka_replication.verification.verify import SegmentDigest
 
 
 class SegmentReader:
-    """A `TargetReader` over one consumer."""
+    """A `TargetReader` that reads on from one segment to the next."""
 
-    def __init__(self, config: clients.ClientConfig, admin: AdminClient, key: PartitionKey, stall: float) -> None:
-        self._consumer = clients.consumer(config, consumer_group(key.replication))
-        self._admin, self._key, self._stall = admin, key, stall
+    def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float) -> None:
+        self._config, self._key, self._stall = config, key, stall
+        self._cursors: dict[int, Cursor] = {}
 
     def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
         at = TopicPartition(self._key.target_topic, segment.partition)
-        start = offsets.log_starts(self._admin, [at])[at]
-        if start > segment.first:
-            raise VerificationFailed(
-                f"{self._key.source}: unverifiable: {at} on the target now starts at {start}, records of ours from"
-                f" {segment.first} on were removed (retention or deletion) before they could be read back",
-                "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the"
-                " offsets",
-            )
         count = 0
         try:
             with without_gc():
-                for message in records(self._consumer, at, OffsetRange(segment.first, segment.last + 1), self._stall):
+                for message in self._cursor(at).read(OffsetRange(segment.first, segment.last + 1)):
                     if digest is not None:
                         digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
                     count += 1
+        except GapFound as e:
+            raise self._removed(at, segment) from e
         except Stalled as e:
-            stable = offsets.last_stable(self._admin, [at])[at]
+            stable = offsets.last_stable(clients.shared_admin(self._config), [at])[at]
             raise Stalled(
                 f"{e.what}; the last stable offset of {at} is {stable}, waiting for {segment.last + 1}", e.remedy
             ) from e
         return SegmentDigest(count, "" if digest is None else digest.hexdigest())
 
+    def _cursor(self, at: TopicPartition) -> Cursor:
+        if at.partition not in self._cursors:
+            group = consumer_group(self._key.replication)
+            self._cursors[at.partition] = Cursor(self._config, group, at, self._stall)
+        return self._cursors[at.partition]
+
+    def _removed(self, at: TopicPartition, segment: Segment) -> VerificationFailed:
+        start = offsets.log_starts(clients.shared_admin(self._config), [at])[at]
+        return VerificationFailed(
+            f"{self._key.source}: unverifiable: {at} on the target now starts at {start}, records of ours from"
+            f" {segment.first} on were removed (retention or deletion) before they could be read back",
+            "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the offsets",
+        )
+
     def close(self) -> None:
-        self._consumer.close()
+        for cursor in self._cursors.values():
+            cursor.close()
 
 
 @contextmanager
 def segment_reader(config: clients.ClientConfig, key: PartitionKey, stall: float) -> Iterator[SegmentReader]:
-    reader = SegmentReader(config, clients.admin(config), key, stall)
+    reader = SegmentReader(config, key, stall)
     try:
         yield reader
     finally:

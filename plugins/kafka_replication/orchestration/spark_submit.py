@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from kafka_replication.config import Replication
-from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
 from kafka_replication.orchestration.spark_hook import HookSubmission

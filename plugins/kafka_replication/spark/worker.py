@@ -11,7 +11,8 @@ import time
 from dataclasses import replace
 from functools import lru_cache
 
-from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.runtime import failpoints, stopping
@@ -42,7 +43,8 @@ def _job(common: bytes) -> Job:
 
 def copy_one(job: Job, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reach
-    from kafka_replication.kafka.engines.record.engine import RecordEngine
+    from kafka_replication.kafka.engines import engine_for
+    from kafka_replication.kafka.sink import KafkaSink
 
     key = task.key
     failpoints.reached("W", str(key.source))
@@ -69,8 +71,9 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
-    engine = RecordEngine(job.source, job.target, job.settings, deadline)
-    return Copier(engine, job.settings, progress, deadline=deadline).copy(task)
+    sink = KafkaSink(job.target, job.settings, deadline)
+    engine = engine_for(task, job.settings, job.source, sink)
+    return Copier(engine=engine, sink=sink, settings=job.settings, progress=progress, deadline=deadline).copy(task)
 
 
 def verify_one(job: Job, task: VerifyTask) -> VerifyResult:

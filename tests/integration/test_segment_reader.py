@@ -1,0 +1,54 @@
+"""Reading copied records back: consecutive chunks are read on, without asking the brokers for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_replication.kafka import clients, cursor
+from kafka_replication.kafka.scan import assign
+from kafka_replication.ledger.entries import Segment
+from kafka_replication.model.errors import VerificationFailed
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.verification.digest import Fingerprint
+from tests.contract.copy_case import CopyCase, segments_of
+from tests.support.scenario import Cluster, numbered
+
+
+@pytest.fixture
+def case(clusters: tuple[Cluster, Cluster]) -> CopyCase:
+    return CopyCase(*clusters)
+
+
+def copied(case: CopyCase) -> list[Segment]:
+    case.produce(*numbered(50))
+    chunks = case.copy(OffsetRange(0, 50), most_records=10)
+    return [segment for chunk in chunks for segment in segments_of(chunk.placement)]
+
+
+def test_chunks_that_follow_each_other_are_read_with_one_assignment(
+    case: CopyCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments, assigned = copied(case), list[int]()
+
+    def counted(*args: object) -> None:
+        assigned.append(1)
+        assign(*args)  # type: ignore[arg-type]
+
+    def no_admin(config: object) -> None:
+        raise AssertionError("the brokers were asked for offsets")
+
+    monkeypatch.setattr(cursor, "assign", counted)
+    monkeypatch.setattr(clients, "shared_admin", no_admin)
+    with case.sink.verifier(case.key) as reader:
+        for segment in segments:
+            assert reader.read(segment, Fingerprint()).digest == segment.digest
+    assert (len(segments), len(assigned)) == (5, 1)
+
+
+def test_records_that_were_removed_while_they_were_read_back_are_named(case: CopyCase) -> None:
+    segments = copied(case)
+    with case.sink.verifier(case.key) as reader:
+        case.target.delete_before(case.topic, 0, segments[1].first + 3)
+        with pytest.raises(VerificationFailed, match=f"now starts at {segments[1].first + 3}"):
+            reader.read(segments[1], Fingerprint())
+        assert reader.read(segments[2], Fingerprint()).digest == segments[2].digest
