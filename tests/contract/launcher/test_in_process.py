@@ -15,8 +15,8 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job, JobResult
 from tests.contract.launcher.conformance import Subject, check_launcher
-from tests.integration.conftest import clusters, scene
 from tests.support.scenario import InProcess, Scenario, WorkerDied
+from tests.support.scenes import clusters, scene
 
 __all__ = ["clusters", "scene"]
 
