@@ -20,8 +20,11 @@ from sqlalchemy.engine import make_url
 
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
+from stack.kafka_cluster import KafkaCluster
 from stack.processes import ProcessRecord
+from tests.contract.copy_case import CopyCase
 from tests.support.clusters import locked
+from tests.support.scenario import Cluster
 
 GIVEN = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")
 
@@ -79,3 +82,15 @@ def store(store_url: str) -> Iterator[WatermarkStore]:
     opened = open_store(store_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_sides(source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> tuple[Cluster, Cluster]:
+    return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+
+
+# A suite's next implementation is one more parameter here: what it changes in the case.
+@pytest.fixture(params=["kafka"])
+def copy_case(kafka_sides: tuple[Cluster, Cluster]) -> CopyCase:
+    """A fresh topic on both sides, opened, with the engine and the sink under test."""
+    return CopyCase(*kafka_sides)

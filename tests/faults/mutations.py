@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Collection
 
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.engines.record.engine import RecordSession
-from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.model.keys import PartitionKey
@@ -24,31 +24,31 @@ def position_before_fencing() -> None:
 
     The look at the target that follows would notice it, as a second line of defence; this engine does not look.
     """
-    fence, position = RecordSession.fence, LedgerSession.position
+    fence, position = KafkaSinkSession.fence, KafkaSinkSession.position
     read: dict[int, Position | None] = {}
 
-    def stale_fence(self: RecordSession) -> None:
+    def stale_fence(self: KafkaSinkSession) -> None:
         read[id(self)] = position(self)
         time.sleep(1.0)  # the moment in which the other one commits, made long enough to be hit
         fence(self)
 
-    def stale_position(self: RecordSession) -> Position | None:
+    def stale_position(self: KafkaSinkSession) -> Position | None:
         return read[id(self)]
 
-    def blind(self: RecordSession, position: Position) -> None:
+    def blind(self: KafkaSinkSession, position: Position) -> None:
         pass
 
-    RecordSession.check_target = blind  # type: ignore[assignment, method-assign]
-    RecordSession.fence = stale_fence  # type: ignore[method-assign]
-    RecordSession.position = stale_position  # type: ignore[assignment, method-assign]
+    KafkaSinkSession.check_target = blind  # type: ignore[method-assign]
+    KafkaSinkSession.fence = stale_fence  # type: ignore[method-assign]
+    KafkaSinkSession.position = stale_position  # type: ignore[method-assign]
 
 
 def receipt_outside() -> None:
     """Receipt and position are written after the commit, without a transaction."""
 
-    def careless(self: LedgerSession, position: Position, receipt: Receipt) -> None:
-        self.flush()
-        self.guard("commit_transaction", lambda: self.producer.commit_transaction(30))
+    def careless(self: PartitionSession, position: Position, receipt: Receipt) -> None:
+        self.transaction.flush()
+        self.transaction.guard("commit_transaction", lambda: self.transaction.producer.commit_transaction(30))
         failpoints.reached("P2")
         other = clients.producer(self.target)
         other.produce(
@@ -65,7 +65,7 @@ def receipt_outside() -> None:
         )
         other.flush(30)
 
-    LedgerSession.commit = careless  # type: ignore[method-assign]
+    PartitionSession.commit = careless  # type: ignore[method-assign]
 
 
 def watermark_before_verification() -> None:

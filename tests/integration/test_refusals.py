@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka import ledger_topics
 from kafka_replication.kafka.engines.record.engine import RecordEngine
-from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Fenced
 from tests.support import watermarks
@@ -185,7 +187,7 @@ def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     for side in (scene.source, scene.target):
         side.create(scene.topic)
     openings = [
-        Opening(scene.name, scene.bare_run().clusters.target, scene.target.admin, scene.replication().copying)
+        StartOffsets(scene.name, scene.bare_run().clusters.target, scene.target.admin, scene.replication().copying)
         for _ in range(3)
     ]
     old, new, third = openings
@@ -222,7 +224,13 @@ def test_foreign_writer_between_the_chunks_of_a_run(scene: Scenario, abort: bool
         if result.chunks == 2:
             scene.target.transaction(scene.topic, [Rec(b"foreign", b"record")], abort=abort)
 
-    result = Copier(RecordEngine(job.source, job.target, job.settings), job.settings, intrude).copy(job.copies[0])
+    copier = Copier(
+        engine=RecordEngine(job.source, job.settings),
+        sink=KafkaSink(job.target, job.settings),
+        settings=job.settings,
+        progress=intrude,
+    )
+    result = copier.copy(job.copies[0])
     if abort:  # nobody sees it
         assert (result.error, result.copied) == (None, 200)
         return

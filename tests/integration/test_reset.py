@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
@@ -186,12 +186,12 @@ def test_a_record_that_comes_while_a_topic_is_reset_is_named(scene: Scenario, mo
     """It comes after the first look at the target, and before the new position says where ours begin."""
     copied(scene, 1)
     scene.target.delete(scene.topic)
-    end = LedgerSession.target_end
+    end = PartitionSession.target_end
 
-    def somebody_was_faster(self: LedgerSession) -> int:
+    def somebody_was_faster(self: PartitionSession) -> int:
         scene.target.produce(scene.topic, [Rec(b"foreign")])
         return end(self)
 
-    monkeypatch.setattr(LedgerSession, "target_end", somebody_was_faster)
+    monkeypatch.setattr(PartitionSession, "target_end", somebody_was_faster)
     with pytest.raises(Refused, match="still holds records"):
         reset_topic(scene.bare_run("reset"), scene.topic)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka.session import PartitionSession
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.scenario import InProcess, Rec, Scenario, after_copy, numbered, only
 
@@ -137,12 +137,12 @@ def test_a_foreign_record_before_our_marker_is_named(
     scene.settings |= {"copy": {"chunk_records": 100}}
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(300))
-    commit, strangers = LedgerSession.commit, iter([[Rec(b"foreign", b"foreign")]])
+    commit, strangers = PartitionSession.commit, iter([[Rec(b"foreign", b"foreign")]])
 
-    def after_a_stranger(self: LedgerSession, *chunk: Any) -> None:
+    def after_a_stranger(self: PartitionSession, *chunk: Any) -> None:
         for records in strangers:
             (scene.target.transaction if transactional else scene.target.produce)(scene.topic, records)
         commit(self, *chunk)
 
-    monkeypatch.setattr(LedgerSession, "commit", after_a_stranger)
+    monkeypatch.setattr(PartitionSession, "commit", after_a_stranger)
     assert "that the ledger does not know" in (only(scene.run()).error or "")

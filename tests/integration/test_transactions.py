@@ -11,10 +11,12 @@ import pytest
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger_topics import LedgerReader
+from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Stalled
@@ -131,8 +133,13 @@ def test_the_ledger_is_never_read_stale(scene: Scenario) -> None:
             hiding.__enter__()
 
     settings = job.settings.model_copy(update={"chunk_records": 100})
-    engine = RecordEngine(job.source, job.target, settings)
-    result = Copier(engine, settings, after_first_chunk).copy(job.copies[0])
+    copier = Copier(
+        engine=RecordEngine(job.source, settings),
+        sink=KafkaSink(job.target, settings),
+        settings=settings,
+        progress=after_first_chunk,
+    )
+    result = copier.copy(job.copies[0])
     answers = list[int]()
     admin = clients.admin(job.target)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.jobs import COPY_RESULT, JOB, Job
 from tests.support.scenario import Scenario

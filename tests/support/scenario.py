@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.copying.protocol import CopyTask
+from kafka_replication.copying.engine import CopyTask
 from kafka_replication.kafka import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
 from kafka_replication.model import keys
@@ -177,7 +177,7 @@ class Cluster:
 
     def produce(self, topic: str, records: Iterable[Rec], partition: int = 0, **config: Any) -> None:
         """Send and wait for the acknowledgement of every record."""
-        # Idempotence would cost half a second: see `TransactionalWriter._connect`.
+        # Idempotence would cost half a second: see `TransactionalProducer._connect`.
         producer = self.producer(**{"enable_idempotence": False, "max_in_flight": 1, **config})
         send(producer, topic, records, partition)
 
@@ -336,7 +336,11 @@ class Scenario:
         """Open the partitions and plan, as a run does before it starts Spark."""
         run = self.bare_run(run_id)
         plan = steps.prepare(run, Request())
-        tasks = [CopyTask(p.key, p.copy, p.ids, p.generation, run_id) for p in plan.to_copy if p.copy]
+        tasks = [
+            CopyTask(key=p.key, range=p.copy, ids=p.ids, generation=p.generation, run_id=run_id)
+            for p in plan.to_copy
+            if p.copy
+        ]
         return Job(
             "copy", self.name, run_id, run.clusters.source, run.clusters.target, run.replication.copying, copies=tasks
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,14 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.protocol import Chunk, Copier, CopyResult, CopyTask, RefusedAt
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment
+from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
 from kafka_replication.model import times
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.verification.verify import select_receipts
+from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
+from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s-orders", "t-orders")
@@ -88,6 +90,7 @@ class World:
     refused_at_once: set[int] = field(default_factory=set)  # the client itself refuses
     ids: Ids = IDS
     calls: int = 0
+    sizes: list[int] = field(default_factory=list)  # records of each chunk that was begun
     trace: list[str] = field(default_factory=list)
     during: Callable[[str], None] = lambda call: None
 
@@ -110,9 +113,10 @@ class World:
 
 
 class Session:
-    def __init__(self, world: World, *, probing: bool) -> None:
-        self.world, self.probing, self.epoch, self.slots = world, probing, -1, list[Slot]()
-        self.known = 0
+    """A `SinkSession` on the simulated target."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.epoch, self.known = world, -1, 0
 
     def _check_epoch(self) -> None:
         assert self.epoch >= 0, "used before it fenced the others"
@@ -149,40 +153,9 @@ class Session:
         if self.world.ids != ids:
             raise Refused("orders-0: a topic was re-created during the copy", "plan again")
 
-    def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
-        world = self.world
-        fault = world.call("copy_chunk")
+    def begin(self) -> Writer:
         self._check_epoch()
-        target, ready = world.target, [offset for offset in world.records if offset in left]
-        taken = ready[: world.chunk]
-        first = len(target.log)
-        for offset in taken:
-            if offset in world.refused_at_once:
-                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset)
-            slot = Slot(offset, "open")
-            target.log.append(slot)
-            target.open.append(slot)
-        if fault == "after":
-            raise Unreachable("orders-0: records not delivered", "run again")
-        late = sorted(world.refused_late & set(taken))
-        if late:
-            named = late[0] if self.probing else None
-            raise RefusedAt(f"the record at offset {named} is refused", "raise the limit", named)
-        until = left.until if len(taken) == len(ready) else ready[world.chunk]
-        segments = (
-            (Segment(partition=0, first=first, last=len(target.log) - 1, count=len(taken), digest=str(taken)),)
-            if taken
-            else ()
-        )
-        return Chunk(
-            OffsetRange(left.from_, until),
-            len(taken),
-            10 * len(taken),
-            str(taken),
-            "list",
-            segments,
-            5 if taken else None,
-        )
+        return Writer(self.world, len(self.world.target.log))
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         target, fault = self.world.target, self.world.call("commit")
@@ -205,14 +178,95 @@ class Session:
 
 
 @dataclass
+class Writer:
+    """A `RecordWriter` on the simulated target."""
+
+    world: World
+    first: int
+    written: list[int] = field(default_factory=list)
+
+    def write(self, records: Sequence[Record]) -> None:
+        for offset, *_ in records:
+            if offset in self.world.refused_at_once:
+                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset)
+            slot = Slot(offset, "open")
+            self.world.target.log.append(slot)
+            self.world.target.open.append(slot)
+            self.written.append(offset)
+
+    def finish(self, digest: str) -> Placement:
+        if late := sorted(self.world.refused_late & set(self.written)):
+            named = late[0] if len(self.written) == 1 else None
+            raise RefusedAt(f"the record at offset {named} is refused", "raise the limit", named, len(self.written))
+        if not self.written:
+            return KafkaSegments()
+        last = len(self.world.target.log) - 1
+        count = len(self.written)
+        return KafkaSegments((Segment(partition=0, first=self.first, last=last, count=count, digest=digest),))
+
+
+@dataclass
+class Reader:
+    """A `SourceReader` of the simulated source."""
+
+    world: World
+
+    def check_ids(self, ids: Ids) -> None:
+        self.world.trace.append("check_source")
+        if self.world.ids != ids:
+            raise Refused("orders-0: a topic was re-created during the copy", "plan again")
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        world = self.world
+        fault = world.call("copy_chunk")
+        ready = [offset for offset in world.records if offset in left]
+        taken = ready[: min(most_records, world.chunk)]
+        world.sizes.append(len(taken))
+        writer = target.begin()
+        writer.write([(offset, 1, None, None, None) for offset in taken])
+        if fault == "after":
+            raise Unreachable("orders-0: records not delivered", "run again")
+        placement = writer.finish(str(taken))
+        until = left.until if len(taken) == len(ready) else ready[len(taken)]
+        return Chunk(
+            range=OffsetRange(left.from_, until),
+            count=len(taken),
+            bytes=10 * len(taken),
+            digest=str(taken),
+            placement=placement,
+            leader_epoch=5 if taken else None,
+        )
+
+
+@dataclass
 class Engine:
     world: World
     name: str = "simulated/1"
+    digest_kind: str = "list"
+
+    def supports(self, task: CopyTask, sink: Sink) -> str | None:
+        return None
 
     @contextmanager
-    def session(self, task: CopyTask, *, probing: bool = False) -> Iterator[Session]:
-        session = Session(self.world, probing=probing)
-        self.world.trace.append("probing session" if probing else "session")
+    def reader(self, task: CopyTask) -> Iterator[Reader]:
+        yield Reader(self.world)
+
+
+@dataclass
+class SimulatedSink:
+    world: World
+    guarantee: Guarantee = "transactional"
+
+    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
+        raise NotImplementedError
+
+    def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
+        raise NotImplementedError
+
+    @contextmanager
+    def session(self, key: PartitionKey, ids: Ids) -> Iterator[Session]:
+        session = Session(self.world)
+        self.world.trace.append("session")
         try:
             yield session
         except Killed:
@@ -229,11 +283,17 @@ def opened(start: int = 0, **more: Any) -> Target:
 
 
 def task(from_: int, until: int, **changes: Any) -> CopyTask:
-    return replace(CopyTask(KEY, OffsetRange(from_, until), IDS, 1, "run-1"), **changes)
+    made = CopyTask(key=KEY, range=OffsetRange(from_, until), ids=IDS, generation=1, run_id="run-1")
+    return replace(made, **changes)
 
 
 def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
-    return Copier(Engine(world), Copy(attempts=sessions), **{"pause": lambda seconds: None, **more})
+    return Copier(
+        engine=Engine(world),
+        sink=SimulatedSink(world),
+        settings=Copy(attempts=sessions),
+        **{"pause": lambda seconds: None, **more},
+    )
 
 
 def until_settled(world: World, wanted: CopyTask, sessions: int = 4) -> CopyResult:
@@ -338,17 +398,28 @@ def test_a_refused_record_is_named_and_all_before_it_is_copied(
 # --- refused records, step by step ----------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_that_names_no_record_is_repeated_by_a_probing_session() -> None:
+def test_a_refusal_that_names_no_record_halves_the_chunk_until_it_does() -> None:
     world = World(list(range(10)), opened(), 4, refused_late={6})
     result = copier(world).copy(task(0, 10))
     assert result.error == "the record at offset 6 is refused"
     assert result.remedy == "raise the limit"
     assert (result.copied, result.retriable, result.fenced) == (6, False, False)
     assert world.target.visible() == [0, 1, 2, 3, 4, 5]
-    assert [name for name in world.trace if "session" in name] == ["session", "probing session", "session"]
+    # 4, 5, 6, 7 are refused, 4 and 5 are committed, 6 is refused alone; the last session finds nothing left to copy.
+    assert (world.sizes, world.trace.count("session")) == ([4, 4, 2, 1], 3)
 
 
-def test_a_refusal_that_names_its_record_needs_no_probing() -> None:
+@pytest.mark.parametrize("refused", [0, 1, 511, 777, 1022, 1023])
+def test_naming_a_refused_record_takes_a_number_of_chunks_that_grows_with_the_logarithm(refused: int) -> None:
+    world = World(list(range(2048)), opened(), 1024, refused_late={1024 + refused})
+    result = copier(world).copy(task(0, 2048))
+    assert result.error == f"the record at offset {1024 + refused} is refused"
+    assert world.target.visible() == list(range(1024 + refused))
+    assert len(world.sizes) <= 2 + 11
+    assert sum(world.sizes) <= 2 * 1024 + 1024  # what is sent again for it is at most one chunk's records
+
+
+def test_a_refusal_that_names_its_record_needs_no_smaller_chunks() -> None:
     world = World(list(range(10)), opened(), 4, refused_at_once={6})
     assert copier(world).copy(task(0, 10)).error == "the record at offset 6 is refused"
     assert world.target.visible() == [0, 1, 2, 3, 4, 5]
@@ -373,7 +444,7 @@ def test_a_refusal_that_does_not_come_again_is_no_error() -> None:
     world = World(list(range(10)), opened(), 4, refused_late={6})
 
     def heal(call: str) -> None:
-        if world.trace.count("probing session"):
+        if world.trace.count("session") > 1:
             world.refused_late.clear()
 
     world.during = heal
@@ -392,12 +463,15 @@ def test_the_position_is_read_after_fencing_and_the_ids_are_checked_before_every
         "session",
         "fence",
         "position",
+        "check_source",
         "check_ids",
         "check_target",
         "copy_chunk",
+        "check_source",
         "check_ids",
         "commit",
         "copy_chunk",
+        "check_source",
         "check_ids",
         "commit",
     ]
@@ -439,7 +513,7 @@ def test_nothing_left_means_no_transaction() -> None:
     world.trace.clear()
     result = copier(world).copy(task(0, 5))
     assert (result.error, result.copied, result.chunks, result.sessions) == (None, 0, 0, 1)
-    assert world.trace == ["session", "fence", "position", "check_ids", "check_target"]
+    assert world.trace == ["session", "fence", "position", "check_source", "check_ids", "check_target"]
 
 
 def test_offsets_already_covered_are_left_out() -> None:

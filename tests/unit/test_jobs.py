@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.protocol import CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
@@ -45,7 +45,7 @@ RECEIPTS = st.builds(
     run_id=TEXT,
     time=TEXT,
 )
-COPIES = st.lists(st.builds(CopyTask, KEYS, RANGES, IDS, OFFSET, TEXT), max_size=2)
+COPIES = st.lists(st.builds(CopyTask, key=KEYS, range=RANGES, ids=IDS, generation=OFFSET, run_id=TEXT), max_size=2)
 VERIFICATIONS = st.lists(
     st.builds(VerifyTask, KEYS, st.lists(RECEIPTS, max_size=2).map(tuple), st.sampled_from(["digest", "count"])),
     max_size=2,
@@ -67,17 +67,17 @@ JOBS = st.builds(
 )
 COPY_RESULTS = st.builds(
     CopyResult,
-    KEYS,
-    RANGES,
-    OFFSET,
-    OFFSET,
-    OFFSET,
-    OFFSET,
-    SECONDS,
-    st.none() | TEXT,
-    TEXT,
-    st.booleans(),
-    st.booleans(),
+    key=KEYS,
+    range=RANGES,
+    copied=OFFSET,
+    bytes=OFFSET,
+    chunks=OFFSET,
+    sessions=OFFSET,
+    seconds=SECONDS,
+    error=st.none() | TEXT,
+    remedy=TEXT,
+    fenced=st.booleans(),
+    retriable=st.booleans(),
 )
 VERIFY_RESULTS = st.builds(
     VerifyResult,

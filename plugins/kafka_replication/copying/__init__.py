@@ -1,1 +1,1 @@
-"""The protocol that copies one range exactly once, and the interface that a copy engine implements."""
+"""The protocol that copies one range exactly once, and the interface of a copy engine."""

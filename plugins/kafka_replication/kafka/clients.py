@@ -7,6 +7,7 @@ falsy.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -114,6 +115,21 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
             f"cannot reach Kafka at {config['bootstrap.servers']} within {timeout:.0f} s: {why}",
             "check the address, port and security settings of the connection, and that the brokers run",
         ) from e
+    return client
+
+
+_shared: dict[tuple[int, str], AdminClient] = {}
+
+
+def shared_admin(config: ClientConfig) -> AdminClient:
+    """This process's one admin client of a cluster. A process that was forked makes its own: clients do not survive it.
+
+    Raises Unreachable where the cluster does not answer when the client is made.
+    """
+    name = os.getpid(), repr(sorted(config.items()))
+    client = _shared.get(name)
+    if client is None:
+        client = _shared[name] = admin({"reconnect.backoff.max.ms": 1000, **config})
     return client
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import tenacity
@@ -38,37 +39,60 @@ def _passes(error: BaseException) -> bool:
     return isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in _PASSING
 
 
-@tenacity.retry(
-    retry=tenacity.retry_if_exception(_passes),
-    stop=tenacity.stop_after_delay(15),
-    wait=tenacity.wait_fixed(0.1),
-    reraise=True,
-)
 def _ask(
     admin: AdminClient,
     partitions: Iterable[TopicPartition],
     spec: OffsetSpec,
     *,
     committed: bool,
-    timeout: float = 30.0,
+    patience: float = 15.0,
 ) -> dict[TopicPartition, ListOffsetsResultInfo]:
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    wanted = {ClientPartition(each.topic, each.partition): spec for each in partitions}
-    if not wanted:
-        return {}
-    try:
-        futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout)
-        return {TopicPartition(at.topic, at.partition): future.result(timeout * 2) for at, future in futures.items()}
-    except KafkaException as e:
-        if e.args[0].code() in _PASSING:
-            _look_again(admin, {at.topic for at in wanted})
-        raise translate(e.args[0], "listing offsets") from e
+    """ListOffsets of all ``partitions``. Those that do not answer yet are asked again for ``patience`` seconds.
 
-
-def _look_again(admin: AdminClient, topics: Iterable[str]) -> None:
-    """Make the client ask for these topics' leaders anew: what one broker did not know yet, it believes for 15 minutes
-    otherwise.
+    Raises Unreachable naming the partition that still does not answer.
     """
+    answers: dict[TopicPartition, ListOffsetsResultInfo] = {}
+    wanted = tuple(partitions)
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_passes),
+        stop=tenacity.stop_after_delay(patience),
+        wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
+        reraise=True,
+    )(lambda: _ask_missing(admin, wanted, spec, answers, committed=committed))
+    return answers
+
+
+def _ask_missing(
+    admin: AdminClient,
+    wanted: Sequence[TopicPartition],
+    spec: OffsetSpec,
+    answers: dict[TopicPartition, ListOffsetsResultInfo],
+    *,
+    committed: bool,
+    timeout: float = 30.0,
+) -> None:
+    """Add to ``answers`` what is not in it yet. Raises for the partitions that do not answer, naming the first."""
+    left = {ClientPartition(at.topic, at.partition): spec for at in wanted if at not in answers}
+    if not left:
+        return
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    failed: dict[TopicPartition, KafkaException] = {}
+    for at, future in admin.list_offsets(left, isolation_level=level, request_timeout=timeout).items():
+        partition = TopicPartition(at.topic, at.partition)
+        try:
+            answers[partition] = future.result(timeout * 2)
+        except KafkaException as e:
+            failed[partition] = e
+    if failed:
+        lasting = {at: e for at, e in failed.items() if e.args[0].code() not in _PASSING}
+        _refresh_metadata(admin, {at.topic for at in failed.keys() - lasting.keys()})
+        first, error = min((lasting or failed).items(), key=operator.itemgetter(0))
+        others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise translate(error.args[0], f"listing offsets of {first}{others}") from error
+
+
+def _refresh_metadata(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Make the client ask for these topics' leaders again: otherwise it trusts a stale answer for 15 minutes."""
     for topic in topics:
         with suppress(KafkaException):
             admin.list_topics(topic, timeout=5)
@@ -124,24 +148,33 @@ def stable_ends(
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[TopicPartition, int]:
-    """Each partition's high watermark, once every transaction below it is settled.
+    """Each partition's high watermark, once every transaction below it is committed or aborted.
 
-    Somebody's open transaction hides what was committed after it began; it ends by its time-out at the latest.
+    An open transaction hides what was committed after it began; it ends at its time-out at the latest.
+    The waiting backs off from 0.02 s to 0.5 s: it may take minutes, on brokers that are in trouble.
+
     Raises Stalled after ``deadline`` seconds.
     """
     ends = high_watermarks(admin, partitions)
-    until = time.monotonic() + deadline
     waiting = set(ends)
-    while waiting:
+
+    def hidden() -> dict[TopicPartition, int]:
         stable = last_stable(admin, waiting)
-        waiting = {at for at in waiting if stable[at] < ends[at]}
-        if waiting and time.monotonic() > until:
-            at = min(waiting)
-            raise Stalled(
-                f"{at}: the last stable offset stays at {stable[at]}, below {ends[at]}, for {deadline:.0f} s: a"
-                " transaction is open",
-                f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
-            )
-        if waiting:
-            pause(0.02)
+        waiting.intersection_update([at for at, offset in stable.items() if offset < ends[at]])
+        return {at: stable[at] for at in waiting}
+
+    left: dict[TopicPartition, int] = tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        stop=tenacity.stop_after_delay(deadline),
+        wait=tenacity.wait_exponential(multiplier=0.02, max=0.5),
+        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        sleep=pause,
+    )(hidden)
+    if left:
+        at, stable = min(left.items())
+        raise Stalled(
+            f"{at}: the last stable offset stays at {stable}, below {ends[at]}, for {deadline:.0f} s: a"
+            " transaction is open",
+            f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
+        )
     return ends

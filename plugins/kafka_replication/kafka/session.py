@@ -1,9 +1,8 @@
-"""The transactional part of one partition's copying: fence, read the ledger, check the target, commit."""
+"""One partition's session on the target: fence, read the ledger, check the target, commit positions and receipts."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
@@ -11,55 +10,49 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
-from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
+from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, Position, Receipt
-from kafka_replication.model.errors import ForeignWriter, Refused
+from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import Deadline
 
 
-class LedgerSession(TransactionalWriter):
-    """One transactional producer of one key, from its first call to the first doubt."""
+class PartitionSession:
+    """One producer session for one key: it has a transaction, reads the ledger, and checks the target."""
 
     def __init__(
         self,
         key: PartitionKey,
-        source: clients.ClientConfig,
         target: clients.ClientConfig,
         settings: Copy,
         deadline: Deadline,
-        **producer: Any,
     ) -> None:
-        super().__init__(key.transactional_id, str(key.source), target, settings, deadline, **producer)
-        self.key, self.source = key, source
+        self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
+        self.transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
         self.group = consumer_group(key.replication)
-        self._known = 0  # the target offset below which everything is ours, or was looked at
+        self._known = 0  # every target offset below it holds our records, or was checked
         self._marker = 0  # 1: our last transaction's marker lies somewhere at or after `_known`
 
-    @cached_property
-    def source_admin(self) -> AdminClient:
-        return clients.admin(self.source)
+    def fence(self) -> None:
+        """Fence every earlier producer of this key, and wait for the end of its open transaction."""
+        self.transaction.fence()
+
+    def close(self) -> None:
+        """Abort what is open."""
+        self.transaction.close()
 
     @cached_property
     def target_admin(self) -> AdminClient:
-        return clients.admin(self.target)
+        return clients.shared_admin(self.target)
 
     def position(self) -> Position | None:
         return LedgerReader(self.target, self.target_admin, self.key.replication, self.deadline).position(self.key)
 
     def check_ids(self, ids: Ids) -> None:
-        found = (
-            topics.topic_ids(self.source_admin, [self.key.source.topic]).get(self.key.source.topic),
-            topics.topic_ids(self.target_admin, [self.key.target_topic]).get(self.key.target_topic),
-        )
-        if found != (ids.source_topic, ids.target_topic):
-            raise Refused(
-                f"{self.key.source} -> {self.key.target_topic}: a topic was re-created or deleted during the copy: "
-                f"ids were {ids.source_topic} and {ids.target_topic}, are {found[0]} and {found[1]}",
-                "plan again: the plan says which one, and what to do",
-            )
+        """Raise Refused unless the target topic still is the one with this id."""
+        topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target")
 
     def check_target(self, position: Position) -> None:
         at, ours = self.key.target, position.target_end
@@ -69,20 +62,20 @@ class LedgerSession(TransactionalWriter):
                 f"{at} on the target ends at {end}, but records of ours were there up to {ours}: the target lost data",
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
-        self._refuse_strangers(ours, end)
+        self._refuse_foreign_records(ours, end)
         self._known, self._marker = end, 0
 
     def check_between(self, first: int) -> None:
         if first > self._known + self._marker:  # more lies between than our marker
-            self._refuse_strangers(self._known, first)
+            self._refuse_foreign_records(self._known, first)
 
-    def _refuse_strangers(self, ours: int, until: int) -> None:
+    def _refuse_foreign_records(self, ours: int, until: int) -> None:
         """Raise ForeignWriter for a record between where ours end and ``until``."""
         wanted = OffsetRange(min(max(self.target_start(), ours), until), until)
-        stranger = first_record(self.target, self.group, self.key.target, wanted)
-        if stranger is not None:
+        foreign = first_record(self.target, self.group, self.key.target, wanted)
+        if foreign is not None:
             raise ForeignWriter(
-                f"{self.key.target} on the target holds a record at offset {stranger} that the ledger does not know"
+                f"{self.key.target} on the target holds a record at offset {foreign} that the ledger does not know"
                 f" (ours end at {ours})",
                 "stop the other writer, or find which older ledger was restored; targets belong to one replication"
                 " alone",
@@ -91,15 +84,11 @@ class LedgerSession(TransactionalWriter):
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt and the new position into the open transaction and commit it."""
         at = self.key.ledger_partition
-        self.write(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
-        self.write(RECEIPTS, at, record_keys.receipt_key(self.key, receipt), codec.encode(receipt))
-        self.commit_transaction()
+        self.transaction.send(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
+        self.transaction.send(RECEIPTS, at, record_keys.receipt_key(self.key, receipt), codec.encode(receipt))
+        self.transaction.commit()
         if receipt.segments:
             self._known, self._marker = position.target_end, 1
-
-    def source_start(self) -> int:
-        """The source's log start offset now."""
-        return offsets.log_starts(self.source_admin, [self.key.source])[self.key.source]
 
     def target_end(self) -> int:
         """The target's end, once no open transaction hides what lies before it. Raises Stalled."""
@@ -114,8 +103,8 @@ class LedgerSession(TransactionalWriter):
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position that no records go with, and the approved gap that it crosses."""
         at = self.key.ledger_partition
-        self.begin()
-        self.write(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
+        self.transaction.begin()
+        self.transaction.send(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
         if gap is not None:
-            self.write(POSITIONS, at, record_keys.gap_key(self.key, gap), codec.encode(gap))
-        self.commit_transaction()
+            self.transaction.send(POSITIONS, at, record_keys.gap_key(self.key, gap), codec.encode(gap))
+        self.transaction.commit()

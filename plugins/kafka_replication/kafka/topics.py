@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 
+import tenacity
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
@@ -19,6 +19,7 @@ from kafka_replication.kafka.clients import translate
 from kafka_replication.model.errors import Refused, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.snapshot import Topic
+from kafka_replication.sinks.port import TargetState
 
 TIMEOUT = 30.0
 
@@ -54,6 +55,25 @@ def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicD
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """Topic ids (KIP-516) of those that exist."""
     return {name: str(description.topic_id) for name, description in _descriptions(admin, topics).items()}
+
+
+def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
+    """Id and partitions of those that exist."""
+    return {
+        name: TargetState(str(description.topic_id), frozenset(partition.id for partition in description.partitions))
+        for name, description in _descriptions(admin, topics).items()
+    }
+
+
+def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
+    """Raise Refused unless the topic still is the one with this id."""
+    actual = topic_ids(admin, [name]).get(name)
+    if actual != expected:
+        raise Refused(
+            f"{name} on the {side}: the topic was re-created or deleted during the copy: its id was {expected}, "
+            + ("it does not exist now" if actual is None else f"it is {actual} now"),
+            "plan again: the plan says what to do",
+        )
 
 
 def configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -106,11 +126,24 @@ def create(
     _await_leaders(admin, name)
 
 
-def _await_leaders(admin: AdminClient, name: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while time.monotonic() < deadline:
-        topic = admin.list_topics(name, timeout=TIMEOUT).topics[name]
-        if topic.partitions and all(p.leader >= 0 for p in topic.partitions.values()):
-            return
-        time.sleep(0.05)
-    raise Unreachable(f"the new topic {name} has no leader after {TIMEOUT:.0f} s", "check that enough brokers are up")
+def _await_leaders(admin: AdminClient, name: str, timeout: float = TIMEOUT) -> None:
+    """Wait until every partition has a leader. Raises Unreachable, naming the last error, after ``timeout`` seconds."""
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Unreachable),
+        stop=tenacity.stop_after_delay(timeout),
+        wait=tenacity.wait_exponential(multiplier=0.05, max=1.0),
+        reraise=True,
+    )(_check_leaders, admin, name)
+
+
+def _check_leaders(admin: AdminClient, name: str) -> None:
+    try:
+        partitions = admin.list_topics(name, timeout=5.0).topics[name].partitions
+    except KafkaException as e:
+        raise translate(e.args[0], f"waiting for the leaders of the new topic {name}") from e
+    leaderless = [number for number, partition in partitions.items() if partition.leader < 0]
+    if leaderless or not partitions:
+        raise Unreachable(
+            f"the new topic {name} has no leader" + (f" for partition {leaderless[0]}" if leaderless else ""),
+            "check that enough brokers are up; running again goes on from here",
+        )

@@ -1,26 +1,27 @@
-"""One life of a transactional producer: from fencing its predecessors to the first doubt."""
+"""Transactions of a confluent-kafka producer: the `TransactionPort` that Kafka implements."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline
 
 T = TypeVar("T")
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
-SLICE = 2.0  # seconds that one call may keep Python from hearing a signal
+SLICE = 2.0  # seconds for which one call may keep Python from handling a signal
 
 
 def longest_wait(settings: Copy, deadline: Deadline) -> float:
@@ -30,11 +31,22 @@ def longest_wait(settings: Copy, deadline: Deadline) -> float:
     return deadline.within(settings.transaction_timeout + 60.0)
 
 
-class TransactionalWriter:
-    """A producer with the stable ``transactional_id``; after any error only `close` may be called.
+class StallClock:
+    """Runs out when a number that should fall has not fallen for ``seconds``."""
 
-    ``what`` is named in errors.
-    """
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._least = seconds, math.inf
+        self._progress = time.monotonic()
+
+    def is_over(self, left: float) -> bool:
+        now = time.monotonic()
+        if left < self._least:
+            self._least, self._progress = left, now
+        return now - self._progress > self._seconds
+
+
+class TransactionalProducer:
+    """A `TransactionPort` over one confluent-kafka producer. ``what`` is named in errors."""
 
     def __init__(
         self,
@@ -43,42 +55,36 @@ class TransactionalWriter:
         target: clients.ClientConfig,
         settings: Copy,
         deadline: Deadline,
-        **producer: Any,
     ) -> None:
-        self.transactional_id, self.what, self.target, self.settings, self.deadline = (
-            transactional_id,
-            what,
-            target,
-            settings,
-            deadline,
-        )
-        self._more = producer
+        self.transactional_id, self.what, self.deadline = transactional_id, what, deadline
+        self.options: dict[str, Any] = {}  # further producer settings; read once, when the producer is created
+        self._target, self._settings = target, settings
 
     @cached_property
     def producer(self) -> Producer:
         return clients.producer(
-            self.target,
-            **self._more,
+            self._target,
+            **self.options,
             **{
                 "transactional.id": self.transactional_id,
-                "transaction.timeout.ms": self.settings.transaction_timeout * 1000,
+                "transaction.timeout.ms": self._settings.transaction_timeout * 1000,
             },
         )
 
     def close(self) -> None:
-        """Abort whatever is open, so that nobody has to wait for its time-out."""
+        """Abort what is open, so that no reader has to wait for the transaction's time-out."""
         if "producer" in self.__dict__:
             clients.quietly_abort(self.producer)
 
     def guard(self, doing: str, call: Callable[[], T]) -> T:
-        """Run a producer call; any failure leaves as one of our errors."""
+        """Run a producer call; raise any failure as a ReplicationError."""
         try:
             return call()
         except (KafkaException, SystemError) as e:
             raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: {doing}") from e
 
     def fence(self) -> None:
-        """End whoever uses this transactional id, and settle its open transaction."""
+        """End every earlier producer of this transactional id, and wait for the end of its open transaction."""
         self._connect()
         self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
 
@@ -95,24 +101,33 @@ class TransactionalWriter:
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
 
-    def write(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        """Send one ledger entry as part of the open transaction."""
-        self.guard(
-            "writing the ledger", lambda: self.producer.produce(topic, key=key, value=value, partition=partition)
-        )
+    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        """Add one record to the open transaction."""
+        self.guard("sending", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
 
     def flush(self) -> None:
-        deadline = time.monotonic() + self.deadline.within(self.settings.stall_timeout)
-        while self.guard("sending", lambda: self.producer.flush(1.0)):
-            reason = clients.failure(self.producer)
-            if reason is not None:  # what is left would only be sent to time out
-                raise clients.translate(reason, f"{self.what}: sending")
-            if time.monotonic() > deadline:
-                raise clients.translate(
-                    KafkaError(KafkaError._TIMED_OUT, "records not delivered"), f"{self.what}: sending"
-                )
+        """Wait until the producer's queue is empty. The stall clock starts anew whenever records leave the queue."""
+        stall = StallClock(self._settings.stall_timeout)
+        while left := self.guard("sending", lambda: self.producer.flush(1.0)):
+            self.check_failed()
+            self.check_progress(stall, left)
 
-    def commit_transaction(self) -> None:
+    def check_failed(self) -> None:
+        """Raise why the open transaction can no longer be committed: what is left would only be sent to time out."""
+        if (reason := clients.failure(self.producer)) is not None:
+            raise clients.translate(reason, f"{self.what}: sending")
+
+    def check_progress(self, stall: StallClock, left: int) -> None:
+        """Raise Stalled where ``left`` records wait and none leaves the queue any more; OutOfTime."""
+        self.deadline.check(f"{self.what}: sending")
+        if stall.is_over(left):
+            raise Stalled(
+                f"{self.what}: the target acknowledged nothing for {self._settings.stall_timeout} s,"
+                f" {left} records are not delivered",
+                "check the target's brokers; running again goes on from the last commit",
+            )
+
+    def commit(self) -> None:
         """Commit; retriable answers are asked again, bounded. Any error leaves the outcome unknown."""
         self.flush()
         failpoints.reached("P2")

@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from kafka_replication.config import Replication
-from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.connections import AirflowConnections

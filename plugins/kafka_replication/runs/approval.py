@@ -8,7 +8,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka.session import LedgerSession
+from kafka_replication.kafka import offsets, topics
+from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, GapFound, Refused
@@ -99,7 +100,7 @@ def _state(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan
 
 
 @contextmanager
-def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[LedgerSession, Position]]:
+def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
     """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
     run.check()
     with closing(run.session(found.key)) as session:
@@ -107,13 +108,15 @@ def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[LedgerSessio
         position = session.position()
         if position is None or position.generation != found.generation:
             raise Refused(f"{found.key.source}: its position changed meanwhile", "look at the plan, then approve again")
+        topics.check_id(run.clusters.source_admin, found.key.source.topic, position.ids.source_topic, "source")
         session.check_ids(position.ids)
         yield session, position
 
 
 def _cross(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap:
     with _fenced(run, found) as (session, position):
-        _exactly(found.key, asked.range, gaps.lost(position, session.source_start()))
+        at = found.key.source
+        _exactly(found.key, asked.range, gaps.lost(position, offsets.log_starts(run.clusters.source_admin, [at])[at]))
         gap = _gap(run, asked, position.generation, "retention", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)
     return gap

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka import ledger_topics, snapshotter, topics
-from kafka_replication.kafka.opening import Opening
+from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -85,7 +85,7 @@ def to_reset(
     return [key for key in keys if not stale or key in stale or key not in positions]
 
 
-def _refuse_occupied(run: LeasedRun, opening: Opening, keys: Collection[PartitionKey]) -> None:
+def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[PartitionKey]) -> None:
     if run.replication.on_existing_target == "append":
         return
     for key, offset in sorted(opening.occupied(keys).items()):
@@ -110,7 +110,7 @@ def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[Partiti
     return {key: last(key) + 1 for key in keys}
 
 
-def _reset(run: LeasedRun, opening: Opening, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
+def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
     """Under the partition's own transactional id: no copier of an earlier generation can commit any more."""
     run.check()
     with closing(run.session(key)) as session:
@@ -118,6 +118,7 @@ def _reset(run: LeasedRun, opening: Opening, key: PartitionKey, start: int, ids:
         end = session.target_end()  # before the look: what comes after it is not ours, and the next run says so
         _refuse_occupied(run, opening, [key])
         position = Position(generation=generation, ids=ids, start=start, next_offset=start, target_end=end)
+        topics.check_id(run.clusters.source_admin, key.source.topic, ids.source_topic, "source")
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)

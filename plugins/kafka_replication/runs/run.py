@@ -10,9 +10,9 @@ from typing import TypeVar
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.kafka import snapshotter
-from kafka_replication.kafka.opening import Opening
-from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.kafka.transactions import TransactionalWriter
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import plan_codec
@@ -101,20 +101,19 @@ class LeasedRun(Run):
         """The same run with other settings of its replication, on the same clients, under the same lease."""
         return replace(self, replication=replication)
 
-    def session(self, key: PartitionKey) -> LedgerSession:
+    def session(self, key: PartitionKey) -> PartitionSession:
         """A life of this partition's own producer, to be closed."""
-        clusters = self.clusters
-        return LedgerSession(key, clusters.source, clusters.target, self.replication.copying, self.deadline)
+        return PartitionSession(key, self.clusters.target, self.replication.copying, self.deadline)
 
-    def writer(self, transactional_id: str, what: str) -> TransactionalWriter:
+    def writer(self, transactional_id: str, what: str) -> TransactionalProducer:
         """A producer of the ledger under this id, to be closed; ``what`` is named in errors."""
-        return TransactionalWriter(
+        return TransactionalProducer(
             transactional_id, what, self.clusters.target, self.replication.copying, self.deadline
         )
 
-    def opening(self) -> Opening:
+    def opening(self) -> StartOffsets:
         """To be closed."""
-        return Opening(
+        return StartOffsets(
             self.replication.name,
             self.clusters.target,
             self.clusters.target_admin,

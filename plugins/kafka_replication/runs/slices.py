@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka_replication.copying.protocol import CopyResult
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from pydantic import TypeAdapter
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.protocol import CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.verification.verify import VerifyResult, VerifyTask
 
 

@@ -7,7 +7,8 @@ import sys
 import time
 from dataclasses import replace
 
-from kafka_replication.copying.protocol import Copier, CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.runtime import stopping
@@ -32,7 +33,8 @@ def execute(job: Job, number: int) -> str:
 
 
 def copy_one(job: Job, task: CopyTask) -> CopyResult:
-    from kafka_replication.kafka.engines.record.engine import RecordEngine
+    from kafka_replication.kafka.engines import engine_for
+    from kafka_replication.kafka.sink import KafkaSink
 
     key = task.key
     log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
@@ -53,8 +55,9 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
         )
 
     deadline = Deadline.after(job.seconds)
-    engine = RecordEngine(job.source, job.target, job.settings, deadline)
-    return Copier(engine, job.settings, progress, deadline=deadline).copy(task)
+    sink = KafkaSink(job.target, job.settings, deadline)
+    engine = engine_for(task, job.settings, job.source, sink)
+    return Copier(engine=engine, sink=sink, settings=job.settings, progress=progress, deadline=deadline).copy(task)
 
 
 def verify_one(job: Job, task: VerifyTask) -> VerifyResult:

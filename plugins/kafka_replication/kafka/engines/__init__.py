@@ -1,1 +1,20 @@
-"""Copy engines: each moves the records of one range from the source to the target."""
+"""The copy engines, one package each, and which of them `copy.engine` may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafka_replication.config import Copy
+from kafka_replication.copying.engine import CopyEngine, CopyTask, choose
+from kafka_replication.kafka.clients import ClientConfig
+from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.sinks.port import Sink
+
+ENGINES: Mapping[str, Callable[[ClientConfig, Copy], CopyEngine]] = {"record": RecordEngine}
+FALLBACK = "record"  # supports every range
+
+
+def engine_for(task: CopyTask, settings: Copy, source: ClientConfig, sink: Sink) -> CopyEngine:
+    """The engine that `copy.engine` names, or where it does not support the range the record engine."""
+    names = dict.fromkeys((settings.engine, FALLBACK))
+    return choose([ENGINES[name](source, settings) for name in names], task, sink)

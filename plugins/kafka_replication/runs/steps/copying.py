@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from kafka_replication.copying.protocol import CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey
@@ -64,7 +64,14 @@ def _to_repeat(submitted: list[PartitionPlan], result: JobResult) -> list[Partit
 
 def _task(run: LeasedRun, planned: PartitionPlan) -> CopyTask:
     assert planned.copy is not None
-    return CopyTask(planned.key, planned.copy, planned.ids, planned.generation, run.run_id, planned.position)
+    return CopyTask(
+        key=planned.key,
+        range=planned.copy,
+        ids=planned.ids,
+        generation=planned.generation,
+        run_id=run.run_id,
+        position=planned.position,
+    )
 
 
 def _record(
@@ -95,7 +102,7 @@ def _record(
 
 def _judge(planned: PartitionPlan, view: LedgerView, result: CopyResult | None, last: JobResult) -> CopyResult:
     assert planned.copy is not None
-    result = result or CopyResult(planned.key, planned.copy)
+    result = result or CopyResult(key=planned.key, range=planned.copy)
     position = view.position(planned.key, planned.generation)
     left = position.left_of(planned.copy) if position else (planned.copy,)
     if not left:

@@ -96,5 +96,5 @@ def _add_verified(run: LeasedRun, verified: Mapping[PartitionKey, tuple[int, Cov
             if view.position(key, generation):
                 level = run.replication.verify.level
                 entry = view.verified_with(key, generation, coverage, level=level, run_id=run.run_id, time=now())
-                writer.write(POSITIONS, key.ledger_partition, record_keys.verified_key(key), codec.encode(entry))
-        writer.commit_transaction()
+                writer.send(POSITIONS, key.ledger_partition, record_keys.verified_key(key), codec.encode(entry))
+        writer.commit()

@@ -1,139 +1,111 @@
-"""The record engine: decodes every record from the source and sends it to the target, inside one transaction a
-chunk.
-"""
+"""The record engine: decodes every record of the source and writes it to the sink."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, Message
+from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.protocol import Chunk, CopyTask, RefusedAt
+from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.kafka import clients, offsets, topics
-from kafka_replication.kafka.engines.record.chunk_writer import REFUSALS, Filling
+from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.scan import assign, without_gc
-from kafka_replication.kafka.session import LedgerSession
-from kafka_replication.ledger.entries import Position
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.runtime.deadline import NEVER, Deadline
-
-_PROBE = {"batch.num.messages": 1, "linger.ms": 0}
-MAX_BATCH = 1 << 20
+from kafka_replication.sinks.port import Sink, SinkSession
+from kafka_replication.verification.digest import DIGEST_KIND
 
 
 class RecordEngine:
-    """Copies with confluent-kafka: every record that this client can read faithfully; others are refused by name."""
+    """Copies every record that confluent-kafka can read unchanged; refuses others by name. Every sink takes records."""
 
     name = "record/1"
+    digest_kind = DIGEST_KIND
 
-    def __init__(
-        self, source: clients.ClientConfig, target: clients.ClientConfig, settings: Copy, deadline: Deadline = NEVER
-    ) -> None:
-        self._source, self._target, self._settings, self._deadline = source, target, settings, deadline
+    def __init__(self, source: clients.ClientConfig, settings: Copy) -> None:
+        self._source, self._settings = source, settings
+
+    def supports(self, task: CopyTask, sink: Sink) -> str | None:  # noqa: ARG002  # every range, every sink
+        return None
 
     @contextmanager
-    def session(self, task: CopyTask, *, probing: bool = False) -> Iterator[RecordSession]:
-        session = RecordSession(task, self._source, self._target, self._settings, self._deadline, probing=probing)
+    def reader(self, task: CopyTask) -> Iterator[RecordReader]:
+        reader = RecordReader(task, self._source, self._settings)
         try:
-            yield session
+            yield reader
         finally:
-            session.close()
+            reader.close()
 
 
-class RecordSession(LedgerSession):
-    """A producer life that also reads the source."""
+class RecordReader:
+    """A `SourceReader` over one consumer."""
 
-    def __init__(
-        self,
-        task: CopyTask,
-        source: clients.ClientConfig,
-        target: clients.ClientConfig,
-        settings: Copy,
-        deadline: Deadline,
-        *,
-        probing: bool,
-    ) -> None:
-        super().__init__(task.key, source, target, settings, deadline)
-        self.probing = probing
-        self._more = _PROBE if probing else {}
-        self.pending: list[Message] = []
-        self._at: int | None = None
-        self._began_in: int | None = None  # the source's leader epoch before the first record was read
+    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy) -> None:
+        self._at, self._source, self._settings = task.key.source, source, settings
+        self._group = consumer_group(task.key.replication)
+        self._pending: list[Message] = []
+        self._next: int | None = None  # where the consumer stands
+        self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
 
     @cached_property
-    def _limits(self) -> Mapping[str, str]:
-        return topics.configs(self.target_admin, [self.key.target_topic])[self.key.target_topic]
+    def _admin(self) -> AdminClient:
+        return clients.shared_admin(self._source)
 
     @cached_property
-    def consumer(self) -> Consumer:
-        return clients.consumer(self.source, self.group)
-
-    def fence(self) -> None:
-        # A batch above the topic's limit is refused whole, with records that fit; 1 KiB is left for its framing.
-        limit = int(self._limits["max.message.bytes"])
-        self._more = {"batch.size": max(1024, min(MAX_BATCH, limit - 1024)), **self._more}
-        super().fence()
+    def _consumer(self) -> Consumer:
+        return clients.consumer(self._source, self._group)
 
     def close(self) -> None:
-        super().close()
-        if "consumer" in self.__dict__:
-            self.consumer.close()
+        if "_consumer" in self.__dict__:
+            self._consumer.close()
 
-    def copy_chunk(self, left: OffsetRange, position: Position) -> Chunk:
-        if self._at != left.from_:
-            epoch = position.leader_epoch if left.from_ == position.next_offset else None
-            self._began_in = offsets.leader_epoch(self.source_admin, self.key.source)
-            assign(self.consumer, self.key.source, left.from_, epoch)
-            self.pending = []
-        self.begin()
-        filling = Filling(self, left)
-        try:
-            with without_gc():
-                filling.fill()
-        except (KafkaException, SystemError) as e:
-            if (
-                isinstance(e, KafkaException) and e.args[0].code() in REFUSALS
-            ):  # by the client itself, as it was handed over
-                raise self.refusal(filling.held[0] if filling.held else None, e.args[0].code()) from e
-            error = clients.true_error(e, self.producer)
-            if error.code() in REFUSALS:  # by the broker, some records ago: while probing, its callback says which
-                self.producer.flush(1.0)
-                filling.raise_failed()
-            raise clients.translate(error, f"{self.key.source}: sending") from e
-        chunk = filling.settle()
-        self._at = chunk.range.until
-        return chunk
+    def check_ids(self, ids: Ids) -> None:
+        topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
 
-    def steady_epoch(self) -> int | None:
-        """The source's leader epoch, if it has been the same since reading began: then nothing that was read is of a
-        later one.
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        if self._next != left.from_:
+            self._go_to(left, position)
+        chunk = ChunkReader(
+            at=self._at,
+            consumer=self._consumer,
+            pending=self._pending,
+            left=left,
+            most_records=most_records,
+            settings=self._settings,
+        )
+        writer = target.begin()
+        with without_gc():
+            chunk.read(writer.write)
+        digest = chunk.seen.hexdigest()
+        placement = writer.finish(digest)
+        self._next = chunk.position
+        return Chunk(
+            range=OffsetRange(left.from_, chunk.position),
+            count=chunk.seen.count,
+            bytes=chunk.seen.bytes,
+            digest=digest,
+            placement=placement,
+            leader_epoch=self._last_epoch(chunk),
+        )
+
+    def _go_to(self, left: OffsetRange, position: Position) -> None:
+        epoch = position.leader_epoch if left.from_ == position.next_offset else None
+        self._epoch_at_assign = offsets.leader_epoch(self._admin, self._at)
+        assign(self._consumer, self._at, left.from_, epoch)
+        self._pending.clear()
+
+    def _last_epoch(self, chunk: ChunkReader) -> int | None:
+        """The leader epoch of the chunk's last offset.
+
+        A control record or an aborted record there may be of a later leader than the last record. Then it is the
+        source's leader epoch, if that has not changed since reading began: nothing read is of a later one.
         """
-        return self._began_in if self._began_in == offsets.leader_epoch(self.source_admin, self.key.source) else None
-
-    def refusal(self, record: Message | None, code: int) -> RefusedAt:
-        at, why = self.key.source, REFUSALS[code]
-        if record is None:
-            return RefusedAt(f"{at}: {self.key.target_topic} refuses a record: {why}", "", None)
-        size = len(record.key() or b"") + len(record.value() or b"")
-        limits = ", ".join(
-            f"{name}={value}"
-            for name, value in self._limits.items()
-            if name in ("max.message.bytes", *_TIMESTAMP_LIMITS) and _speaks_of(code, name)
-        )
-        return RefusedAt(
-            f"{at}: the target topic {self.key.target_topic} refuses the record at offset {record.offset()} "
-            f"(partition {at.partition}, {size} bytes, timestamp {record.timestamp()[1]}): {why} ({limits})",
-            f"raise the limit on {self.key.target_topic}, then run again: all before offset {record.offset()} is"
-            " copied, nothing after it",
-            record.offset(),
-        )
-
-
-_TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.type")
-
-
-def _speaks_of(code: int, setting: str) -> bool:
-    return setting.startswith("message.timestamp") == (code == KafkaError.INVALID_TIMESTAMP)
+        if chunk.last is not None and chunk.last.offset() == chunk.position - 1:
+            return chunk.last.leader_epoch()
+        now = offsets.leader_epoch(self._admin, self._at)
+        return now if now == self._epoch_at_assign else None

@@ -1,4 +1,4 @@
-"""Commit where new partitions begin, all of them in one transaction, before anything is copied."""
+"""Commit the start offsets of new partitions, all in one transaction, before anything is copied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.scan import first_record
-from kafka_replication.kafka.transactions import TransactionalWriter, longest_wait
+from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, Gap, Position
 from kafka_replication.model.keys import PartitionKey, consumer_group, opening_id
@@ -19,8 +19,8 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
-class Opening:
-    """Opens partitions of one replication; a later `Opening` fences an earlier one."""
+class StartOffsets:
+    """Commits the start offsets of new partitions of one replication; a later instance fences an earlier one."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class Opening:
     ) -> None:
         self._replication, self._target, self._admin = replication, target, admin
         self._settings, self._deadline = settings, deadline
-        self._writer = TransactionalWriter(
-            opening_id(replication), f"opening {replication}", target, settings, deadline
+        self._transaction = TransactionalProducer(
+            opening_id(replication), f"committing start offsets of {replication}", target, settings, deadline
         )
 
     @property
@@ -41,11 +41,11 @@ class Opening:
         return longest_wait(self._settings, self._deadline)
 
     def close(self) -> None:
-        self._writer.close()
+        self._transaction.close()
 
     def fence(self) -> Mapping[PartitionKey, Position]:
-        """End every earlier opening. The positions that exist then; what is not among them can only be opened here."""
-        self._writer.fence()
+        """Fence every earlier instance. Returns the positions that exist then: only this instance can add others."""
+        self._transaction.fence()
         return LedgerReader(self._target, self._admin, self._replication, self._deadline).view().positions
 
     def occupied(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
@@ -76,7 +76,7 @@ class Opening:
     ) -> dict[PartitionKey, Position]:
         """Write all of these positions and gaps, or none.
 
-        With ``append``, records that are on a target already stay in front of ours.
+        With ``append``, records that are on a target already stay before ours.
         """
         ends = (
             offsets.stable_ends(self._admin, [key.target for key in positions], self._wait)
@@ -84,16 +84,18 @@ class Opening:
             else {}
         )
         opened = {
-            key: each.after(OffsetRange(each.start, each.start), None, ends.get(key.target, 0))
-            for key, each in positions.items()
+            key: position.after(OffsetRange(position.start, position.start), None, ends.get(key.target, 0))
+            for key, position in positions.items()
         }
         if opened:
-            self._writer.begin()
+            self._transaction.begin()
             for key, position in opened.items():
-                self._writer.write(
+                self._transaction.send(
                     POSITIONS, key.ledger_partition, record_keys.position_key(key), codec.encode(position)
                 )
             for key, gap in gaps.items():
-                self._writer.write(POSITIONS, key.ledger_partition, record_keys.gap_key(key, gap), codec.encode(gap))
-            self._writer.commit_transaction()
+                self._transaction.send(
+                    POSITIONS, key.ledger_partition, record_keys.gap_key(key, gap), codec.encode(gap)
+                )
+            self._transaction.commit()
         return opened

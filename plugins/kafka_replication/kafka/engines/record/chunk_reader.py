@@ -1,0 +1,126 @@
+"""One chunk's records on their way from the consumer: decoded, counted and added to the digest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.scan import consume, headers_of, offset_of, raise_read_error
+from kafka_replication.model.errors import Refused, Stalled
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.verification.digest import Fingerprint
+
+
+@dataclass(slots=True, kw_only=True)
+class ChunkReader:
+    """Reads ``left`` from its start until the chunk is full or the range ends."""
+
+    at: TopicPartition
+    consumer: Consumer
+    pending: list[Message]  # arrived and not read yet, newest first; what is left belongs to the next chunk
+    left: OffsetRange
+    most_records: int
+    settings: Copy
+    position: int = field(init=False)  # the next source offset
+    seen: Fingerprint = field(init=False, default_factory=Fingerprint)
+    last: Message | None = field(init=False, default=None)  # the last record read
+
+    def __post_init__(self) -> None:
+        self.position = self.left.from_
+
+    def read(self, write: Callable[[Sequence[Record]], None]) -> None:
+        """Hand over the records batch by batch. Raises RefusedAt for one that cannot be copied unchanged, GapFound,
+        Stalled, and what ``write`` raises.
+        """
+        started = heard = time.monotonic()
+        full = False
+        while not full and self.position < self.left.until:
+            if not self.pending:
+                # A chunk that moved nothing is no chunk: committing it would restart the stall clock for ever.
+                if time.monotonic() - started > self.settings.chunk_seconds and self.position > self.left.from_:
+                    return
+                self.pending.extend(reversed(consume(self.consumer, self.at, self.position)))
+                if self.pending:
+                    heard = time.monotonic()
+                else:
+                    self._check_stall(heard)
+            records, full = self._take()
+            write(records)
+
+    def _check_stall(self, heard: float) -> None:
+        stall = self.settings.stall_timeout
+        if time.monotonic() - heard > stall:
+            raise Stalled(
+                f"{self.at}: the source sent nothing for {stall} s at offset {self.position} of {self.left}",
+                "check the source's brokers; running again goes on from the last commit. Where gigabytes were aborted,"
+                " which are skipped silently, raise copy.stall_timeout",
+            )
+
+    def _take(self) -> tuple[list[Record], bool]:
+        """The records that are pending, and whether the chunk is full or the range has ended.
+
+        Where most of the reading's processor time goes, hence local names, and no call of ours for an ordinary record
+        but the digest's.
+        """
+        until, seen, pending, position, last = self.left.until, self.seen, self.pending, self.position, self.last
+        most_records, most_bytes, add = self.most_records, self.settings.chunk_bytes, self.seen.add
+        records: list[Record] = []
+        append = records.append
+        full = False
+        try:
+            while pending:
+                if seen.count >= most_records or seen.bytes >= most_bytes:
+                    full = True
+                    break
+                message = pending.pop()
+                error = message.error()
+                offset: int = message.offset()  # type: ignore[assignment]  # see offset_of, which would cost a call
+                if error is not None:
+                    position = max(position, min(self._end_of_partition(error, offset, position), until))
+                    continue
+                if not position <= offset < until:
+                    pending.append(message)
+                    position, full = self._beyond(offset, position), True
+                    break
+                kind, timestamp = message.timestamp()
+                if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
+                    raise self._unfaithful(
+                        message, f"its timestamp is {timestamp}, which this client replaces by the present"
+                    )
+                try:
+                    headers = headers_of(message)
+                except SystemError as e:
+                    raise self._unfaithful(message, "it has a header whose name is not UTF-8") from e
+                key, value = message.key(), message.value()
+                add(timestamp, key, value, headers)
+                append((offset, timestamp, key, value, headers))
+                last, position = message, offset + 1
+        finally:
+            self.position, self.last = position, last
+        return records, full
+
+    def _end_of_partition(self, error: KafkaError, offset: int, position: int) -> int:
+        """Where the partition ends for now, as an error event says. Raises what any other event means."""
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise_read_error(error, self.at, position)
+        return offset
+
+    def _beyond(self, offset: int, position: int) -> int:
+        """The end of the range, as a record behind it has arrived. Raises Refused for one before ``position``."""
+        if offset < position:
+            raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
+        return self.left.until
+
+    def _unfaithful(self, message: Message, why: str) -> RefusedAt:
+        offset = offset_of(message)
+        return RefusedAt(
+            f"{self.at}: the record at offset {offset} (partition {self.at.partition}) cannot be copied unchanged:"
+            f" {why}",
+            "remove the record at the source, or exclude the topic: nothing after it is copied",
+            offset,
+        )

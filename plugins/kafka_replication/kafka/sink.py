@@ -1,0 +1,86 @@
+"""Kafka as a sink: a chunk, its receipt and the new position are one transaction on the target cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.runtime.deadline import NEVER, Deadline
+from kafka_replication.sinks.port import Guarantee, TargetState
+
+MAX_BATCH = 1 << 20
+
+
+class KafkaSink:
+    """A target cluster."""
+
+    guarantee: Guarantee = "transactional"
+
+    def __init__(self, target: clients.ClientConfig, settings: Copy, deadline: Deadline = NEVER) -> None:
+        self._target, self._settings, self._deadline = target, settings, deadline
+
+    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
+        return topics.states(clients.shared_admin(self._target), names)
+
+    @contextmanager
+    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
+        session = KafkaSinkSession(PartitionSession(key, self._target, self._settings, self._deadline), ids)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:
+        return segment_reader(self._target, key, self._settings.stall_timeout)
+
+
+class KafkaSinkSession:
+    """A `SinkSession`: one producer session of one partition's stable transactional id."""
+
+    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
+        self._partition, self._ids = partition, ids
+
+    @cached_property
+    def _limits(self) -> Mapping[str, str]:
+        name = self._partition.key.target_topic
+        return topics.configs(self._partition.target_admin, [name])[name]
+
+    def fence(self) -> None:
+        self.check_ids(self._ids)  # first: a topic that is gone must not look like one that does not answer
+        # A batch above the topic's limit is refused whole, with records that fit; 1 KiB is left for its framing.
+        limit = int(self._limits["max.message.bytes"])
+        self._partition.transaction.options["batch.size"] = max(1024, min(MAX_BATCH, limit - 1024))
+        self._partition.fence()
+
+    def position(self) -> Position | None:
+        return self._partition.position()
+
+    def check_target(self, position: Position) -> None:
+        self._partition.check_target(position)
+
+    def check_ids(self, ids: Ids) -> None:
+        self._partition.check_ids(ids)
+
+    def begin(self) -> ChunkWriter:
+        self._partition.transaction.begin()
+        return ChunkWriter(
+            key=self._partition.key,
+            transaction=self._partition.transaction,
+            stall_timeout=self._partition.settings.stall_timeout,
+            limits=self._limits,
+            check_between=self._partition.check_between,
+        )
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        self._partition.commit(position, receipt)
+
+    def close(self) -> None:
+        self._partition.close()

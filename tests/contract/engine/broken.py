@@ -1,0 +1,186 @@
+"""Engines that are broken on purpose: the suite must notice each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
+from kafka_replication.ledger.entries import Ids, Placement, Position, Receipt
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Record, RecordWriter, Sink, SinkSession
+from tests.contract.engine import checks
+from tests.contract.engine.checks import Check
+
+Change = Callable[[list[Record]], list[Record]]
+
+
+@dataclass
+class ChangedWriter:
+    """A writer that gets other records than the engine's."""
+
+    writer: RecordWriter
+    change: Change
+
+    def write(self, records: Sequence[Record]) -> None:
+        self.writer.write(self.change(list(records)))
+
+    def finish(self, digest: str) -> Placement:
+        return self.writer.finish(digest)
+
+
+@dataclass
+class ChangedSession:
+    """A session whose chunks get other records than the engine's."""
+
+    session: SinkSession
+    change: Change
+
+    def begin(self) -> RecordWriter:
+        return ChangedWriter(self.session.begin(), self.change)
+
+    def fence(self) -> None:
+        self.session.fence()
+
+    def position(self) -> Position | None:
+        return self.session.position()
+
+    def check_target(self, position: Position) -> None:
+        self.session.check_target(position)
+
+    def check_ids(self, ids: Ids) -> None:
+        self.session.check_ids(ids)
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        self.session.commit(position, receipt)
+
+
+@dataclass
+class BrokenReader:
+    """Passes on to a reader that works; the subclasses break one thing each."""
+
+    reader: SourceReader
+
+    def check_ids(self, ids: Ids) -> None:
+        self.reader.check_ids(ids)
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        return self.reader.copy_chunk(left, position, target, most_records)
+
+
+class Drops(BrokenReader):
+    """Loses a record."""
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        changed = ChangedSession(target, lambda records: records[:3] + records[4:])
+        return super().copy_chunk(left, position, changed, most_records)
+
+
+class Doubles(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        changed = ChangedSession(target, lambda records: records[:1] + records)
+        return super().copy_chunk(left, position, changed, most_records)
+
+
+class Reorders(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        changed = ChangedSession(target, lambda records: records[::-1])
+        return super().copy_chunk(left, position, changed, most_records)
+
+
+class LosesHeaders(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        changed = ChangedSession(target, lambda records: [(*record[:4], None) for record in records])
+        return super().copy_chunk(left, position, changed, most_records)
+
+
+class TakesNullForEmpty(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        def change(records: list[Record]) -> list[Record]:
+            return [(at, time, key or b"", value or b"", headers) for at, time, key, value, headers in records]
+
+        return super().copy_chunk(left, position, ChangedSession(target, change), most_records)
+
+
+class IgnoresTheLimit(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        return super().copy_chunk(left, position, target, 100_000)
+
+
+class EndsTooEarly(BrokenReader):
+    """Says that it has read to the end of the range when it has not."""
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        return replace(super().copy_chunk(left, position, target, 4), range=left)
+
+
+class EndsBehindTheLastRecord(BrokenReader):
+    """Leaves the offsets without visible records at the end of a range out."""
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        chunk = super().copy_chunk(left, position, target, most_records)
+        return replace(chunk, range=OffsetRange(left.from_, left.from_ + max(1, chunk.count)))
+
+
+class StartsAtTheBeginning(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        return replace(
+            super().copy_chunk(OffsetRange(0, left.until), position, target, most_records),
+            range=OffsetRange(left.from_, left.until),
+        )
+
+
+class InventsTheDigest(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        return replace(super().copy_chunk(left, position, target, most_records), digest="0" * 32)
+
+
+class ForgetsTheEpoch(BrokenReader):
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        return replace(super().copy_chunk(left, position, target, most_records), leader_epoch=None)
+
+
+class TakesAnyTopic(BrokenReader):
+    def check_ids(self, ids: Ids) -> None:
+        pass
+
+
+@dataclass
+class BrokenEngine:
+    """An engine whose readers are broken."""
+
+    engine: CopyEngine
+    broken: Callable[[SourceReader], SourceReader]
+
+    @property
+    def name(self) -> str:
+        return f"broken {self.engine.name}"
+
+    @property
+    def digest_kind(self) -> str:
+        return self.engine.digest_kind
+
+    def supports(self, task: CopyTask, sink: Sink) -> str | None:
+        return self.engine.supports(task, sink)
+
+    @contextmanager
+    def reader(self, task: CopyTask) -> Iterator[SourceReader]:
+        with self.engine.reader(task) as reader:
+            yield self.broken(reader)
+
+
+ALL: list[tuple[Callable[[SourceReader], SourceReader], Check]] = [
+    (Drops, checks.every_record_arrives_unchanged_and_in_order),
+    (Doubles, checks.every_record_arrives_unchanged_and_in_order),
+    (Reorders, checks.every_record_arrives_unchanged_and_in_order),
+    (LosesHeaders, checks.every_record_arrives_unchanged_and_in_order),
+    (TakesNullForEmpty, checks.every_record_arrives_unchanged_and_in_order),
+    (IgnoresTheLimit, checks.chunks_end_at_the_number_of_records_asked_for),
+    (EndsTooEarly, checks.nothing_outside_the_range_is_copied),
+    (EndsBehindTheLastRecord, checks.a_range_of_markers_alone_is_a_chunk_without_records),
+    (StartsAtTheBeginning, checks.nothing_outside_the_range_is_copied),
+    (InventsTheDigest, checks.the_digest_is_that_of_the_records),
+    (ForgetsTheEpoch, checks.the_leader_epoch_of_the_last_offset_is_known),
+    (TakesAnyTopic, checks.a_source_that_was_re_created_is_refused),
+]

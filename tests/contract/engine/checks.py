@@ -1,0 +1,157 @@
+"""What every copy engine has to do. Each check gets a case of its own and raises AssertionError."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from tests.support.raw_produce import produce_raw
+
+from kafka_replication.copying.engine import Chunk
+from kafka_replication.model.errors import GapFound, Refused
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import RefusedAt
+from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from tests.contract.copy_case import CopyCase, raised, segments_of
+from tests.support.checker import Record
+from tests.support.scenario import Rec, numbered
+
+Check = Callable[[CopyCase], None]
+ODD = [
+    Rec(None, b"no key"),
+    Rec(b"no value", None),
+    Rec(b"", b""),
+    Rec(b"headers", b"v", (("a", b"1"), ("a", None), ("", b""), ("ä", b"\xff\0"))),
+    Rec(b"\0\xff", b"\0" * 1000),
+    Rec(b"old", b"v", (), 1),
+]
+
+
+def copied(case: CopyCase) -> list[Record]:
+    return [record for _, record in case.visible()]
+
+
+def assert_tiles(chunks: Sequence[Chunk], wanted: OffsetRange) -> None:
+    """The chunks' ranges make up ``wanted``, without hole or overlap, in order."""
+    assert chunks[0].range.from_ == wanted.from_
+    assert chunks[-1].range.until == wanted.until
+    for before, after in itertools.pairwise(chunks):
+        assert before.range.until == after.range.from_
+
+
+def every_record_arrives_unchanged_and_in_order(case: CopyCase) -> None:
+    case.produce(*ODD, *numbered(300), *ODD)
+    case.copy(OffsetRange(0, case.source_end()))
+    assert copied(case) == case.produced()
+    assert len(copied(case)) == 300 + 2 * len(ODD)
+
+
+def chunks_end_at_the_number_of_records_asked_for(case: CopyCase) -> None:
+    case.produce(*numbered(25))
+    chunks = case.copy(OffsetRange(0, 25), most_records=10)
+    assert [chunk.count for chunk in chunks] == [10, 10, 5]
+    assert_tiles(chunks, OffsetRange(0, 25))
+    assert copied(case) == case.produced()
+
+
+def a_chunk_of_one_record_holds_one_record(case: CopyCase) -> None:
+    """How a refused record is named."""
+    case.produce(*numbered(4))
+    assert [chunk.count for chunk in case.copy(OffsetRange(0, 4), most_records=1)] == [1, 1, 1, 1]
+
+
+def offsets_without_visible_records_belong_to_the_range(case: CopyCase) -> None:
+    case.source.transaction(case.topic, numbered(5), abort=True)
+    case.source.transaction(case.topic, numbered(5, 5))
+    case.source.transaction(case.topic, numbered(5, 10), abort=True)
+    end = case.source_end()
+    assert end == 18
+    chunks = case.copy(OffsetRange(0, end), most_records=2)
+    assert_tiles(chunks, OffsetRange(0, end))
+    assert sum(chunk.count for chunk in chunks) == 5
+    assert copied(case) == case.produced()
+
+
+def a_range_of_markers_alone_is_a_chunk_without_records(case: CopyCase) -> None:
+    case.source.transaction(case.topic, numbered(5), abort=True)
+    chunks = case.copy(OffsetRange(0, case.source_end()))
+    assert [(chunk.range, chunk.count, segments_of(chunk.placement)) for chunk in chunks] == [
+        (OffsetRange(0, 6), 0, ())
+    ]
+
+
+def nothing_outside_the_range_is_copied(case: CopyCase) -> None:
+    case.produce(*numbered(30))
+    assert_tiles(case.copy(OffsetRange(5, 20), most_records=4), OffsetRange(5, 20))
+    assert copied(case) == case.produced()[5:20]
+
+
+def ranges_are_copied_in_any_order(case: CopyCase) -> None:
+    case.produce(*numbered(30))
+    for range_ in (OffsetRange(20, 30), OffsetRange(0, 10)):
+        case.copy(range_)
+    assert copied(case) == [*case.produced()[20:], *case.produced()[:10]]
+
+
+def the_digest_is_that_of_the_records(case: CopyCase) -> None:
+    assert case.engine.digest_kind == DIGEST_KIND
+    case.produce(*ODD, *numbered(10))
+    [chunk] = case.copy(OffsetRange(0, case.source_end()))
+    expected = Fingerprint()
+    for record in case.produced():
+        expected.add(record.timestamp, record.key, record.value, record.headers)
+    assert (chunk.digest, chunk.count, chunk.bytes) == (expected.hexdigest(), expected.count, expected.bytes)
+    assert [segment.digest for segment in segments_of(chunk.placement)] == [chunk.digest]
+
+
+def the_leader_epoch_of_the_last_offset_is_known(case: CopyCase) -> None:
+    """It makes a truncated source be noticed when the next range is read."""
+    case.produce(*numbered(5))
+    case.source.transaction(case.topic, numbered(5, 5))
+    chunks = [*case.copy(OffsetRange(0, 5)), *case.copy(OffsetRange(5, case.source_end()))]
+    assert [chunk.leader_epoch for chunk in chunks] == [0, 0]
+
+
+def offsets_that_are_gone_are_a_gap(case: CopyCase) -> None:
+    case.produce(*numbered(30))
+    case.source.delete_before(case.topic, 0, 10)
+    raised(GapFound, lambda: case.copy(OffsetRange(5, 30)))
+    assert copied(case) == []
+
+
+def a_source_that_was_re_created_is_refused(case: CopyCase) -> None:
+    ids = case.ids
+    with case.engine.reader(case.task(5)) as reader:
+        reader.check_ids(ids)
+        case.source.delete(case.topic)
+        raised(Refused, lambda: reader.check_ids(ids))
+        case.source.create(case.topic)
+        raised(Refused, lambda: reader.check_ids(ids))
+
+
+def a_record_that_cannot_be_copied_unchanged_is_refused_by_name(case: CopyCase) -> None:
+    """An engine that can copy it does; none changes it."""
+    case.produce(*numbered(3))
+    produce_raw(case.source.bootstrap, case.topic, 0, b"k", b"v", [(b"\xff", b"1")], timestamp=1_700_000_000_000)
+    refused: list[int | None] = []
+    try:
+        case.copy(OffsetRange(0, 4))
+    except RefusedAt as error:
+        refused.append(error.offset)
+    assert (refused, len(copied(case))) in (([3], 0), ([], 4))
+
+
+CHECKS: list[Check] = [
+    every_record_arrives_unchanged_and_in_order,
+    chunks_end_at_the_number_of_records_asked_for,
+    a_chunk_of_one_record_holds_one_record,
+    offsets_without_visible_records_belong_to_the_range,
+    a_range_of_markers_alone_is_a_chunk_without_records,
+    nothing_outside_the_range_is_copied,
+    ranges_are_copied_in_any_order,
+    the_digest_is_that_of_the_records,
+    the_leader_epoch_of_the_last_offset_is_known,
+    offsets_that_are_gone_are_a_gap,
+    a_source_that_was_re_created_is_refused,
+    a_record_that_cannot_be_copied_unchanged_is_refused_by_name,
+]

@@ -1,0 +1,145 @@
+"""Sinks that are broken on purpose: the suite must notice each of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.runtime.deadline import NEVER
+from kafka_replication.sinks.port import Record
+from tests.contract.copy_case import SETTINGS, CopyCase
+from tests.contract.sink import checks
+from tests.contract.sink.checks import Check
+
+
+class DroppingWriter(ChunkWriter):
+    """Loses the first record of each call."""
+
+    def write(self, records: Sequence[Record]) -> None:
+        super().write(records[1:])
+
+
+class MisplacingWriter(ChunkWriter):
+    """Says that the records lie one offset higher than they do."""
+
+    def finish(self, digest: str) -> KafkaSegments:
+        good = super().finish(digest).segments
+        return KafkaSegments(tuple(replace(each, first=each.first + 1, last=each.last + 1) for each in good))
+
+
+class DropsRecords(KafkaSinkSession):
+    def begin(self) -> ChunkWriter:
+        good = super().begin()
+        return DroppingWriter(
+            key=good.key,
+            transaction=good.transaction,
+            stall_timeout=good.stall_timeout,
+            limits=good.limits,
+            check_between=good.check_between,
+        )
+
+
+class MisplacesRecords(KafkaSinkSession):
+    def begin(self) -> ChunkWriter:
+        good = super().begin()
+        return MisplacingWriter(
+            key=good.key,
+            transaction=good.transaction,
+            stall_timeout=good.stall_timeout,
+            limits=good.limits,
+            check_between=good.check_between,
+        )
+
+
+class ForgetsToFence(KafkaSinkSession):
+    """Every session has a transactional id of its own, so that none fences another."""
+
+    def fence(self) -> None:
+        self._partition.transaction.transactional_id += f"/{uuid.uuid4()}"
+        super().fence()
+
+
+class ReadsPositionBeforeFencing(KafkaSinkSession):
+    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
+        super().__init__(partition, ids)
+        self._stale = partition.position()
+
+    def position(self) -> Position | None:
+        return self._stale
+
+
+class CommitsPositionWithoutRecords(KafkaSinkSession):
+    """Aborts the chunk, then commits position and receipt in a transaction of their own."""
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        self._partition.transaction.producer.abort_transaction(10)
+        self._partition.transaction.begin()
+        self._partition.commit(position, receipt)
+
+
+class CommitsRecordsWithoutPosition(KafkaSinkSession):
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        self._partition.transaction.commit()
+
+
+class CommitsWhenItIsClosed(KafkaSinkSession):
+    def close(self) -> None:
+        try:
+            self._partition.transaction.producer.commit_transaction(10)
+        except Exception:  # noqa: BLE001  # nothing was open
+            super().close()
+
+
+class TakesAnyTarget(KafkaSinkSession):
+    def check_target(self, position: Position) -> None:
+        pass
+
+
+class TakesAnyTopic(KafkaSinkSession):
+    def check_ids(self, ids: Ids) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A broken session and the check that notices it."""
+
+    session: Callable[[PartitionSession, Ids], KafkaSinkSession]
+    noticed_by: Check
+
+
+class BrokenSink(KafkaSink):
+    """Kafka's sink with another session."""
+
+    def __init__(self, case: CopyCase, broken: Broken) -> None:
+        super().__init__(case.target_settings, SETTINGS)
+        self._case, self._broken = case, broken
+
+    @contextmanager
+    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
+        partition = PartitionSession(key, self._case.target_settings, SETTINGS, NEVER)
+        session = self._broken.session(partition, ids)
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+ALL = [
+    Broken(DropsRecords, checks.a_committed_chunk_is_visible_with_its_position),
+    Broken(MisplacesRecords, checks.the_placement_says_where_the_records_are),
+    Broken(ForgetsToFence, checks.a_fenced_session_cannot_commit),
+    Broken(ReadsPositionBeforeFencing, checks.the_position_is_read_after_fencing),
+    Broken(CommitsPositionWithoutRecords, checks.a_committed_chunk_is_visible_with_its_position),
+    Broken(CommitsRecordsWithoutPosition, checks.a_committed_chunk_is_visible_with_its_position),
+    Broken(CommitsWhenItIsClosed, checks.what_is_not_committed_is_not_there),
+    Broken(TakesAnyTarget, checks.a_foreign_record_is_noticed),
+    Broken(TakesAnyTopic, checks.a_target_that_was_re_created_is_refused),
+]

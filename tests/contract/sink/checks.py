@@ -1,0 +1,193 @@
+"""What every sink has to do. Each check gets a case of its own and raises AssertionError."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from kafka_replication.ledger.entries import Position
+from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.verification.digest import Fingerprint
+from tests.contract.copy_case import (
+    CopyCase,
+    chunk_of,
+    commit,
+    digest_of,
+    raised,
+    records,
+    segments_of,
+    write,
+    write_and_commit,
+)
+from tests.support.scenario import Rec
+
+Check = Callable[[CopyCase], None]
+
+
+def newest(case: CopyCase) -> Position:
+    with case.fenced() as (_, position):
+        return position
+
+
+def a_committed_chunk_is_visible_with_its_position(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        moved = write_and_commit(case, session, position, records(5))
+    assert case.values() == [b"v%d" % n for n in range(5)]
+    assert newest(case) == moved
+
+
+def chunks_of_one_session_follow_each_other(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        position = write_and_commit(case, session, position, records(3))
+        position = write_and_commit(case, session, position, records(1, 3))
+        write_and_commit(case, session, position, records(4, 4))
+    assert case.values() == [b"v%d" % n for n in range(8)]
+
+
+def what_is_not_committed_is_not_there(case: CopyCase) -> None:
+    with case.fenced() as (session, before):
+        write(session, records(5))
+    assert newest(case) == before
+    assert case.values() == []
+    with case.fenced() as (session, position):
+        write_and_commit(case, session, position, records(5))
+    assert case.values() == [b"v%d" % n for n in range(5)]
+
+
+def a_fenced_session_cannot_commit(case: CopyCase) -> None:
+    with case.fenced() as (old, position):
+        chunk = chunk_of(records(5), write(old, records(5)))
+        with case.fenced() as (new, then):
+            assert then == position
+            raised(Fenced, lambda: commit(case, old, position, chunk))
+            write_and_commit(case, new, then, records(5))
+    assert case.values() == [b"v%d" % n for n in range(5)]
+
+
+def the_position_is_read_after_fencing(case: CopyCase) -> None:
+    with case.fenced() as (old, position), case.session() as new:
+        moved = write_and_commit(case, old, position, records(5))
+        new.fence()
+        assert new.position() == moved
+
+
+def a_chunk_without_records_moves_the_position(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        placement = session.begin().finish(digest_of([]))
+        moved = commit(case, session, position, chunk_of([], placement, until=7))
+    assert (moved.next_offset, newest(case), case.values()) == (7, moved, [])
+
+
+def the_placement_says_where_the_records_are(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        position = write_and_commit(case, session, position, records(3))
+        placement = write(session, records(4, 3))
+        commit(case, session, position, chunk_of(records(4, 3), placement))
+    segments = segments_of(placement)
+    visible = case.visible()
+    inside = [
+        record.value for segment in segments for at, record in visible if at in range(segment.first, segment.last + 1)
+    ]
+    assert inside == [b"v%d" % n for n in range(3, 7)]
+    assert sum(segment.count for segment in segments) == 4
+
+
+def the_verifier_reads_what_was_written(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        one = write(session, records(4))
+        position = commit(case, session, position, chunk_of(records(4), one))
+        two = write(session, records(2, 4))
+        commit(case, session, position, chunk_of(records(2, 4), two))
+    [first], [second] = segments_of(one), segments_of(two)
+    with case.sink.verifier(case.key) as verifier:
+        for segment, batch in ((first, records(4)), (second, records(2, 4)), (first, records(4))):
+            found = verifier.read(segment, Fingerprint())
+            assert (found.count, found.digest) == (len(batch), digest_of(batch))
+
+
+def a_foreign_record_is_noticed(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        write_and_commit(case, session, position, records(3))
+    case.target.produce(case.topic, [Rec(b"foreign", b"foreign")])
+    with case.fenced() as (session, position):
+        raised(ForeignWriter, lambda: session.check_target(position))
+
+
+def a_foreign_record_between_two_chunks_is_noticed(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        write_and_commit(case, session, position, records(3))
+        case.target.produce(case.topic, [Rec(b"foreign", b"foreign")])
+        raised(ForeignWriter, lambda: write(session, records(3, 3)))
+
+
+def our_own_records_are_not_foreign(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        position = write_and_commit(case, session, position, records(3))
+        write(session, records(2, 3))  # never committed
+    with case.fenced() as (session, position):
+        session.check_target(position)
+        write_and_commit(case, session, position, records(2, 3))
+
+
+def a_target_that_was_re_created_is_refused(case: CopyCase) -> None:
+    ids = case.ids
+    with case.fenced() as (session, _):
+        case.target.delete(case.topic)
+        raised(Refused, lambda: session.check_ids(ids))
+        case.target.create(case.topic)
+        raised(Refused, lambda: session.check_ids(ids))
+    with case.sink.session(case.key, ids) as session:
+        raised(Refused, session.fence)
+
+
+def targets_are_looked_up_by_name(case: CopyCase) -> None:
+    found = case.sink.look([case.topic, f"{case.topic}-none"])
+    assert {name: (state.id, state.partitions) for name, state in found.items()} == {
+        case.topic: (case.ids.target_topic, frozenset({0}))
+    }
+
+
+def a_refused_record_is_named_when_it_is_alone(case: CopyCase) -> None:
+    """Random bytes, for the target compresses before it judges a record's size."""
+    case.target.set(case.topic, max_message_bytes="20000")
+    large: Record = (3, 1_700_000_000_000, b"large", os.urandom(50_000), None)
+    with case.fenced() as (session, _):
+        refused = raised(RefusedAt, lambda: write(session, [*records(3), large]))
+        assert refused.offset in (None, 3) and refused.among in (1, 4)
+    with case.fenced() as (session, position):
+        position = write_and_commit(case, session, position, records(3))
+        refused = raised(RefusedAt, lambda: write(session, [large]))
+        assert refused.offset == 3
+    assert newest(case) == position
+    assert case.values() == [b"v0", b"v1", b"v2"]
+
+
+def the_receipt_range_is_what_the_position_covers(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        chunk = chunk_of(records(3), write(session, records(3)), until=9)
+        moved = commit(case, session, position, chunk)
+    assert list(moved.coverage) == [OffsetRange(0, 9)]
+    assert newest(case).coverage == moved.coverage
+
+
+CHECKS: list[Check] = [
+    a_committed_chunk_is_visible_with_its_position,
+    chunks_of_one_session_follow_each_other,
+    what_is_not_committed_is_not_there,
+    a_fenced_session_cannot_commit,
+    the_position_is_read_after_fencing,
+    a_chunk_without_records_moves_the_position,
+    the_placement_says_where_the_records_are,
+    the_verifier_reads_what_was_written,
+    a_foreign_record_is_noticed,
+    a_foreign_record_between_two_chunks_is_noticed,
+    our_own_records_are_not_foreign,
+    a_target_that_was_re_created_is_refused,
+    targets_are_looked_up_by_name,
+    a_refused_record_is_named_when_it_is_alone,
+    the_receipt_range_is_what_the_position_covers,
+]

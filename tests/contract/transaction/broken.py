@@ -1,0 +1,83 @@
+"""Transactions that are broken on purpose: the suite must notice each of them."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+
+from confluent_kafka import KafkaException
+
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.runtime.deadline import NEVER
+from tests.contract.copy_case import SETTINGS
+from tests.contract.transaction import checks
+from tests.contract.transaction.checks import Check
+from tests.support.scenario import Cluster
+
+
+class Broken(TransactionalProducer):
+    """Works like the real one; the subclasses break one thing each."""
+
+    def __init__(self, transactional_id: str, cluster: Cluster) -> None:
+        self.config = {"bootstrap.servers": cluster.bootstrap}
+        super().__init__(transactional_id, "contract", self.config, SETTINGS, NEVER)
+
+
+class ForgetsToFence(Broken):
+    def fence(self) -> None:
+        self.transactional_id += f"/{uuid.uuid4()}"
+        super().fence()
+
+
+class SendsOutside(Broken):
+    """Sends records without the transaction."""
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        other = clients.producer(self.config)
+        other.produce(topic, key=key, value=value, partition=partition)
+        other.flush(30)
+
+
+class ForgetsToCommit(Broken):
+    def commit(self) -> None:
+        self.flush()
+        self.producer.abort_transaction(10)
+
+
+class CommitsWhenItIsClosed(Broken):
+    def close(self) -> None:
+        try:
+            self.producer.commit_transaction(10)
+        except KafkaException:
+            super().close()
+
+
+class LosesTheLast(Broken):
+    """Forgets a record that is sent while another one is on its way."""
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        if not len(self.producer):
+            super().send(topic, partition, key, value)
+
+
+class HidesErrors(Broken):
+    """Commits without looking at the answer."""
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        self.producer.produce(topic, key=key, value=value, partition=partition)
+        self.producer.flush(10)
+
+    def commit(self) -> None:
+        with suppress(KafkaException):
+            self.producer.commit_transaction(30)
+
+
+ALL: list[tuple[type[Broken], Check]] = [
+    (ForgetsToFence, checks.a_fenced_session_cannot_commit),
+    (SendsOutside, checks.what_is_acknowledged_is_not_visible_before_the_commit),
+    (ForgetsToCommit, checks.what_is_committed_is_visible_in_order),
+    (CommitsWhenItIsClosed, checks.closing_aborts),
+    (LosesTheLast, checks.what_is_committed_is_visible_in_order),
+    (HidesErrors, checks.a_fenced_session_cannot_commit),
+]

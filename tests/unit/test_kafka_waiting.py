@@ -1,0 +1,127 @@
+"""What is asked of brokers that do not answer at once: only what is missing, less and less often, and errors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_replication.kafka import offsets, topics
+from kafka_replication.model.errors import BadInput, Stalled, Unreachable
+from kafka_replication.model.offsets import TopicPartition
+
+Answer = Callable[[ClientPartition, IsolationLevel], int | KafkaError]
+
+
+def future(answer: int | KafkaError) -> Future[Any]:
+    made: Future[Any] = Future()
+    if isinstance(answer, KafkaError):
+        made.set_exception(KafkaException(answer))
+    else:
+        made.set_result(SimpleNamespace(offset=answer, leader_epoch=0))
+    return made
+
+
+@dataclass
+class Admin:
+    """Answers ListOffsets as ``answer`` says, and metadata requests."""
+
+    answer: Answer
+    asked: list[set[str]] = field(default_factory=list)
+    metadata: list[str] = field(default_factory=list)
+
+    def list_offsets(
+        self, wanted: Mapping[ClientPartition, Any], *, isolation_level: IsolationLevel, request_timeout: float
+    ) -> dict[ClientPartition, Future[Any]]:
+        self.asked.append({f"{at.topic}-{at.partition}" for at in wanted})
+        return {at: future(self.answer(at, isolation_level)) for at in wanted}
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.metadata.append(topic)
+
+
+def ask(admin: Any, *partitions: TopicPartition, patience: float) -> dict[TopicPartition, Any]:
+    return offsets._ask(admin, partitions, offsets._LATEST, committed=True, patience=patience)
+
+
+def test_only_the_partition_that_did_not_answer_is_asked_again() -> None:
+    leaderless = [KafkaError(KafkaError.LEADER_NOT_AVAILABLE)] * 2
+
+    def answer(at: ClientPartition, level: IsolationLevel) -> int | KafkaError:
+        return leaderless.pop() if at.topic == "b" and leaderless else 7
+
+    admin = Admin(answer)
+    wanted = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("c", 0)
+    found = ask(admin, *wanted, patience=15.0)
+    assert {at: info.offset for at, info in found.items()} == dict.fromkeys(wanted, 7)
+    assert admin.asked == [{"a-0", "b-0", "c-0"}, {"b-0"}, {"b-0"}]
+    assert admin.metadata == ["b", "b"]
+
+
+def test_a_partition_without_a_leader_is_named() -> None:
+    error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    admin = Admin(lambda at, level: error if at.partition else 7)
+    with pytest.raises(Unreachable, match="listing offsets of a-1 and 1 more: LEADER_NOT_AVAILABLE"):
+        ask(admin, *(TopicPartition("a", number) for number in range(3)), patience=0.0)
+
+
+def test_an_error_that_lasts_is_raised_at_once() -> None:
+    codes = {0: KafkaError.LEADER_NOT_AVAILABLE, 1: KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    admin = Admin(lambda at, level: KafkaError(codes[at.partition]))
+    with pytest.raises(BadInput, match="listing offsets of a-1"):
+        ask(admin, TopicPartition("a", 0), TopicPartition("a", 1), patience=15.0)
+    assert len(admin.asked) == 1
+
+
+def test_waiting_for_the_last_stable_offset_backs_off() -> None:
+    at, pauses = TopicPartition("a", 0), list[float]()
+    end = {IsolationLevel.READ_UNCOMMITTED: 9, IsolationLevel.READ_COMMITTED: 5}
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            end[IsolationLevel.READ_COMMITTED] = 9
+
+    admin: Any = Admin(lambda at, level: end[level])
+    assert offsets.stable_ends(admin, [at], 60.0, pause) == {at: 9}
+    assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5])
+    end[IsolationLevel.READ_COMMITTED] = 5
+    with pytest.raises(Stalled, match="a-0: the last stable offset stays at 5, below 9"):
+        offsets.stable_ends(admin, [at], 0.0, pause)
+
+
+@dataclass
+class NewTopic:
+    """Metadata of a topic that was just created: an error, or the leader of its one partition."""
+
+    answers: list[KafkaError | int]
+
+    def list_topics(self, name: str, timeout: float) -> Any:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, KafkaError):
+            raise KafkaException(answer)
+        return SimpleNamespace(topics={name: SimpleNamespace(partitions={0: SimpleNamespace(leader=answer)})})
+
+
+GONE = KafkaError(KafkaError._TRANSPORT)
+
+
+def await_leaders(*answers: KafkaError | int, timeout: float) -> None:
+    admin: Any = NewTopic(list(answers))
+    topics._await_leaders(admin, "orders", timeout)
+
+
+def test_a_broker_that_restarts_while_a_topic_is_created_is_waited_for() -> None:
+    await_leaders(GONE, -1, GONE, 2, timeout=30.0)
+
+
+@pytest.mark.parametrize("answer", [GONE, -1])
+def test_a_new_topic_without_leaders_is_unreachable_by_name(answer: KafkaError | int) -> None:
+    with pytest.raises(Unreachable, match="the new topic orders"):
+        await_leaders(answer, timeout=0.0)
