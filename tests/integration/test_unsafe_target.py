@@ -6,7 +6,7 @@ import pytest
 
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import PreflightFailed
-from tests.integration.scenario import Scenario, numbered
+from tests.support.scenario import Scenario, numbered
 
 REFUSE = {"preflight": {"unsafe_target": "refuse"}}
 

@@ -223,7 +223,7 @@ class VerifyOperator(ReplicationSparkSubmitOperator):
         return {"partitions": len(results), "records": sum(r.records for r in results)}
 
     def _verify(self, run: LeasedRun, made: Plan) -> list[VerifyResult]:
-        results = steps.verify(run, made.workable, self.launch)
+        results = steps.verify(run, made.workable, self.launch, made.receipts_from)
         for each in results:
             self.log.info(
                 "verified %s %s: %d records, %.1f s", each.key.source, each.verified, each.records, each.seconds

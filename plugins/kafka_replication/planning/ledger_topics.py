@@ -25,6 +25,8 @@ _COMPACTION: dict[str, tuple[str, float]] = {
     "max.compaction.lag.ms": ("3600000", 2**63),
     "min.compaction.lag.ms": ("0", 3_600_000),
 }
+# A reader that reads on from an offset has to see what was deleted meanwhile: longer than a run lasts.
+_DELETIONS = {"delete.retention.ms": str(DAY * 1000)}
 # Which cleanup policies an existing topic may have. Positions are the truth about what was copied: time removes none.
 POLICIES = {POSITIONS: ("compact",), RECEIPTS: ("compact,delete", "delete,compact", "compact")}
 # An entry of ours is some hundred bytes, coverage with many holes some KiB.
@@ -41,7 +43,7 @@ def created(
         **_min_insync(settings, defaults),
         "cleanup.policy": POLICIES[name][0],
         **(
-            {setting: ours for setting, (ours, _) in _COMPACTION.items()}
+            {setting: ours for setting, (ours, _) in _COMPACTION.items()} | _DELETIONS
             if name == POSITIONS
             else {
                 "retention.ms": str(replication.retention.receipts * 1000),

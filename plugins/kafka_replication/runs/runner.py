@@ -53,6 +53,6 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
         if not plan.idle:
             launch = launcher()
             steps.copy(leased_run, plan, launch)
-            not_verified = steps.verify(leased_run, plan.workable, launch)
+            not_verified = steps.verify(leased_run, plan.workable, launch, plan.receipts_from)
         steps.advance(leased_run, plan.workable)
         return steps.report(leased_run, plan, not_verified)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from tests.support.raw_produce import produce_raw
-
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import OffsetRange
@@ -14,6 +12,7 @@ from kafka_replication.sinks.port import RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from tests.contract.copy_case import CopyCase, raised, segments_of
 from tests.support.checker import Record
+from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Rec, numbered
 
 Check = Callable[[CopyCase], None]
