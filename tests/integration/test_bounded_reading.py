@@ -147,5 +147,5 @@ def test_an_existing_ledger_of_another_configuration_is_taken_with_a_warning(
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(10))
     assert scene.run().outcome == "done"
-    command = f"--entity-name {POSITIONS} --add-config segment.bytes=1048576,segment.ms=600000"
+    command = f"--entity-name {POSITIONS} --add-config segment.bytes=1048576,segment.ms=60000"
     assert any(command in line for line in caplog.messages)

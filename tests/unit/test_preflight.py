@@ -330,7 +330,7 @@ def test_a_limit_in_bytes_that_is_not_taken_over_is_told(
 
 SOON = SAFE | {
     "segment.bytes": "1048576",
-    "segment.ms": "600000",
+    "segment.ms": "60000",
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": "3600000",
     "min.compaction.lag.ms": "0",
@@ -372,7 +372,7 @@ def test_the_ledger_is_judged_like_any_target() -> None:
         ({"segment.bytes": "1073741824"}, "segment.bytes=1048576"),
         (
             {"segment.ms": "604800000", "min.cleanable.dirty.ratio": "0.6"},
-            "segment.ms=600000,min.cleanable.dirty.ratio=0.1",
+            "segment.ms=60000,min.cleanable.dirty.ratio=0.1",
         ),
         ({"max.compaction.lag.ms": str(2**63 - 1)}, None),
         ({"segment.bytes": "16777216", "min.cleanable.dirty.ratio": "0.5"}, None),

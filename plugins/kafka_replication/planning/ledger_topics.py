@@ -20,11 +20,13 @@ MIB = 1 << 20
 # What we set on the positions topic, and the largest value of an existing one that still bounds what is read.
 _COMPACTION: dict[str, tuple[str, float]] = {
     "segment.bytes": (str(MIB), 16 * MIB),  # 1 MiB is the least that Kafka 4 takes (KIP-1030)
-    "segment.ms": ("600000", 3_600_000),
+    "segment.ms": ("60000", 3_600_000),  # so that each run closes the segment of the one before it
     "min.cleanable.dirty.ratio": ("0.1", 0.5),
     "max.compaction.lag.ms": ("3600000", 2**63),
     "min.compaction.lag.ms": ("0", 3_600_000),
 }
+# Compressed, a MiB would hold some ten times as many entries that are not compacted yet.
+_STORED = {"compression.type": "uncompressed"}
 # A reader that reads on from an offset has to see what was deleted meanwhile: longer than a run lasts.
 _DELETIONS = {"delete.retention.ms": str(DAY * 1000)}
 # Which cleanup policies an existing topic may have. Positions are the truth about what was copied: time removes none.
@@ -43,7 +45,7 @@ def created(
         **_min_insync(settings, defaults),
         "cleanup.policy": POLICIES[name][0],
         **(
-            {setting: ours for setting, (ours, _) in _COMPACTION.items()} | _DELETIONS
+            {setting: ours for setting, (ours, _) in _COMPACTION.items()} | _STORED | _DELETIONS
             if name == POSITIONS
             else {
                 "retention.ms": str(replication.retention.receipts * 1000),

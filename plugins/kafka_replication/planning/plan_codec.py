@@ -131,12 +131,14 @@ def as_json(plan: Plan) -> dict[str, Any]:
             }
             for planned in plan.partitions
         ],
-        **(
-            {"receipts_from": {str(at): offset for at, offset in plan.receipts_from.items()}}
-            if plan.receipts_from
-            else {}
-        ),
+        **_receipts_from(plan),
     }
+
+
+def _receipts_from(plan: Plan) -> dict[str, dict[str, int]]:
+    """An optional field: left out where a plan has none."""
+    offsets = {str(partition): offset for partition, offset in plan.receipts_from.items()}
+    return {"receipts_from": offsets} if offsets else {}
 
 
 def decode(text: str, run_id: str) -> Plan:
