@@ -72,7 +72,9 @@ def simulated(partitions: int) -> tuple[Snapshot, LedgerView]:
         )
         for key, each in position.items()
     }
-    return Snapshot("SRC", "TGT", topics, topics), LedgerView(position, verified)
+    return Snapshot(source_cluster="SRC", target_cluster="TGT", source=topics, target=topics), LedgerView(
+        position, verified
+    )
 
 
 def measure(partitions: int) -> dict[str, float]:

@@ -12,10 +12,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kafka_replication.config import Copy
+from kafka_replication.config import Copy, Replication
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask
-from kafka_replication.kafka import ledger_topics, offsets, topics
+from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
@@ -73,8 +74,11 @@ class CopyCase:
         return Ids("source", source, target)
 
     def _open(self) -> None:
-        ledger_topics.ensure(self.target.admin)
-        with closing(StartOffsets(self.key.replication, self.target_settings, self.target.admin, SETTINGS)) as opening:
+        name, settings, admin = self.key.replication, self.target_settings, self.target.admin
+        file = {"source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": [self.topic]}}
+        ledger = KafkaLedger(settings, admin, name)
+        ledger.ensure(Replication.model_validate({"name": name, **file}))
+        with closing(StartOffsets(name, ledger, settings, admin, SETTINGS)) as opening:
             opening.fence()
             opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, "refuse")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.session import PartitionSession
@@ -72,7 +72,9 @@ def watermark_before_verification() -> None:
     """The watermark is stored as soon as the copy is done."""
     verify = steps.verify
 
-    def hasty(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> list[VerifyResult]:
+    def hasty(
+        run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher, receipts_from: Mapping[int, int] = {}
+    ) -> list[VerifyResult]:
         stored = run.store.watermarks(run.replication.name)
         positions = run.view().positions
         run.store.advance_many(
@@ -81,7 +83,7 @@ def watermark_before_verification() -> None:
                 for key, position in positions.items()
             ]
         )
-        return verify(run, keys, spark)
+        return verify(run, keys, spark, receipts_from)
 
     steps.verify = hasty
 

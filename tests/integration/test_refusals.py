@@ -10,8 +10,8 @@ import pytest
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.kafka import ledger_topics
 from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
@@ -186,14 +186,13 @@ def test_a_replication_is_opened_as_a_whole_or_not_at_all(scene: Scenario) -> No
 def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     for side in (scene.source, scene.target):
         side.create(scene.topic)
-    openings = [
-        StartOffsets(scene.name, scene.bare_run().clusters.target, scene.target.admin, scene.replication().copying)
-        for _ in range(3)
-    ]
+    target, copying = scene.bare_run().clusters.target, scene.replication().copying
+    ledgers = [KafkaLedger(target, scene.target.admin, scene.name) for _ in range(3)]
+    openings = [StartOffsets(scene.name, ledger, target, scene.target.admin, copying) for ledger in ledgers]
     old, new, third = openings
     start = Position(generation=1, ids=Ids("SRC", "s", "t"), start=5, next_offset=5)
     try:
-        ledger_topics.ensure(scene.target.admin)
+        ledgers[0].ensure(scene.replication())
         assert old.fence() == new.fence() == {}
         new.commit({scene.key(): start}, "refuse")
         with pytest.raises(Fenced):

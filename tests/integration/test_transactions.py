@@ -15,7 +15,7 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.engines.record.engine import RecordEngine
-from kafka_replication.kafka.ledger_topics import LedgerReader
+from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.ledger.record_keys import position_key
@@ -144,7 +144,7 @@ def test_the_ledger_is_never_read_stale(scene: Scenario) -> None:
     admin = clients.admin(job.target)
 
     def ask() -> None:
-        position = LedgerReader(job.target, admin, scene.name).position(scene.key())
+        position = KafkaLedger(job.target, admin, scene.name).position(scene.key())
         answers.append(position.next_offset if position else -1)
 
     asking = threading.Thread(target=ask)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import ledger_topics
 from kafka_replication.model.keys import PartitionKey, dump
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import steps
@@ -32,7 +31,7 @@ def upgraded(scene: Scenario) -> Scenario:
         side.create(scene.topic, 2)
     for partition, records in enumerate(RECORDS):
         scene.source.produce(scene.topic, records, partition)
-    ledger_topics.ensure(scene.target.admin)
+    scene.bare_run().clusters.ledger.ensure(scene.replication())
     snapshot = scene.bare_run().snapshot(scene.bare_run().view())
     names = {
         "{name}": scene.name,

@@ -102,7 +102,13 @@ class Case:
             if self.position
             else LedgerView()
         )
-        snapshot = Snapshot("SRC", "TGT", source, target, {AT: 1000} if config.start_from == "latest" else {})
+        snapshot = Snapshot(
+            source_cluster="SRC",
+            target_cluster="TGT",
+            source=source,
+            target=target,
+            starts={AT: 1000} if config.start_from == "latest" else {},
+        )
         live = plan(config, snapshot, view, self.watermarks)
         given = BackfillInput(replication=config, snapshot=snapshot, ledger=view, watermarks=self.watermarks, live=live)
         made = plan_backfill(given, {AT: OffsetRange(from_, until)}, opens=self.request.target_topic is not None)
@@ -288,7 +294,7 @@ def world_with_another_target(verified: Coverage, topic_id: str = "t") -> tuple[
     )
     source = {"orders": Topic("orders", "s", {0: PartitionOffsets(30, 1000, 1000)}, 3)}
     target = {name: Topic(name, topic_id, {0: PartitionOffsets(0, 0, 0)}, 3) for name in ("orders", "again")}
-    return Snapshot("SRC", "TGT", source, target, {AT: 1000}), view
+    return Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target, starts={AT: 1000}), view
 
 
 def test_live_copying_is_not_misled_by_a_backfill_to_another_target() -> None:
@@ -345,7 +351,7 @@ class Simulated:
         config = replication(max_records_per_run=most)
         source = {"orders": Topic("orders", "s", {0: PartitionOffsets(0, end, end)}, 3)}
         target = {"orders": Topic("orders", "t", {0: PartitionOffsets(0, 0, 0)}, 3)}
-        snapshot = Snapshot("SRC", "TGT", source, target)
+        snapshot = Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target)
         view = LedgerView(
             {KEY: self.position},
             {KEY: Verified(generation=1, coverage=self.verified, level="digest", run_id="r", time="t")},

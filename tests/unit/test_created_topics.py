@@ -43,3 +43,13 @@ def test_the_replication_file_has_the_last_word() -> None:
         "cleanup.policy": "compact",
         "max.message.bytes": "7",
     }
+
+
+@pytest.mark.parametrize("limit", ["-1", "1000"])
+def test_a_limit_in_bytes_is_not_taken_over(limit: str) -> None:
+    """The target compresses anew: the same records may need more bytes there."""
+    assert created_config({"retention.bytes": limit}, TargetTopics())["retention.bytes"] == "-1"
+    assert (
+        created_config({"retention.bytes": limit}, TargetTopics(config={"retention.bytes": "7"}))["retention.bytes"]
+        == "7"
+    )

@@ -52,7 +52,9 @@ class Life:
     def plan(self) -> PartitionPlan:
         source = Topic("orders", "s", {0: PartitionOffsets(self.start, self.end, self.end)}, 3)
         target = Topic("orders", "t", {0: PartitionOffsets(0, 0, 0)}, 3)
-        snapshot = Snapshot("SRC", "TGT", {"orders": source}, {"orders": target})
+        snapshot = Snapshot(
+            source_cluster="SRC", target_cluster="TGT", source={"orders": source}, target={"orders": target}
+        )
         return plan(Replication.model_validate(FILE), snapshot, self.view, {KEY: self.watermark}).partitions[0]
 
     def copy(self, range_: OffsetRange) -> None:

@@ -77,7 +77,14 @@ class Case:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self) -> Plan:
-        snapshot = Snapshot("SRC", "TGT", self.source, self.target, self.starts, self.until)
+        snapshot = Snapshot(
+            source_cluster="SRC",
+            target_cluster="TGT",
+            source=self.source,
+            target=self.target,
+            starts=self.starts,
+            until=self.until,
+        )
         return plan(replication(**self.config), snapshot, LedgerView(self.positions, self.verified), self.watermarks)
 
     def one(self, wanted: PartitionKey | None = None) -> PartitionPlan:

@@ -55,10 +55,10 @@ GONE = PartitionPlan(
     remedy="exclude it",
 )
 SNAPSHOT = Snapshot(
-    "SRC",
-    "TGT",
-    {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)}, 3)},
-    {},
+    source_cluster="SRC",
+    target_cluster="TGT",
+    source={"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)}, 3)},
+    target={},
 )
 VIEW = LedgerView(
     {
@@ -141,7 +141,7 @@ def test_the_state_is_plain_text() -> None:
 
 
 def test_a_topic_that_is_gone_from_the_source_has_no_log_start() -> None:
-    empty = Snapshot("SRC", "TGT", {}, {})
+    empty = Snapshot(source_cluster="SRC", target_cluster="TGT", source={}, target={})
     assert status(Plan("orders-dr", (GONE,)), empty, VIEW)[0].log_start is None
 
 

@@ -203,7 +203,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
-        receipts = run.clusters.ledger.receipts(list(view.positions)) if view.positions else {}
+        receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
         rows = [
             {
                 "topic": key.source.topic,
@@ -212,16 +212,13 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
                 "position": json.loads(codec.encode(position)),
                 "verified": json.loads(codec.encode(view.verified[key])) if key in view.verified else None,
                 "gaps": [json.loads(codec.encode(gap)) for gap in view.gaps.get(key, ())],
-                "receipts": [
-                    json.loads(codec.encode(r))
-                    for r in sorted(receipts[key], key=lambda r: (r.generation, r.range.from_))
-                ],
+                "receipts": [json.loads(codec.encode(receipt)) for receipt in receipts.all(key)],
             }
             for key, position in sorted(view.positions.items())
         ]
         lines = [
             f"{key}: generation {p.generation}, started at {p.start}, next {p.next_offset}, on the target {p.coverage},"
-            f" verified {view.verified[key].coverage if key in view.verified else 'nothing'}, {len(receipts[key])}"
+            f" verified {view.verified[key].coverage if key in view.verified else 'nothing'}, {len(receipts.all(key))}"
             " receipts"
             for key, p in sorted(view.positions.items())
         ]

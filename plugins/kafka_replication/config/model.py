@@ -322,7 +322,10 @@ class Retention(Section):
         default=90 * DAY,
         ge=DAY,
         le=36_500 * DAY,
-        description="Seconds that the ledger keeps the receipts of verified chunks; an `audit` needs them.",
+        description=(
+            "Seconds that the ledger keeps receipts (`retention.ms` of its receipts topic when that is created)."
+            " An audit cannot compare older chunks; what is still to be verified must be verified before."
+        ),
     )
 
 

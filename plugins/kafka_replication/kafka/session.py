@@ -9,10 +9,10 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import first_record
-from kafka_replication.kafka.ledger_topics import LedgerReader
+from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger import codec, record_keys
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, Position, Receipt
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -47,8 +47,13 @@ class PartitionSession:
     def target_admin(self) -> AdminClient:
         return clients.shared_admin(self.target)
 
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Reads the key's ledger partition once, then what came since."""
+        return KafkaLedger(self.target, self.target_admin, self.key.replication, self.deadline)
+
     def position(self) -> Position | None:
-        return LedgerReader(self.target, self.target_admin, self.key.replication, self.deadline).position(self.key)
+        return self.ledger.position(self.key)
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target topic still is the one with this id."""
@@ -83,9 +88,8 @@ class PartitionSession:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt and the new position into the open transaction and commit it."""
-        at = self.key.ledger_partition
-        self.transaction.send(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
-        self.transaction.send(RECEIPTS, at, record_keys.receipt_key(self.key, receipt), codec.encode(receipt))
+        self.ledger.write(self.transaction, self.key, position)
+        self.ledger.write(self.transaction, self.key, receipt)
         self.transaction.commit()
         if receipt.segments:
             self._known, self._marker = position.target_end, 1
@@ -102,9 +106,8 @@ class PartitionSession:
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position that no records go with, and the approved gap that it crosses."""
-        at = self.key.ledger_partition
         self.transaction.begin()
-        self.transaction.send(POSITIONS, at, record_keys.position_key(self.key), codec.encode(position))
+        self.ledger.write(self.transaction, self.key, position)
         if gap is not None:
-            self.transaction.send(POSITIONS, at, record_keys.gap_key(self.key, gap), codec.encode(gap))
+            self.ledger.write(self.transaction, self.key, gap)
         self.transaction.commit()

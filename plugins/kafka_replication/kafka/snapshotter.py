@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Replication
 from kafka_replication.config.names import is_pattern
 from kafka_replication.kafka import offsets, topics
+from kafka_replication.kafka.defaults import topic_defaults
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import ceil_millis
@@ -35,13 +37,19 @@ def take(
     _check_named(replication, selected, only, {at.topic for at in known})
     sources = topics.describe(source, selected)
     partitions = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.partitions]
+    wanted = {replication.target_topic(name) for name in selected}
+    targets = topics.describe(target, {*wanted, *others, POSITIONS, RECEIPTS})
+    ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
+    created = len(ledger) < 2 or (replication.target_topics.create and wanted - targets.keys())
     return Snapshot(
-        topics.cluster_id(source),
-        topics.cluster_id(target),
-        sources,
-        topics.describe(target, [*(replication.target_topic(name) for name in selected), *others]),
-        _starts(replication, source, [at for at in partitions if at not in set(known)]),
-        offsets.at_time(source, partitions, ceil_millis(until)) if until else {},
+        source_cluster=topics.cluster_id(source),
+        target_cluster=topics.cluster_id(target),
+        source=sources,
+        target=targets,
+        starts=_starts(replication, source, [at for at in partitions if at not in set(known)]),
+        until=offsets.at_time(source, partitions, ceil_millis(until)) if until else {},
+        ledger=ledger,
+        defaults=topic_defaults(target) if created else None,
     )
 
 

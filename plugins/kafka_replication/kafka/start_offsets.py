@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from confluent_kafka.admin import AdminClient
@@ -10,10 +11,9 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.cursor import first_record
-from kafka_replication.kafka.ledger_topics import LedgerReader
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger import codec, record_keys
-from kafka_replication.ledger.entries import POSITIONS, Gap, Position
+from kafka_replication.ledger.entries import Gap, Position
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.keys import PartitionKey, consumer_group, opening_id
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -25,12 +25,13 @@ class StartOffsets:
     def __init__(
         self,
         replication: str,
+        ledger: Ledger,
         target: clients.ClientConfig,
         admin: AdminClient,
         settings: Copy,
         deadline: Deadline = NEVER,
     ) -> None:
-        self._replication, self._target, self._admin = replication, target, admin
+        self._replication, self._ledger, self._target, self._admin = replication, ledger, target, admin
         self._settings, self._deadline = settings, deadline
         self._transaction = TransactionalProducer(
             opening_id(replication), f"committing start offsets of {replication}", target, settings, deadline
@@ -46,7 +47,7 @@ class StartOffsets:
     def fence(self) -> Mapping[PartitionKey, Position]:
         """Fence every earlier instance. Returns the positions that exist then: only this instance can add others."""
         self._transaction.fence()
-        return LedgerReader(self._target, self._admin, self._replication, self._deadline).view().positions
+        return self._ledger.view().positions
 
     def occupied(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
         """The partitions whose target holds records for a ``read_committed`` reader, with the first one's offset.
@@ -83,19 +84,19 @@ class StartOffsets:
             if on_existing == "append"
             else {}
         )
+        receipts = self._ledger.receipt_ends()  # after fencing: a receipt of a partition opened now lies above
         opened = {
-            key: position.after(OffsetRange(position.start, position.start), None, ends.get(key.target, 0))
+            key: replace(
+                position.after(OffsetRange(position.start, position.start), None, ends.get(key.target, 0)),
+                receipts_from=receipts[key.ledger_partition],
+            )
             for key, position in positions.items()
         }
         if opened:
             self._transaction.begin()
             for key, position in opened.items():
-                self._transaction.send(
-                    POSITIONS, key.ledger_partition, record_keys.position_key(key), codec.encode(position)
-                )
+                self._ledger.write(self._transaction, key, position)
             for key, gap in gaps.items():
-                self._transaction.send(
-                    POSITIONS, key.ledger_partition, record_keys.gap_key(key, gap), codec.encode(gap)
-                )
+                self._ledger.write(self._transaction, key, gap)
             self._transaction.commit()
         return opened

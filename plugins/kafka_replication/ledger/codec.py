@@ -69,6 +69,7 @@ def _position(entry: Position) -> dict[str, Any]:
         "coverage": entry.coverage.encode(),
         "leader_epoch": entry.leader_epoch,
         "target_end": entry.target_end,
+        **_receipts_from(entry),
     }
 
 
@@ -79,7 +80,13 @@ def _verified(entry: Verified) -> dict[str, Any]:
         "level": entry.level,
         "run_id": entry.run_id,
         "time": entry.time,
+        **_receipts_from(entry),
     }
+
+
+def _receipts_from(entry: Position | Verified) -> dict[str, int]:
+    """An optional field: where it is not known it is left out."""
+    return {} if entry.receipts_from is None else {"receipts_from": entry.receipts_from}
 
 
 def _gap(entry: Gap) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Position:
     coverage: Coverage = field(default_factory=Coverage)
     leader_epoch: int | None = None  # of the source offset right before the next one, where a record was read there
     target_end: int = 0  # one past the highest target offset of ours; where a foreign writer would begin
+    receipts_from: int | None = None  # offset in the receipts topic below which there is none of this generation
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
@@ -88,6 +89,7 @@ class Verified:
     level: str  # "digest" or "count", the weakest of all that is covered
     run_id: str
     time: str  # RFC 3339 UTC
+    receipts_from: int | None = None  # offset in the receipts topic below which all of this generation are verified
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 

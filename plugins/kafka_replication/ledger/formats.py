@@ -122,6 +122,7 @@ class Position1(EntryFormat):
     coverage: JsonCoverage
     leader_epoch: int | None
     target_end: Number
+    receipts_from: Number | None = None
 
     def value(self) -> Position:
         return Position(
@@ -132,6 +133,7 @@ class Position1(EntryFormat):
             coverage=self.coverage,
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
+            receipts_from=self.receipts_from,
             extra=self.unknown,
         )
 
@@ -142,6 +144,7 @@ class Verified1(EntryFormat):
     level: Literal["digest", "count"]
     run_id: str
     time: str
+    receipts_from: Number | None = None
 
     def value(self) -> Verified:
         return Verified(
@@ -150,6 +153,7 @@ class Verified1(EntryFormat):
             level=self.level,
             run_id=self.run_id,
             time=self.time,
+            receipts_from=self.receipts_from,
             extra=self.unknown,
         )
 

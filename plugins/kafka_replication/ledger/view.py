@@ -36,6 +36,15 @@ class LedgerView:
         weakest = "count" if entry.level == "count" else level
         return replace(entry, coverage=entry.coverage.union(more), level=weakest, run_id=run_id, time=time)
 
+    def receipts_from(self, key: PartitionKey) -> int | None:
+        """The offset in the receipts topic below which no receipt of the key's generation is unverified; None where
+        that is not known, as in what earlier versions wrote.
+        """
+        position = self.positions[key]
+        verified = self._verified(key, position.generation)
+        known = (position.receipts_from, verified.receipts_from if verified else None)
+        return max((offset for offset in known if offset is not None), default=None)
+
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
         """What of this generation was read back and found equal."""
         entry = self._verified(key, generation)

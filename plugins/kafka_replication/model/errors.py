@@ -12,6 +12,7 @@
     |   |-- PlanUnreadable    a stored plan this version cannot read
     |   |-- ForeignWriter     the target holds records that the ledger does not know
     |   |-- VerificationFailed  the copy differs from its receipt
+    |   |   `-- ReceiptsExpired  what was never verified has no receipts any more
     |   `-- StaleWriter       somebody else moved the stored watermark
     |-- OutOfTime             the run's time is used up; the next run has its own
     |-- Busy                  another run holds the lease                        retriable
@@ -107,6 +108,10 @@ class VerificationFailed(Refused):
     """What was read back differs from its receipt."""
 
     id = "verification-failed"
+
+
+class ReceiptsExpired(VerificationFailed):
+    """Receipts were deleted by age before what they say was verified."""
 
 
 class StaleWriter(Refused):

@@ -126,7 +126,7 @@ class VerifyOperator(ReplicationSparkSubmitOperator):
 
     def _verify(self, run: LeasedRun, made: Plan) -> list[VerifyResult]:
         with OnDemand(self.launcher) as spark:
-            results = steps.verify(run, made.workable, spark)
+            results = steps.verify(run, made.workable, spark, made.receipts_from)
         for each in results:
             self.log.info(
                 "verified %s %s: %d records, %.1f s", each.key.source, each.verified, each.records, each.seconds

@@ -4,6 +4,9 @@ Kafka deletes and compacts by segments, and judges a segment by its largest time
 share a segment with young ones and stay; on the target, a transaction's marker, stamped with the present, begins a new
 segment as soon as the first record is older than `segment.ms`, and leaves the old ones alone in a segment that may go
 at once, before it is read back, or after.
+
+A limit in bytes is not taken over: the same records may need more bytes on the target, which would delete some of them,
+even before they are read back. The limit in time is.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from collections.abc import Mapping
 
 from kafka_replication.config.model import DAY, MIN_COMPACTION_LAG, TargetTopics
 
-_SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy", "retention.bytes")
+_SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy")
+# The target compresses anew, with lz4 unless the connection says otherwise: up to about twice what zstd needs.
+ROOM = 2
 _DAY = DAY * 1000
 _FOREVER = 36_500 * _DAY
 _MOST = 2**63 - 1
@@ -24,6 +29,8 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
     """
     config = {MIN_COMPACTION_LAG: str(settings.min_compaction_lag * 1000)}
     config |= {name: source[name] for name in _SAME_AS_SOURCE if name in source}
+    if "retention.bytes" in source:  # said, or the brokers' own limit might be one
+        config["retention.bytes"] = "-1"
     if "retention.ms" in source:
         config["retention.ms"] = str(_kept(source))
     if "compact" in source.get("cleanup.policy", ""):

@@ -21,16 +21,19 @@ def lost(position: Position, log_start: int) -> OffsetRange | None:
     return next(iter(position.left_of(OffsetRange(position.next_offset, log_start))), None)
 
 
-def unverifiable(pending: Coverage, receipts: Iterable[Receipt], target_start: int) -> OffsetRange | None:
-    """The first run of pending chunks whose records the target no longer has, in source offsets; None where there is
-    none.
+def unverifiable(
+    pending: Coverage, receipts: Iterable[Receipt], target_start: int, expired: Coverage
+) -> OffsetRange | None:
+    """The first run of pending chunks that cannot be verified any more, in source offsets; None where there is none.
+
+    The target no longer has their records, or their receipts have ``expired``.
     """
     gone = [
         each.range
         for each in receipts
         if pending.contains(each.range) and any(s.first < target_start for s in each.segments)
     ]
-    return next(iter(Coverage.of(gone)), None)
+    return next(iter(Coverage.of(gone).union(expired)), None)
 
 
 def crossing(position: Position, gap: OffsetRange) -> Position:

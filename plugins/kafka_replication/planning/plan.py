@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kafka_replication.ledger.entries import Ids
@@ -54,6 +55,13 @@ class PartitionPlan:
     def refused(self) -> bool:
         return self.state in REFUSALS
 
+    @property
+    def ranges(self) -> list[OffsetRange]:
+        """What a report accounts for, line by line."""
+        if self.refused:
+            return [OffsetRange(self.position, max(self.position, self.source_end))]
+        return [*self.verify, *([self.copy] if self.copy else [])]
+
     def __str__(self) -> str:
         return f"{self.key.source} -> {self.key.target_topic}: {self.state}" + (
             f", copy {self.copy}" if self.copy else ""
@@ -66,6 +74,8 @@ class Plan:
 
     replication: str
     partitions: tuple[PartitionPlan, ...]
+    # For each ledger partition, the offset in the receipts topic from which this plan's run needs receipts.
+    receipts_from: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def to_copy(self) -> tuple[PartitionPlan, ...]:

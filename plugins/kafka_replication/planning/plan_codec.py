@@ -103,9 +103,11 @@ class Plan1(_Stored):
 
     replication: str
     partitions: list[Partition1]
+    receipts_from: dict[str, Number] = {}  # 0.1.0 did not write it: all receipts are read then
 
     def value(self) -> Plan:
-        return Plan(self.replication, tuple(partition.value() for partition in self.partitions))
+        offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}
+        return Plan(self.replication, tuple(partition.value() for partition in self.partitions), offsets)
 
 
 FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: TypeAdapter(Plan1)}
@@ -129,7 +131,14 @@ def as_json(plan: Plan) -> dict[str, Any]:
             }
             for planned in plan.partitions
         ],
+        **_receipts_from(plan),
     }
+
+
+def _receipts_from(plan: Plan) -> dict[str, dict[str, int]]:
+    """An optional field: left out where a plan has none."""
+    offsets = {str(partition): offset for partition, offset in plan.receipts_from.items()}
+    return {"receipts_from": offsets} if offsets else {}
 
 
 def decode(text: str, run_id: str) -> Plan:

@@ -3,50 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from kafka_replication.config import Replication
-from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning import ledger_topics, safety
+from kafka_replication.planning.created_topics import ROOM, created_config
+from kafka_replication.planning.findings import Finding, raise_errors
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong, where, and what to do. An ``error`` stops the run, a ``warning`` is shown."""
-
-    severity: Literal["error", "warning"]
-    where: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.where}: {self.what}. Remedy: {self.remedy}"
+__all__ = ["Finding", "check", "raise_errors", "withheld_by_open_transaction"]
 
 
 def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
     """Every finding, errors first. ``known``: the ledger knows partitions, so that the plan says which topics are
     gone.
     """
-    found = list(_clusters(replication, snapshot, known))
+    findings = list(_clusters(replication, snapshot, known))
     for name, source in sorted(snapshot.source.items()):
-        found += _open_transactions(source)
+        findings += _open_transactions(source)
         target = snapshot.target.get(replication.target_topic(name))
-        if target is None:
-            if not replication.target_topics.create:
-                found.append(
-                    Finding(
-                        "error", name, "its target topic does not exist and target_topics.create is false", "create it"
-                    )
-                )
-            continue
-        found += _topic(replication, source, target)
-    found += _collisions(replication, snapshot)
-    return sorted(found, key=lambda finding: (finding.severity, finding.where))
+        findings += _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    findings += ledger_topics.check(replication, snapshot)
+    findings += _collisions(replication, snapshot)
+    return sorted(findings, key=lambda finding: (finding.severity, finding.where))
 
 
-def held_back(last_stable: int, high_watermark: int) -> str:
+def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
+    """A target topic that does not exist: judged as it would be created, before anything is."""
+    if not replication.target_topics.create:
+        yield Finding(
+            "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
+        )
+        return
+    at, config = f"{source.name} -> {replication.target_topic(source.name)}", replication.target_topics.config
+    yield from safety.check_created(
+        replication, at, "the target", created_config(source.config, replication.target_topics), snapshot.defaults
+    )
+    limited = "delete" in source.config.get("cleanup.policy", "delete")
+    if limited and _number(source, "retention.bytes", default=-1) >= 0 and "retention.bytes" not in config:
+        yield Finding(
+            "warning",
+            at,
+            f"the source keeps at most {source.config['retention.bytes']} bytes a partition; the target to be created"
+            " gets no such limit, because it compresses the records anew",
+            "set target_topics.config with retention.bytes, well above the source's, if the target needs a limit",
+        )
+
+
+def withheld_by_open_transaction(last_stable: int, high_watermark: int) -> str:
     """What an open transaction keeps from every ``read_committed`` reader, and so from a run."""
     return (
         f"a transaction is open: the last stable offset is {last_stable}, the high watermark {high_watermark}; "
@@ -61,19 +65,9 @@ def _open_transactions(topic: Topic) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 str(at),
-                held_back(offsets.last_stable, offsets.high_watermark),
+                withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark),
                 f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
             )
-
-
-def raise_errors(findings: list[Finding]) -> None:
-    """Raise PreflightFailed naming every finding that stops the run."""
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        raise PreflightFailed(
-            "; ".join(f"{each.where}: {each.what}" for each in errors),
-            "; ".join(dict.fromkeys(each.remedy for each in errors)),
-        )
 
 
 def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
@@ -129,7 +123,7 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
             f"raise max.message.bytes of {target.name}",
         )
     yield from _retention(at, source, target)
-    yield from _safety(replication, at, target)
+    yield from safety.check_existing(replication, at, "the target", target)
 
 
 def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
@@ -151,26 +145,18 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
             "old records may be deleted before they are verified",
             f"raise retention.ms of {target.name}",
         )
-
-
-def _safety(replication: Replication, at: str, target: Topic) -> Iterator[Finding]:
-    severity: Literal["error", "warning"] = "error" if replication.preflight.unsafe_target == "refuse" else "warning"
-    remedy = "see preflight.unsafe_target; use 3 replicas, min.insync.replicas=2 and no unclean election"
-    if target.replication_factor < 2:
+    limit = _number(target, "retention.bytes", default=-1)
+    if "delete" in policy and 0 <= limit < ROOM * _number(source, "retention.bytes", forever=2**63, default=-1):
         yield Finding(
-            severity,
+            "warning",
             at,
-            f"the target has replication factor {target.replication_factor}: one lost disk loses the copy",
-            remedy,
-        )
-    elif _number(target, "min.insync.replicas") < 2:
-        yield Finding(severity, at, "the target acknowledges with one replica (min.insync.replicas=1)", remedy)
-    if target.config.get("unclean.leader.election.enable") == "true":
-        yield Finding(
-            severity, at, "the target allows unclean leader election: acknowledged records can vanish", remedy
+            f"the target keeps at most {limit} bytes a partition, the source"
+            f" {source.config.get('retention.bytes', '-1')}: the target compresses anew and may need {ROOM} times the"
+            " room, so records may be deleted before they are verified",
+            f"raise retention.bytes of {target.name}",
         )
 
 
-def _number(topic: Topic, setting: str, forever: int | None = None) -> int:
-    value = int(topic.config.get(setting, 0))
+def _number(topic: Topic, setting: str, forever: int | None = None, default: int = 0) -> int:
+    value = int(topic.config.get(setting, default))
     return forever if forever is not None and value < 0 else value

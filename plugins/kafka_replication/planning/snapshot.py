@@ -30,6 +30,14 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What the target's brokers give to a created topic that does not ask for something else."""
+
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)  # names and values as of a topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Both sides. ``starts`` holds the offset that ``start_from`` means now, for partitions not opened yet."""
 
@@ -39,3 +47,5 @@ class Snapshot:
     target: Mapping[str, Topic]
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     until: Mapping[TopicPartition, int] = field(default_factory=dict)  # an end asked for, resolved to offsets
+    ledger: Mapping[str, Topic] | None = None  # the ledger's topics that exist; None: not asked for
+    defaults: TopicDefaults | None = None  # None: not asked for, or the brokers may not be asked

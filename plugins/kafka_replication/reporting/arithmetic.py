@@ -39,19 +39,13 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
     position = view.position(key, planned.generation)
     verified = view.verified_or_waived(key, planned.generation) if position else Coverage()
     end = verified.contiguous_end(position.start) if position else 0
-    for range_ in _ranges(planned):
+    for range_ in planned.ranges:
         line = _sums(evidence, planned, range_)
         is_verified = position is not None and verified.contains(range_)
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
         if line.digest_ok and view.unproven(key, planned.generation).within(range_):
             line = replace(line, digest_ok=None)
         yield _stored(line, end)
-
-
-def _ranges(planned: PartitionPlan) -> list[OffsetRange]:
-    if planned.refused:
-        return [OffsetRange(planned.position, max(planned.position, planned.source_end))]
-    return [*planned.verify, *([planned.copy] if planned.copy else [])]
 
 
 def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:

@@ -8,7 +8,7 @@ from typing import Any
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan
-from kafka_replication.planning.preflight import held_back
+from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.table import table
 
@@ -115,7 +115,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         for row in rows
     ]
     held = [
-        f"{row.plan.key.source}: {held_back(row.plan.source_end, row.high_watermark or 0)}"
+        f"{row.plan.key.source}: {withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0)}"
         for row in rows
         if row.withheld
     ]

@@ -129,9 +129,13 @@ def _give_up_proof(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap
     """
     key = found.key
     with _fenced(run, found) as (session, position):
-        receipts = [each for each in run.clusters.ledger.receipts([key])[key] if each.generation == position.generation]
-        pending = position.coverage.subtract(run.view().verified_or_waived(key, position.generation))
-        gone = gaps.unverifiable(pending, receipts, session.target_start())
+        view = run.view()
+        read = run.clusters.ledger.receipts({key: view.receipts_from(key)})
+        receipts = read.of(key, position.generation)
+        pending = position.coverage.subtract(view.verified_or_waived(key, position.generation))
+        missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
+        expired = missing if read.incomplete(key) else Coverage()
+        gone = gaps.unverifiable(pending, receipts, session.target_start(), expired)
         if gone is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies"

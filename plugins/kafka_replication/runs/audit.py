@@ -12,6 +12,7 @@ from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -49,7 +50,7 @@ class Sides:
     source_cluster: str
     source: Mapping[str, Topic]
     view: LedgerView
-    receipts: Mapping[PartitionKey, Sequence[Receipt]]
+    receipts: Receipts
 
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
@@ -84,13 +85,13 @@ def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
         topics.cluster_id(run.clusters.source_admin),
         topics.describe(run.clusters.source_admin, {key.source.topic for key in keys}),
     )
-    return Sides(target, ends, cluster, source, run.view(), run.clusters.ledger.receipts(keys))
+    return Sides(target, ends, cluster, source, run.view(), run.clusters.ledger.receipts(dict.fromkeys(keys)))
 
 
 def _one(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
     """One partition's audit; what stops it is in its ``errors``, for the others go on."""
     position = sides.view.positions[key]
-    mine = [each for each in sides.receipts[key] if each.generation == position.generation]
+    mine = sides.receipts.of(key, position.generation)
     asked = [each.range for each in mine if each.range.intersection(request.range)]
     range_ = OffsetRange(min(asked, default=OffsetRange(0, 0)).from_, max((each.until for each in asked), default=0))
     gaps = [
@@ -102,7 +103,15 @@ def _one(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> Pa
     try:
         lost = sides.view.lost(key, position.generation)
         wanted = Coverage.of([*asked, *position.coverage.within(request.range)]).subtract(lost)
-        work = _Work(run, sides, key, select_receipts(wanted, mine), made)
+        expired = _expired(run, sides, made, wanted)
+        work = _Work(
+            run=run,
+            sides=sides,
+            key=key,
+            chosen=select_receipts(wanted.subtract(expired), mine),
+            made=made,
+            some_expired=bool(expired),
+        )
         work.all(complete=request.range == EVERYTHING)
     except ReplicationError as e:
         made.errors.append(str(e))
@@ -111,7 +120,20 @@ def _one(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> Pa
     return made
 
 
-@dataclass(slots=True)
+def _expired(run: Run, sides: Sides, made: PartitionAudit, wanted: Coverage) -> Coverage:
+    """What of ``wanted`` has no receipt any more since receipts are kept for a limited time; noted in the audit."""
+    mine = sides.receipts.of(made.key, made.generation)
+    missing = wanted.subtract(Coverage.of(receipt.range for receipt in mine))
+    if not (missing and sides.receipts.incomplete(made.key)):
+        return Coverage()
+    made.notes.append(
+        f"receipts of {missing} have expired and these offsets were not compared: receipts are kept for"
+        f" {run.replication.retention.receipts} seconds (retention.receipts)"
+    )
+    return missing
+
+
+@dataclass(slots=True, kw_only=True)
 class _Work:
     """The reading of one partition on both sides."""
 
@@ -120,6 +142,7 @@ class _Work:
     key: PartitionKey
     chosen: Sequence[Receipt]
     made: PartitionAudit
+    some_expired: bool
     readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be compared with
     there: OffsetRange = field(init=False, default=OffsetRange(0, 0))
 
@@ -131,7 +154,7 @@ class _Work:
         stall, group = run.replication.copying.stall_timeout, consumer_group(run.replication.name)
         others = [
             each
-            for each in self.sides.receipts[key]
+            for each in self.sides.receipts.all(self.key)
             if each.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
         work = units(self.chosen, others, self._window(complete))
@@ -173,8 +196,13 @@ class _Work:
     def _window(self, complete: bool) -> OffsetRange | None:
         """Where strangers are looked for: the whole log, or between the chunks that were asked for.
 
-        With ``on_existing_target: append`` what lies before our first record may have been there before.
+        With ``on_existing_target: append`` what lies before our first record may have been there before. Where receipts
+        have expired, what lies before the first chunk with a receipt is theirs: a partition is written in their order.
         """
+        if self.some_expired and complete and self.run.replication.on_existing_target == "refuse":
+            areas = [area for receipt in self.sides.receipts.all(self.key) if (area := area_of(receipt))]
+            first = min((area.from_ for area in areas), default=self.there.until)
+            return OffsetRange(first, MAX_OFFSET).intersection(self.there)
         if complete and self.run.replication.on_existing_target == "refuse":
             return self.there
         areas = [area for each in self.chosen if (area := area_of(each))]

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
-from kafka_replication.kafka import ledger_topics, offsets, topics
+from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.sampling import samples
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Refused
@@ -104,7 +104,7 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
     if request.target_topic is None:
         snapshot, view, live = preparing.begin(run, only)
     else:
-        ledger_topics.ensure(run.clusters.target_admin)
+        run.clusters.ledger.ensure(run.replication)
         view, live = run.view(), Plan(run.replication.name, ())
         snapshot = create_targets(this, view, this.snapshot(view, only), only)
         view = open_new(this, view, _planned(this, request, snapshot, view, live))

@@ -7,8 +7,9 @@ from typing import Any
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
-from kafka_replication.kafka import AdminClient, clients, ledger_topics
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.kafka import AdminClient, clients
+from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -40,9 +41,6 @@ class Clusters:
         return clients.admin(self.target, self._replication.timeouts.request * 0.6)
 
     @cached_property
-    def ledger(self) -> ledger_topics.LedgerReader:
-        return ledger_topics.LedgerReader(self.target, self.target_admin, self._replication.name, self._deadline)
-
-    def ledger_view(self) -> LedgerView:
-        """What the ledger says; empty where it does not exist yet."""
-        return self.ledger.view() if ledger_topics.ensure(self.target_admin, create=False) else LedgerView()
+    def ledger(self) -> Ledger:
+        """Remembers what it has read: every view after the first reads only what came since."""
+        return KafkaLedger(self.target, self.target_admin, self._replication.name, self._deadline)

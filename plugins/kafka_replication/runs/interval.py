@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 
-from kafka_replication.kafka import ledger_topics, offsets
+from kafka_replication.kafka import offsets
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -42,7 +42,7 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
     view = run.view()
     snapshot = run.snapshot(view)
     preparing.raise_findings(preparing.findings(run, view, snapshot))
-    ledger_topics.ensure(run.clusters.target_admin)
+    run.clusters.ledger.ensure(run.replication)
     snapshot = create_targets(run, view, snapshot, Request())
     _refuse_vanished(run, snapshot, view)
     asked = _interval(run, snapshot, own(run.replication, view), start, end)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication.kafka import ledger_topics, snapshotter, topics
+from kafka_replication.kafka import snapshotter, topics
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Refused
@@ -30,7 +30,7 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
     records), Fenced.
     """
     target = target_topic or run.replication.target_topic(topic)
-    ledger_topics.ensure(run.clusters.target_admin)
+    run.clusters.ledger.ensure(run.replication)
     steps.fence_stale_producers(run)
     snapshot = _snapshot(run, topic, target)
     ids = Ids(snapshot.source_cluster, snapshot.source[topic].topic_id, snapshot.target[target].topic_id)
@@ -98,14 +98,13 @@ def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[Par
 
 def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
     """The first generation of each partition that nobody knows of: neither the ledger nor the store."""
-    view, stored, receipts = run.view(), run.store.watermarks(run.replication.name), run.clusters.ledger.receipts(keys)
+    view, stored = run.view(), run.store.watermarks(run.replication.name)
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
 
     def last(key: PartitionKey) -> int:
         position, mark = view.positions.get(key), stored.get(key)
         known = [position.generation if position else 0, mark.generation if mark else 0]
-        return max(
-            *known, *(each.generation for each in receipts[key]), *(each.generation for each in view.gaps.get(key, ()))
-        )
+        return max(*known, *receipts.generations(key), *(each.generation for each in view.gaps.get(key, ())))
 
     return {key: last(key) + 1 for key in keys}
 
@@ -117,7 +116,14 @@ def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int,
         session.fence()
         end = session.target_end()  # before the look: what comes after it is not ours, and the next run says so
         _refuse_occupied(run, opening, [key])
-        position = Position(generation=generation, ids=ids, start=start, next_offset=start, target_end=end)
+        position = Position(
+            generation=generation,
+            ids=ids,
+            start=start,
+            next_offset=start,
+            target_end=end,
+            receipts_from=run.clusters.ledger.receipt_ends()[key.ledger_partition],
+        )
         topics.check_id(run.clusters.source_admin, key.source.topic, ids.source_topic, "source")
         session.check_ids(ids)
         session.move(position)

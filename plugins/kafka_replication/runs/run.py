@@ -74,7 +74,7 @@ class Run:
 
     def view(self) -> LedgerView:
         """What the ledger says; empty where it does not exist yet."""
-        return self.clusters.ledger_view()
+        return self.clusters.ledger.view()
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
         """Both clusters now, for the topics that the replication selects and ``request`` asks for."""
@@ -115,6 +115,7 @@ class LeasedRun(Run):
         """To be closed."""
         return StartOffsets(
             self.replication.name,
+            self.clusters.ledger,
             self.clusters.target,
             self.clusters.target_admin,
             self.replication.copying,

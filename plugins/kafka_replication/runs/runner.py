@@ -53,6 +53,6 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
         if not plan.idle:
             with OnDemand(launcher) as spark:
                 steps.copy(leased_run, plan, spark)
-                not_verified = steps.verify(leased_run, plan.workable, spark)
+                not_verified = steps.verify(leased_run, plan.workable, spark, plan.receipts_from)
         steps.advance(leased_run, plan.workable)
         return steps.report(leased_run, plan, not_verified)

@@ -56,11 +56,11 @@ def copy_slices(run: LeasedRun, made: Plan, spark: Launcher) -> Slices:
         log.info("%s", _progress(made, positions, number, part))
         for each in steps.copy(run, part, spark).copies:
             done[each.key].append(each)
-        failed |= {each.key: each for each in steps.verify(run, [p.key for p in part.partitions], spark) if each.error}
+        results = steps.verify(run, [p.key for p in part.partitions], spark, made.receipts_from)
+        failed |= {result.key: result for result in results if result.error}
         steps.advance(run, keys)
-    failed |= {
-        each.key: each for each in steps.verify(run, [key for key in keys if key not in failed], spark) if each.error
-    }
+    results = steps.verify(run, [key for key in keys if key not in failed], spark, made.receipts_from)
+    failed |= {result.key: result for result in results if result.error}
     positions = run.retry("reading the ledger", run.view).positions
     log.info("%s", _progress(made, positions, number, None))
     _record(run, made, done)

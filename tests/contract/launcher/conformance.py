@@ -54,8 +54,8 @@ def copy_job(scene: Scenario) -> Job:
 def verify_job(scene: Scenario, copied: Job) -> Job:
     run = scene.bare_run()
     keys = [task.key for task in copied.copies if task.key.source.partition in HEALTHY]
-    receipts = run.clusters.ledger.receipts(keys)
-    tasks = [VerifyTask(key=key, receipts=tuple(receipts[key]), level="digest") for key in keys]
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
+    tasks = [VerifyTask(key=key, receipts=tuple(receipts.of(key, 1)), level="digest") for key in keys]
     return replace(copied, kind="verify", copies=[], verifications=tasks)
 
 

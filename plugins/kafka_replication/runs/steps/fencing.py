@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-from kafka_replication.kafka import ledger_topics
 from kafka_replication.model.keys import opening_id
 from kafka_replication.runs.run import LeasedRun
 
@@ -17,8 +16,6 @@ def fence_stale_producers(run: LeasedRun) -> None:
 
     Without this the ledger could not be read before their transactions time out, 10 minutes by default.
     """
-    if not ledger_topics.ensure(run.clusters.target_admin, create=False):
-        return
     undecided = sorted(run.clusters.ledger.undecided())
     ids = {key.transactional_id: str(key) for key in undecided}
     if undecided:

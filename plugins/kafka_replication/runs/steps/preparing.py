@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication.kafka import ledger_topics
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import plan_codec, preflight
 from kafka_replication.planning.live import own, plan, refuse_occupied
+from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Request, Run
@@ -76,6 +76,9 @@ def store_plan(run: LeasedRun, kind: str, made: Plan, outdated: str | None) -> P
 
     If another attempt of this run stored one first, that plan wins.
     """
+    if made.to_account_for:
+        ends = run.clusters.ledger.receipt_ends()
+        made = replace(made, receipts_from=receipts_from(made, run.view(), ends))
     stored = run.store.start_run(run.run_id, run.replication.name, kind, plan_codec.encode(made), instead_of=outdated)
     return plan_codec.decode(stored.plan, run.run_id)
 
@@ -105,7 +108,7 @@ def _widened(run: Run, view: LedgerView, request: Request) -> Request:
 
 
 def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapshot) -> tuple[Snapshot, LedgerView, Plan]:
-    ledger_topics.ensure(run.clusters.target_admin)
+    run.clusters.ledger.ensure(run.replication)
     snapshot = create_targets(run, view, snapshot, _widened(run, view, request))
     opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)))
     view = replace(view, positions={**view.positions, **opened})

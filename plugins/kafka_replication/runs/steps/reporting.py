@@ -20,15 +20,16 @@ log = logging.getLogger(__name__)
 def report(run: LeasedRun, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
     """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
     view = run.retry("reading the ledger", run.view)
-    known = [p.key for p in made.to_account_for if p.key in view.positions]
-    receipts = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(known)) if known else {}
+    known = [p for p in made.to_account_for if p.key in view.positions]
+    wanted = {p.key: made.receipts_from.get(p.key.ledger_partition) for p in known}
+    read = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(wanted))
     evidence = Evidence(
         run_id=run.run_id,
         level=run.replication.verify.level,
         plan=made,
         view=view,
         watermarks=run.watermarks(view),
-        receipts=receipts,
+        receipts={p.key: read.of(p.key, p.generation) for p in known},
         outcomes={(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)},
         not_verified={result.key: result for result in verified if result.error},
     )

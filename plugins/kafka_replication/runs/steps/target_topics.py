@@ -10,6 +10,7 @@ import tenacity
 from kafka_replication.kafka import topics
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Unreachable
+from kafka_replication.planning import preflight
 from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import Snapshot
@@ -21,7 +22,8 @@ log = logging.getLogger(__name__)
 def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request: Request) -> Snapshot:
     """Create the missing target topics of source topics never replicated before.
 
-    Returns ``snapshot`` if nothing is missing, else a new one that shows what was created.
+    Returns ``snapshot`` if nothing is missing, else a new one that shows what was created. Raises PreflightFailed where
+    brokers created a topic otherwise than they said: nothing is written to it.
     """
     settings = run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
@@ -33,7 +35,9 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
         if settings.create and name not in opened:
             created.append(run.replication.target_topic(name))
             create_target(run, snapshot, name, created[-1])
-    return _await_visible(run, view, request, created)
+    snapshot = _await_visible(run, view, request, created)
+    preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
+    return snapshot
 
 
 def _await_visible(run: LeasedRun, view: LedgerView, request: Request, created: Collection[str]) -> Snapshot:

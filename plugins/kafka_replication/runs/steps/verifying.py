@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import closing
+from dataclasses import replace
 
-from kafka_replication.ledger import codec, record_keys
-from kafka_replication.ledger.entries import POSITIONS, Receipt
+from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import ReceiptsExpired, ReplicationError
 from kafka_replication.model.keys import PartitionKey, opening_id
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import now
+from kafka_replication.planning import gaps
+from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.job import job_of
 from kafka_replication.runtime import failpoints
@@ -19,17 +21,22 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.verification.verify import VerifyResult, VerifyTask, longest_first, select_receipts
 
 
-def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> list[VerifyResult]:
-    """Read back what of these partitions is copied and not verified. Write to the ledger what was found equal."""
+def verify(
+    run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher, receipts_from: Mapping[int, int] = {}
+) -> list[VerifyResult]:
+    """Read back what of these partitions is copied and not verified. Write to the ledger what was found equal.
+
+    ``receipts_from`` is the plan's: no receipt below it is needed. Without it the ledger says where to begin.
+    """
     view = run.retry("reading the ledger", run.view)
     pending = {key: coverage for key in keys if key in view.positions and (coverage := pending_of(view, key))}
     if not pending:
         return []
-    receipts = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(list(pending)))
-    tasks, results = _tasks(view, pending, receipts, run.replication.verify.level)
+    receipts = run.retry("reading receipts", lambda: _receipts(run, view, pending, receipts_from))
+    tasks, results = _tasks(run, view, pending, receipts)
     if tasks:
         results += _read_back(run, tasks, spark)
-    _write_verified(run, view, results)
+    _write_verified(run, view, results, receipts)
     return results
 
 
@@ -39,24 +46,54 @@ def pending_of(view: LedgerView, key: PartitionKey) -> Coverage:
     return position.coverage.subtract(view.verified_or_waived(key, position.generation))
 
 
+def _receipts(
+    run: LeasedRun, view: LedgerView, pending: Mapping[PartitionKey, Coverage], receipts_from: Mapping[int, int]
+) -> Mapping[PartitionKey, Receipts]:
+    """What to take each partition's receipts from.
+
+    They are read from where unverified ones can begin. Where some are missing then, all are read, before anything is
+    said about them: somebody may have re-created the topic, or restored it.
+    """
+    ledger = run.clusters.ledger
+    read = ledger.receipts({key: first_needed(key, view, receipts_from) for key in pending})
+    short = [key for key in pending if read.since[key] and _without_receipt(view, key, pending[key], read)]
+    whole = ledger.receipts(dict.fromkeys(short)) if short else read
+    return {key: whole if key in short else read for key in pending}
+
+
+def _without_receipt(view: LedgerView, key: PartitionKey, pending: Coverage, receipts: Receipts) -> Coverage:
+    known = receipts.of(key, view.positions[key].generation)
+    return pending.subtract(Coverage.of(receipt.range for receipt in known))
+
+
 def _tasks(
+    run: LeasedRun,
     view: LedgerView,
     pending: Mapping[PartitionKey, Coverage],
-    receipts: Mapping[PartitionKey, Collection[Receipt]],
-    level: str,
+    receipts: Mapping[PartitionKey, Receipts],
 ) -> tuple[list[VerifyTask], list[VerifyResult]]:
     """A task for each partition whose receipts cover what is pending, and an error for each of the others."""
     tasks, errors = [], []
     for key, coverage in pending.items():
-        generation = view.positions[key].generation
         try:
-            chosen = select_receipts(
-                coverage, (receipt for receipt in receipts[key] if receipt.generation == generation)
-            )
-            tasks.append(VerifyTask(key, chosen, level))
+            _refuse_expired(run, view, key, coverage, receipts[key])
+            chosen = select_receipts(coverage, receipts[key].of(key, view.positions[key].generation))
+            tasks.append(VerifyTask(key, chosen, run.replication.verify.level))
         except ReplicationError as e:
             errors.append(VerifyResult(key=key, verified=Coverage(), error=e.what, remedy=e.remedy))
     return longest_first(tasks), errors
+
+
+def _refuse_expired(run: LeasedRun, view: LedgerView, key: PartitionKey, pending: Coverage, receipts: Receipts) -> None:
+    """Raise ReceiptsExpired where receipts are missing that the receipts topic may have deleted by age."""
+    missing = _without_receipt(view, key, pending, receipts)
+    if missing and receipts.incomplete(key):
+        raise ReceiptsExpired(
+            f"{key.source}: receipts of {missing} have expired before they were verified: they are kept for"
+            f" {run.replication.retention.receipts} seconds (retention.receipts)",
+            f"give up the proof for what cannot be verified any more: {gaps.command(key, missing.ranges[0])}; raise"
+            " retention.receipts, and retention.ms of the receipts topic",
+        )
 
 
 def _read_back(run: LeasedRun, tasks: list[VerifyTask], spark: Launcher) -> list[VerifyResult]:
@@ -75,26 +112,32 @@ def _read_back(run: LeasedRun, tasks: list[VerifyTask], spark: Launcher) -> list
     ]
 
 
-def _write_verified(run: LeasedRun, view: LedgerView, results: Collection[VerifyResult]) -> None:
+def _write_verified(
+    run: LeasedRun, view: LedgerView, results: Collection[VerifyResult], receipts: Mapping[PartitionKey, Receipts]
+) -> None:
     verified = {
         result.key: (view.positions[result.key].generation, result.verified) for result in results if result.verified
     }
     if verified:
-        run.retry("writing what is verified", lambda: _add_verified(run, verified))
+        run.retry("writing what is verified", lambda: _add_verified(run, verified, receipts))
     failpoints.reached("P4")
 
 
-def _add_verified(run: LeasedRun, verified: Mapping[PartitionKey, tuple[int, Coverage]]) -> None:
+def _add_verified(
+    run: LeasedRun, verified: Mapping[PartitionKey, tuple[int, Coverage]], receipts: Mapping[PartitionKey, Receipts]
+) -> None:
     """Add to what the ledger says after fencing: a run that lost its lease while it verified takes nothing back."""
     run.check()
-    name = run.replication.name
+    name, ledger = run.replication.name, run.clusters.ledger
     with closing(run.writer(opening_id(name), f"{name}: writing what is verified")) as writer:
         writer.fence()
         view = run.view()
         writer.begin()
         for key, (generation, coverage) in verified.items():
             if view.position(key, generation):
+                needless = view.verified_or_waived(key, generation).union(coverage)
                 level = run.replication.verify.level
                 entry = view.verified_with(key, generation, coverage, level=level, run_id=run.run_id, time=now())
-                writer.send(POSITIONS, key.ledger_partition, record_keys.verified_key(key), codec.encode(entry))
+                entry = replace(entry, receipts_from=receipts[key].unverified_from(key, generation, needless))
+                ledger.write(writer, key, entry)
         writer.commit()

@@ -1,0 +1,37 @@
+"""What the brokers give to a topic that is created without saying so."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
+from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.topics import TIMEOUT
+from kafka_replication.planning.snapshot import TopicDefaults
+
+# Called the same for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
+_SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable")
+
+
+def topic_defaults(admin: AdminClient) -> TopicDefaults | None:
+    """The defaults as one broker tells them; None where the right to ask (DescribeConfigs on the cluster) is missing.
+
+    Raises Unreachable. `CreateTopics` with ``validate_only`` would answer exactly (KIP-525), but confluent-kafka drops
+    that part of the answer. So the created topic itself is judged again, before anything is written to it.
+    """
+    try:
+        nodes = admin.describe_cluster(request_timeout=TIMEOUT).result(TIMEOUT * 2).nodes
+        broker = ConfigResource(ResourceType.BROKER, str(min(node.id for node in nodes)))
+        settings = admin.describe_configs([broker], request_timeout=TIMEOUT)[broker].result(TIMEOUT * 2)
+    except KafkaException as e:
+        if e.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return None
+        raise translate(e.args[0], "reading the brokers' configuration") from e
+    return TopicDefaults(
+        int(settings["default.replication.factor"].value),
+        {name: str(settings[name].value) for name in _SETTINGS if name in settings},
+    )

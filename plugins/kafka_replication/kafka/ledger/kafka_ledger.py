@@ -1,0 +1,79 @@
+"""`ledger.port.Ledger` on the target's two topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Replication
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.ledger import topics, writer
+from kafka_replication.kafka.ledger.reader import ALL, PositionsReader, ReceiptsReader
+from kafka_replication.ledger.entries import RECEIPTS, Entry, Gap, Position, Verified
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.record_keys import position_key
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime.deadline import NEVER, Deadline
+
+
+class KafkaLedger:
+    """The ledger of one replication. The first view reads the positions topic, the next ones what came since."""
+
+    def __init__(
+        self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline = NEVER
+    ) -> None:
+        self._admin = admin
+        self._positions = PositionsReader(config, admin, replication, deadline)
+        self._receipts = ReceiptsReader(config, admin, replication, deadline)
+        self._exists = False
+
+    def exists(self) -> bool:
+        """Asked of the brokers until it is true, then remembered."""
+        self._exists = self._exists or topics.exist(self._admin)
+        return self._exists
+
+    def ensure(self, replication: Replication) -> None:
+        if not self._exists:
+            topics.create_missing(self._admin, replication)
+            self._exists = True
+
+    def view(self) -> LedgerView:
+        if not self.exists():
+            return LedgerView()
+        positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
+        gaps: dict[PartitionKey, list[Gap]] = {}
+        for newest in self._positions.entries():
+            match newest.entry():
+                case Position() as position:
+                    positions[newest.key] = position
+                case Verified() as entry:
+                    verified[newest.key] = entry
+                case Gap() as gap:
+                    gaps.setdefault(newest.key, []).append(gap)
+        in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
+        return LedgerView(positions, verified, in_order)
+
+    def position(self, key: PartitionKey) -> Position | None:
+        newest = self._positions.entry(key.ledger_partition, position_key(key))
+        entry = newest.entry() if newest else None
+        assert entry is None or isinstance(entry, Position)
+        return entry
+
+    def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        return self._receipts.receipts(wanted)
+
+    def receipt_ends(self) -> Mapping[int, int]:
+        if not self.exists():
+            return dict.fromkeys(ALL, 0)
+        stable = offsets.last_stable(self._admin, [TopicPartition(RECEIPTS, partition) for partition in ALL])
+        return {at.partition: offset for at, offset in stable.items()}
+
+    def undecided(self) -> set[PartitionKey]:
+        return self._positions.undecided() | self._receipts.undecided() if self.exists() else set()
+
+    def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
+        writer.write(transaction, key, entry)

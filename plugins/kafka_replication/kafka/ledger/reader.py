@@ -1,0 +1,159 @@
+"""Reading the ledger's topics: what is committed now, never less, and from where the last reading ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+
+from confluent_kafka import Consumer, Message
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka import clients, offsets, topics
+from kafka_replication.kafka.cursor import records
+from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
+from kafka_replication.ledger.receipts import Receipts, StoredReceipt
+from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import Deadline
+
+ALL = range(LEDGER_PARTITIONS)
+LONGEST_TRANSACTION = 960.0  # seconds: 15 minutes by the brokers' default maximum, plus a sweep
+_CONSUMER = {
+    "fetch.wait.max.ms": 5,  # an end-of-partition event answers an empty fetch: 16 times the default 100 ms adds up
+    "fetch.message.max.bytes": 1 << 20,  # entries are dropped as they come: what is prefetched is what takes memory
+    "fetch.max.bytes": 4 << 20,
+    "queued.max.messages.kbytes": 4 << 10,
+}
+
+
+class TopicReader:
+    """Reads one ledger topic for one replication."""
+
+    def __init__(
+        self, topic: str, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline
+    ):
+        self.topic = topic
+        self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
+
+    def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
+        """Log start and end of each partition, once no open transaction can hide an entry below the end.
+
+        Without that wait the last stable offset could lie below an entry that is committed already. Raises Stalled.
+        """
+        at = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
+        starts = offsets.log_starts(self._admin, at)
+        ends = offsets.stable_ends(self._admin, at, self._deadline.within(LONGEST_TRANSACTION))
+        return {place.partition: OffsetRange(min(starts[place], ends[place]), ends[place]) for place in at}
+
+    def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
+        """The committed records in these ranges, partition by partition."""
+        return self._read(ranges, lambda group: clients.consumer(self._config, group, **_CONSUMER))
+
+    def read_uncommitted(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
+        """All records in these ranges, also those of open and aborted transactions."""
+        return self._read(ranges, lambda group: clients.uncommitted_consumer(self._config, group))
+
+    def _read(self, ranges: Mapping[int, OffsetRange], consumer: Callable[[str], Consumer]) -> Iterator[Message]:
+        wanted = {partition: range_ for partition, range_ in sorted(ranges.items()) if range_.span}
+        if not wanted:
+            return
+        with closing(consumer(consumer_group(self._replication))) as reader:
+            for partition, range_ in wanted.items():
+                yield from records(reader, TopicPartition(self.topic, partition), range_)
+
+    def undecided(self) -> set[PartitionKey]:
+        """Keys with an entry above the last stable offset: some transaction that holds them, or an earlier one, is
+        open.
+        """
+        at = [TopicPartition(self.topic, partition) for partition in ALL]
+        stable, ends = offsets.last_stable(self._admin, at), offsets.high_watermarks(self._admin, at)
+        hidden = {
+            place.partition: OffsetRange(stable[place], ends[place]) for place in at if stable[place] < ends[place]
+        }
+        newest = NewestEntries(self._replication)
+        for message in self.read_uncommitted(hidden):
+            newest.add(message)
+        return {entry.key for entry in newest}
+
+
+class PositionsReader(TopicReader):
+    """Remembers the newest entries and, for each partition, the offset where reading ended; then reads on from there.
+
+    That returns what a new reader would: compaction removes only what a later entry replaces, and the records that
+    delete a key stay for `delete.retention.ms`, a day by default, longer than a run lasts.
+    """
+
+    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline):
+        super().__init__(POSITIONS, config, admin, replication, deadline)
+        self._newest, self._ends, self._topic_id = NewestEntries(replication), dict[int, int](), ""
+
+    def entries(self) -> Iterator[NewestEntry]:
+        self._read_on(ALL)
+        return iter(self._newest)
+
+    def entry(self, partition: int, record_key: bytes) -> NewestEntry | None:
+        self._read_on([partition])
+        return self._newest.get(partition, record_key)
+
+    def _read_on(self, partitions: Collection[int]) -> None:
+        topic_id = topics.topic_ids(self._admin, [self.topic]).get(self.topic, "")
+        if topic_id != self._topic_id:
+            self._forget(list(self._ends))
+        self._topic_id = topic_id
+        bounds = self.bounds(partitions)
+        self._forget([partition for partition in partitions if self._ends.get(partition, 0) > bounds[partition].until])
+        for message in self.read({partition: self._unread(partition, there) for partition, there in bounds.items()}):
+            self._newest.add(message)
+        self._ends |= {partition: there.until for partition, there in bounds.items()}
+        self._newest.log_foreign(self.topic)
+
+    def _unread(self, partition: int, there: OffsetRange) -> OffsetRange:
+        return OffsetRange(max(there.from_, self._ends.get(partition, 0)), there.until)
+
+    def _forget(self, partitions: Collection[int]) -> None:
+        """Read these from the start again: the topic was re-created, or its log ends below what was read before."""
+        for partition in partitions:
+            self._newest.forget(partition)
+            self._ends.pop(partition, None)
+
+
+class ReceiptsReader(TopicReader):
+    """Reads from where a caller says that it needs receipts; remembers nothing."""
+
+    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline):
+        super().__init__(RECEIPTS, config, admin, replication, deadline)
+
+    def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        bounds = self.bounds({key.ledger_partition for key in wanted})
+        since = {key: _known_offset(offset, bounds[key.ledger_partition].until) for key, offset in wanted.items()}
+        newest = NewestEntries(self._replication)
+        for message in self.read(_from_the_first(since, bounds)):
+            newest.add(message)
+        newest.log_foreign(self.topic)
+        stored: dict[PartitionKey, list[StoredReceipt]] = {key: [] for key in wanted}
+        for entry in newest:
+            if entry.key in stored and entry.offset >= since[entry.key]:
+                receipt = entry.entry()
+                assert isinstance(receipt, Receipt)
+                stored[entry.key].append(StoredReceipt(entry.offset, receipt))
+        return Receipts(
+            stored={key: tuple(receipts) for key, receipts in stored.items()},
+            since=since,
+            log_starts={partition: there.from_ for partition, there in bounds.items()},
+            ends={partition: there.until for partition, there in bounds.items()},
+        )
+
+
+def _known_offset(offset: int | None, end: int) -> int:
+    """0 for one above the end as well: the topic was re-created, and the offset is one of its predecessor."""
+    return 0 if offset is None or offset > end else offset
+
+
+def _from_the_first(since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Mapping[int, OffsetRange]:
+    """Each partition from the smallest offset that one of its keys needs."""
+    ranges = {}
+    for partition, there in bounds.items():
+        first = min(offset for key, offset in since.items() if key.ledger_partition == partition)
+        ranges[partition] = OffsetRange(max(first, there.from_), there.until)
+    return ranges

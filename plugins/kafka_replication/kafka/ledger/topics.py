@@ -1,0 +1,67 @@
+"""Creating the ledger's two topics as they must be, and refusing others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Replication
+from kafka_replication.kafka import topics
+from kafka_replication.kafka.defaults import topic_defaults
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import LEDGER_PARTITIONS
+from kafka_replication.planning.ledger_topics import POLICIES, created
+from kafka_replication.planning.snapshot import Topic
+
+
+def exist(admin: AdminClient) -> bool:
+    """Whether both topics are there. Raises Refused where one is not as it must be."""
+    return len(_existing(admin)) == 2
+
+
+def create_missing(admin: AdminClient, replication: Replication) -> None:
+    """Create the topics that are missing, and check both.
+
+    Receipts are created first: positions without receipts mean that the receipts were deleted.
+    Raises Refused.
+    """
+    missing = [name for name in (RECEIPTS, POSITIONS) if name not in _existing(admin)]
+    defaults = topic_defaults(admin) if missing else None
+    for name in missing:
+        factor, config = created(name, replication, defaults)
+        topics.create(admin, name, LEDGER_PARTITIONS, factor, config)
+    if missing:
+        _existing(admin)
+
+
+def _existing(admin: AdminClient) -> dict[str, Topic]:
+    """Those that exist. With another cleanup policy entries would vanish, with another number of partitions they would
+    be looked for in the wrong place.
+    """
+    existing = topics.describe(admin, [POSITIONS, RECEIPTS])
+    if POSITIONS in existing and RECEIPTS not in existing:
+        raise Refused(
+            f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was"
+            " deleted",
+            f"restore it; or create it empty (cleanup.policy=compact,delete, {LEDGER_PARTITIONS} partitions): what was"
+            " not verified then stays so",
+        )
+    for name, topic in existing.items():
+        wrong = list(_wrong(topic))
+        if wrong:
+            raise Refused(
+                f"the ledger topic {name} on the target has {'; '.join(wrong)}", "set it back, or restore the topic"
+            )
+    return existing
+
+
+def _wrong(topic: Topic) -> Iterator[str]:
+    policy, unclean = topic.config.get("cleanup.policy"), topic.config.get("unclean.leader.election.enable")
+    if policy not in POLICIES[topic.name]:
+        yield f"cleanup.policy={policy}, not {POLICIES[topic.name][0]}"
+    if unclean != "false":
+        yield f"unclean.leader.election.enable={unclean}, not false"
+    if len(topic.partitions) != LEDGER_PARTITIONS:
+        yield f"{len(topic.partitions)} partitions, not {LEDGER_PARTITIONS}"

@@ -1,0 +1,27 @@
+"""Writing entries: encoded here, and sent through the transaction that the caller opened."""
+
+from __future__ import annotations
+
+from kafka_replication.ledger import codec
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Gap, Position, Receipt, Verified
+from kafka_replication.ledger.record_keys import gap_key, position_key, receipt_key, verified_key
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.keys import PartitionKey
+
+
+def write(transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
+    """Add the entry to the open transaction, in the key's ledger partition."""
+    topic, record_key = _place(key, entry)
+    transaction.send(topic, key.ledger_partition, record_key, codec.encode(entry))
+
+
+def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
+    match entry:
+        case Position():
+            return POSITIONS, position_key(key)
+        case Verified():
+            return POSITIONS, verified_key(key)
+        case Gap():
+            return POSITIONS, gap_key(key, entry)
+        case Receipt():
+            return RECEIPTS, receipt_key(key, entry)

@@ -1,0 +1,50 @@
+"""Whether a target topic can lose records that it acknowledged: one that exists, or one that is about to be created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kafka_replication.config import Replication
+from kafka_replication.planning.findings import Finding, unsafe
+from kafka_replication.planning.snapshot import Topic, TopicDefaults
+
+REMEDY = "see preflight.unsafe_target; use 3 replicas, min.insync.replicas=2 and no unclean election"
+_ASKED = ("min.insync.replicas", "unclean.leader.election.enable")
+
+
+def check_existing(replication: Replication, where: str, what: str, topic: Topic) -> Iterator[Finding]:
+    """``what`` is named in the findings: the target, the ledger."""
+    yield from _judge(replication, where, what, topic.replication_factor, topic.config)
+
+
+def check_created(
+    replication: Replication, where: str, what: str, config: Mapping[str, str], defaults: TopicDefaults | None
+) -> Iterator[Finding]:
+    """A topic that this run is about to create with ``config``; the brokers' ``defaults`` fill in the rest."""
+    factor = replication.target_topics.replication_factor or (defaults.replication_factor if defaults else None)
+    expected = {**(defaults.config if defaults else {}), **config}
+    unknown = [name for name in _ASKED if name not in expected] + ["the replication factor"] * (factor is None)
+    if unknown:
+        yield Finding(
+            unsafe(replication),
+            where,
+            f"{what} is about to be created, and {', '.join(unknown)} that it will get cannot be read from the brokers",
+            "grant DescribeConfigs on the target cluster, or set target_topics.replication_factor and"
+            f" target_topics.config ({', '.join(_ASKED)})",
+        )
+        return
+    yield from _judge(replication, where, f"{what} to be created", factor or 0, expected)
+
+
+def _judge(
+    replication: Replication, where: str, what: str, factor: int, config: Mapping[str, str]
+) -> Iterator[Finding]:
+    severity = unsafe(replication)
+    if factor < 2:
+        yield Finding(severity, where, f"{what} has replication factor {factor}: one lost disk loses it", REMEDY)
+    elif int(config.get("min.insync.replicas", 1)) < 2:
+        yield Finding(severity, where, f"{what} acknowledges with one replica (min.insync.replicas=1)", REMEDY)
+    if config.get("unclean.leader.election.enable") == "true":
+        yield Finding(
+            severity, where, f"{what} allows unclean leader election: acknowledged records can vanish", REMEDY
+        )

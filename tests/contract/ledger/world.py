@@ -1,0 +1,115 @@
+"""What a check of a ledger works with: a replication of its own, writers, and the ledger under test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from kafka_replication.config import Copy, Replication
+from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.entries import Entry, Gap, Ids, KafkaSegments, Position, Receipt, Segment, Verified
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import NEVER, Deadline
+
+IDS = Ids("SRC", "s", "t")
+TIME = "2030-01-31T06:00:00.000Z"
+COPY = Copy.model_validate({"transaction_timeout": 60, "chunk_seconds": 3, "stall_timeout": 20})
+
+
+@dataclass
+class World:
+    """``make`` returns a new ledger object of the replication with this name: it has read nothing yet."""
+
+    bootstrap: str
+    make: Callable[[str, Deadline], Ledger]
+    name: str = field(default_factory=lambda: f"ledger-{uuid.uuid4().hex[:8]}")
+
+    def ledger(self, deadline: Deadline = NEVER) -> Ledger:
+        return self.make(self.name, deadline)
+
+    def replication(self) -> Replication:
+        return Replication.model_validate(
+            {
+                "name": self.name,
+                "source": {"connection": "source"},
+                "target": {"connection": "target"},
+                "topics": {"include": ["orders"]},
+            }
+        )
+
+    def key(self, partition: int = 0, name: str | None = None) -> PartitionKey:
+        return PartitionKey(name or self.name, TopicPartition("orders", partition), "orders")
+
+    def neighbour(self, partition: int) -> PartitionKey:
+        """Another replication's key in the same ledger partition as our key of ``partition``."""
+        keys = (self.key(number, f"{self.name}-other") for number in range(10_000))
+        return next(key for key in keys if key.ledger_partition == self.key(partition).ledger_partition)
+
+    @contextmanager
+    def transaction(self, who: str = "writer") -> Iterator[TransactionPort]:
+        """Open while the body runs; the body commits, or it is aborted."""
+        producer = TransactionalProducer(f"{self.name}/{who}", who, {"bootstrap.servers": self.bootstrap}, COPY, NEVER)
+        with closing(producer):
+            producer.fence()
+            producer.begin()
+            yield producer
+
+    def write(self, *entries: tuple[PartitionKey, Entry]) -> None:
+        """Commit these entries together."""
+        ledger = self.ledger()
+        with self.transaction() as transaction:
+            for key, entry in entries:
+                ledger.write(transaction, key, entry)
+            transaction.commit()
+
+    def put(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        """Commit what nobody of ours would write."""
+        with self.transaction("stranger") as transaction:
+            transaction.send(topic, partition, key, value)
+            transaction.commit()
+
+
+def position(next_offset: int, generation: int = 1) -> Position:
+    return Position(generation=generation, ids=IDS, start=0, next_offset=next_offset)
+
+
+def verified(until: int, generation: int = 1) -> Verified:
+    return Verified(
+        generation=generation, coverage=Coverage.of([OffsetRange(0, until)]), level="digest", run_id="run", time=TIME
+    )
+
+
+def gap(from_: int, until: int, generation: int = 1) -> Gap:
+    return Gap(
+        generation=generation,
+        kind="retention",
+        range=OffsetRange(from_, until),
+        reason="gone",
+        approved_by="somebody",
+        ids=IDS,
+        run_id="run",
+        time=TIME,
+    )
+
+
+def receipt(from_: int, until: int, generation: int = 1) -> Receipt:
+    count = until - from_
+    segment = Segment(partition=0, first=from_, last=until - 1, count=count, digest="0" * 32)
+    return Receipt(
+        generation=generation,
+        range=OffsetRange(from_, until),
+        count=count,
+        bytes=count,
+        digest="0" * 32,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaSegments((segment,)),
+        ids=IDS,
+        run_id="run",
+        time=TIME,
+    )

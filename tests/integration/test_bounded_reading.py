@@ -1,0 +1,151 @@
+"""Runs read of the ledger what they need: receipts from where unverified ones can begin. Receipts may expire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.runs import approval, backfill
+from kafka_replication.runs import audit as auditing
+from kafka_replication.runs.approval import Approval
+from kafka_replication.runs.audit import AuditRequest
+from tests.support.scenario import InProcess, Scenario, after_copy, numbered, only
+
+CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 10}}
+
+
+def receipts(scene: Scenario, since: int | None = None) -> Receipts:
+    return KafkaLedger({"bootstrap.servers": scene.target.bootstrap}, scene.target.admin, scene.name).receipts(
+        {scene.key(): since}
+    )
+
+
+def pointer(scene: Scenario) -> int:
+    offset = scene.bare_run().view().receipts_from(scene.key())
+    assert offset is not None
+    return offset
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """From where each reading of receipts began."""
+    offsets: list[int | None] = []
+    read = KafkaLedger.receipts
+
+    def noted(self: KafkaLedger, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        offsets.extend(wanted.values())
+        return read(self, wanted)
+
+    monkeypatch.setattr(KafkaLedger, "receipts", noted)
+    return offsets
+
+
+def test_a_run_reads_receipts_from_where_unverified_ones_begin(scene: Scenario, asked: list[int | None]) -> None:
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    for count in range(3):
+        scene.source.produce(scene.topic, numbered(100, 100 * count))
+        begin = 0 if count == 0 else pointer(scene)
+        asked.clear()
+        assert only(scene.run()).copied == 100
+        assert asked and all(offset is not None and offset >= begin for offset in asked)
+        assert receipts(scene, pointer(scene)).of(scene.key(), 1) == []
+        assert len(receipts(scene).of(scene.key(), 1)) == 10 * (count + 1)
+    asked.clear()
+    scene.idle_run()
+    assert asked == []
+    scene.assert_copied()
+
+
+def test_what_stays_unverified_is_read_again(scene: Scenario) -> None:
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    report = scene.run(after_copy(lambda: scene.target.delete_before(scene.topic, 0, 15)))
+    assert report.outcome == "failed" and "unverifiable" in (only(report).error or "")
+    assert pointer(scene) <= min(stored.offset for stored in receipts(scene).stored[scene.key()])
+    scene.source.produce(scene.topic, numbered(10, 100))
+    report = scene.run()
+    assert [(line.range.from_, line.copied, line.copied_before) for line in report.ranges] == [
+        (0, 0, 100),
+        (100, 10, 0),
+    ]
+
+
+def test_a_backfill_over_what_was_copied_before_accounts_for_it(scene: Scenario) -> None:
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60))
+    scene.run()
+    scene.source.produce(scene.topic, numbered(40, 60))
+    request = parse(scene.replication(), topics=[scene.topic], from_=20, until=100)
+    line = only(backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request))
+    assert (line.range, line.copied + line.copied_before, line.missing) == (OffsetRange(20, 100), 80, 0)
+
+
+def expire(scene: Scenario, below: int) -> None:
+    """As retention does, of the receipts topic."""
+    scene.target.delete_before(RECEIPTS, scene.key().ledger_partition, below)
+
+
+def test_receipts_that_expired_before_they_were_verified_are_named_and_can_be_given_up(own_scene: Scenario) -> None:
+    scene = own_scene
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+
+    def third() -> int:
+        return receipts(scene).stored[scene.key()][2].offset
+
+    report = scene.run(after_copy(lambda: expire(scene, third())))
+    line = only(report)
+    assert line.error and "receipts of [0, 20) have expired" in line.error and "7776000 seconds" in line.error
+    assert "approve-gap" in line.remedy and "--from 0 --until 20" in line.remedy
+    assert scene.watermark() == 0
+    given_up = Approval(TopicPartition(scene.topic, 0), OffsetRange(0, 20), "receipts expired", "ann")
+    gap, new = approval.approve(scene.bare_run("approving"), given_up)
+    assert new and gap.copied
+    assert scene.run().outcome == "done"
+    assert scene.watermark() == 100
+    scene.idle_run()
+    assert scene.bare_run().view().read_back(scene.key(), 1) == Coverage.of([OffsetRange(20, 100)])
+    scene.assert_copied()
+
+
+def test_an_audit_says_what_it_cannot_compare_since_receipts_expired(own_scene: Scenario) -> None:
+    scene = own_scene
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    assert scene.run().outcome == "done"
+    expire(scene, receipts(scene).stored[scene.key()][2].offset)
+    report = auditing.audit(scene.bare_run("audit"), AuditRequest())
+    part = report.partitions[0]
+    assert not part.errors and part.outcome == "clean", json.dumps(part.as_json())
+    assert any("receipts of [0, 20) have expired" in note and "retention.receipts" in note for note in part.notes)
+    scene.target.produce(scene.topic, numbered(1, 900))
+    assert auditing.audit(scene.bare_run("audit"), AuditRequest()).partitions[0].outcome != "clean"
+
+
+def test_an_existing_ledger_of_another_configuration_is_taken_with_a_warning(
+    own_scene: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As an earlier version created it."""
+    scene = own_scene
+    scene.bare_run().clusters.ledger.ensure(scene.replication())
+    scene.target.set(POSITIONS, segment_bytes=str(1 << 30), segment_ms="604800000", min_cleanable_dirty_ratio="0.5")
+    scene.target.set(RECEIPTS, cleanup_policy="compact")
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    assert scene.run().outcome == "done"
+    command = f"--entity-name {POSITIONS} --add-config segment.bytes=1048576,segment.ms=60000"
+    assert any(command in line for line in caplog.messages)

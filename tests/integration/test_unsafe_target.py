@@ -1,0 +1,49 @@
+"""A target that can lose records is refused before anything is created on it, in the very first run too."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_replication.kafka import snapshotter
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.errors import PreflightFailed
+from kafka_replication.planning import ledger_topics
+from kafka_replication.planning.snapshot import TopicDefaults
+from tests.support.scenario import Scenario, numbered
+
+REFUSE = {"preflight": {"unsafe_target": "refuse"}}
+
+
+def test_the_first_run_refuses_an_unsafe_target_before_it_creates_a_topic(own_scene: Scenario) -> None:
+    scene = own_scene
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    scene.settings |= REFUSE
+    with pytest.raises(PreflightFailed) as refused:
+        scene.run()
+    for name in (scene.topic, POSITIONS, RECEIPTS):
+        assert name in refused.value.what
+        assert scene.target.partitions(name) == 0
+    assert scene.watermark() is None
+    scene.settings["preflight"] = {"unsafe_target": "warn"}
+    assert scene.run().outcome == "done"
+    scene.assert_copied()
+    scene.settings |= REFUSE
+    with pytest.raises(PreflightFailed, match="the ledger topic has replication factor 1"):
+        scene.run()
+
+
+def test_topics_that_brokers_create_otherwise_than_they_said_stay_empty(
+    own_scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = own_scene
+    safe = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+    monkeypatch.setattr(snapshotter, "topic_defaults", lambda admin: TopicDefaults(3, safe))
+    monkeypatch.setattr(ledger_topics, "check", lambda replication, snapshot: iter(()))
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    scene.settings |= REFUSE
+    with pytest.raises(PreflightFailed, match="replication factor 1"):
+        scene.run()
+    assert (scene.target.partitions(scene.topic), scene.target.size(scene.topic)) == (1, 0)
+    assert scene.bare_run().view().positions == {}
