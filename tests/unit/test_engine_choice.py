@@ -1,0 +1,58 @@
+"""Which engine copies a range: the one that `copy.engine` names, if it supports the range."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import pytest
+
+from kafka_replication.config import Copy
+from kafka_replication.copying.engine import CopyTask, SourceReader, choose
+from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Sink
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
+TASK = CopyTask(key=KEY, range=OffsetRange(0, 9), ids=Ids("SRC", "s", "t"), generation=1, run_id="run-1")
+SINK = KafkaSink({"bootstrap.servers": "localhost:9092"}, Copy())
+
+
+@dataclass
+class Engine:
+    name: str
+    reason: str | None = None
+    digest_kind: str = "list"
+
+    def supports(self, task: CopyTask, sink: Sink) -> str | None:
+        return self.reason
+
+    def reader(self, task: CopyTask) -> AbstractContextManager[SourceReader]:
+        raise NotImplementedError
+
+
+def test_the_first_engine_that_supports_the_range_copies_it() -> None:
+    engines = [Engine("batch/1", "the topic has records of an old format"), Engine("record/1"), Engine("other/1")]
+    assert choose(engines, TASK, SINK).name == "record/1"
+
+
+def test_a_range_that_no_engine_supports_is_refused_with_all_reasons() -> None:
+    engines = [Engine("batch/1", "an old format"), Engine("record/1", "no records")]
+    with pytest.raises(Refused, match=r"orders-0 \[0, 9\).*batch/1: an old format; record/1: no records"):
+        choose(engines, TASK, SINK)
+
+
+def test_every_engine_that_a_file_may_name_exists() -> None:
+    named: tuple[Any, ...] = get_args(Copy.model_fields["engine"].annotation)
+    assert set(named) <= ENGINES.keys()
+    assert FALLBACK in ENGINES
+
+
+def test_a_receipt_will_name_the_engine_and_its_digest_kind() -> None:
+    engine = engine_for(TASK, Copy(engine="record"), {"bootstrap.servers": "localhost:9092"}, SINK)
+    assert (engine.name, engine.digest_kind) == ("record/1", "xxh3_128/1")
