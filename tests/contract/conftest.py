@@ -20,10 +20,9 @@ from sqlalchemy.engine import make_url
 
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
-from stack.kafka_cluster import KafkaCluster
 from stack.processes import ProcessRecord
 from tests.contract.copy_case import CopyCase
-from tests.support.clusters import locked
+from tests.support.clusters import Brokers, locked
 from tests.support.scenario import Cluster
 
 GIVEN = os.environ.get("KAFKA_REPLICATION_TEST_STORE_URL", "")
@@ -85,7 +84,7 @@ def store(store_url: str) -> Iterator[WatermarkStore]:
 
 
 @pytest.fixture(scope="session")
-def kafka_sides(source_cluster: KafkaCluster, target_cluster: KafkaCluster) -> tuple[Cluster, Cluster]:
+def kafka_sides(source_cluster: Brokers, target_cluster: Brokers) -> tuple[Cluster, Cluster]:
     return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
 
 

@@ -69,10 +69,10 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
+        sink = KafkaSink(job.target, job.settings, deadline)
+        engine = engine_for(task, job.settings, job.source, sink)
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
-    sink = KafkaSink(job.target, job.settings, deadline)
-    engine = engine_for(task, job.settings, job.source, sink)
     return Copier(engine=engine, sink=sink, settings=job.settings, progress=progress, deadline=deadline).copy(task)
 
 
@@ -114,10 +114,10 @@ class _Reading:
             raise Unreachable(read.error, read.remedy)
 
     def _read(self, task: VerifyTask) -> VerifyResult:
-        from kafka_replication.kafka.segment_reader import segment_reader
+        from kafka_replication.kafka.sink import KafkaSink
 
         try:
-            with segment_reader(self._job.target, task.key, self._job.settings.stall_timeout) as reader:
+            with KafkaSink(self._job.target, self._job.settings, self.deadline).verifier(task.key) as reader:
                 return verify(task, reader)
         except ReplicationError as e:
             return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)
