@@ -1,10 +1,11 @@
-"""Schedules as text. croniter decides, as it does in Airflow, so that a schedule means the same in both."""
+"""Schedules as text. croniter decides, as it does in Airflow, so that a schedule means the same in both.
+
+It is imported where it is used: a Spark worker imports this package, never reads a schedule, and its image lacks it.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-
-from croniter import CroniterBadDateError, CroniterError, croniter
 
 # Airflow's cron presets that croniter does not know by name (airflow/sdk/definitions/timetables/_cron.py) ...
 _AIRFLOW_PRESETS = {"@quarterly": "0 0 1 */3 *"}
@@ -36,6 +37,8 @@ def check_schedule(text: str) -> str:
 
     Raises ValueError, which names the field that is wrong.
     """
+    from croniter import CroniterBadDateError, CroniterError, croniter
+
     if text in WITHOUT_INTERVALS:
         return text
     try:
@@ -49,6 +52,8 @@ def check_schedule(text: str) -> str:
 
 def _why(text: str, error: Exception) -> str:
     """The field that croniter refuses beside nothing but stars, with what it may hold."""
+    from croniter import croniter
+
     fields = text.split()
     if text.startswith("@") or not 5 <= len(fields) <= len(_FIELDS):
         return f"must be {SCHEDULE_FORM}"
