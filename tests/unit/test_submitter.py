@@ -18,7 +18,13 @@ from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
 from tests.support.processes import is_alive
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
-DRIVER = "from kafka_replication.spark import submitter; submitter.watch(); print('ready', flush=True); input()"
+DRIVER = """
+import threading
+from kafka_replication.spark import submitter
+submitter.watch()
+print("ready", flush=True)
+threading.Event().wait(600)  # nothing but `submitter` ends it before
+"""
 # Starts the driver as its child, as the JVM of spark-submit does, and tells the driver's pid.
 JVM = """
 import subprocess, sys
