@@ -254,7 +254,8 @@ class Constant:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Has nothing to end."""
 
     def submit(self, job: Job) -> JobResult:
         started = time.monotonic()

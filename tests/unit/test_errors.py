@@ -18,6 +18,7 @@ IDS = {
     "plan-unreadable",
     "foreign-writer",
     "verification-failed",
+    "receipts-expired",
     "stale-writer",
     "out-of-time",
     "busy",

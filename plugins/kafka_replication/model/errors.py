@@ -113,6 +113,8 @@ class VerificationFailed(Refused):
 class ReceiptsExpired(VerificationFailed):
     """Receipts were deleted by age before what they say was verified."""
 
+    id = "receipts-expired"
+
 
 class StaleWriter(Refused):
     """The stored watermark was moved by somebody else since it was read."""
