@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.model.errors import BadInput, Busy, Refused
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput, Busy, Refused, Unreachable
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill import BackfillPlan
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs import steps
 from kafka_replication.runs.approval import Approval, approve
+from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read
@@ -179,6 +183,31 @@ def test_slices_are_bounded_and_a_backfill_that_died_goes_on(scene: Scenario, ba
     assert [each.range.span for job in again.jobs for each in job.copies] == [40, 40, 30]
     assert scene.check(until=190).clean
     backfills.idle(0, 190)
+
+
+def test_a_target_that_is_away_between_two_slices_is_waited_for(
+    scene: Scenario, backfills: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfills.settings = {"max_records_per_run": 40}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    view, advance, missing = LeasedRun.view, steps.advance, [0]
+
+    def away(run: LeasedRun) -> LedgerView:
+        if missing[0]:
+            missing[0] -= 1
+            raise Unreachable("the target does not answer", "wait")
+        return view(run)
+
+    def advance_and_leave(*arguments: Any) -> dict[PartitionKey, int]:
+        moved = advance(*arguments)
+        missing[0] = 2
+        return moved
+
+    monkeypatch.setattr(steps, "advance", advance_and_leave)
+    monkeypatch.setattr(LeasedRun, "view", away)
+    assert backfills.run(0, 100).outcome == "done"
+    assert scene.check().clean
 
 
 def test_what_a_dead_backfill_left_unverified_is_verified_by_a_live_run(scene: Scenario, backfills: Backfills) -> None:
