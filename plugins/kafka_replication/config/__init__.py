@@ -1,4 +1,4 @@
-"""A replication's YAML file: what may stand in it, how it is read, and what is said about what is wrong with it."""
+"""A replication's YAML file: the model of its keys, the reading of it, and the messages about its mistakes."""
 
 from kafka_replication.config.model import Copy, Replication, Section
 

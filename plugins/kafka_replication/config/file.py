@@ -1,4 +1,4 @@
-"""Loads replication files: every mistake of a file at once, each with its line and key."""
+"""Loads replication files. An error names all mistakes of a file, with the line and key of each."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ MINIMAL = "a replication needs at least name, source, target and topics"
 def load_replication(path: Path) -> Replication:
     """The replication in one file.
 
-    Raises ConfigError, and nothing else, for a file that cannot be read or does not fit; ``what`` then has one line for
+    Raises ConfigError, and nothing else, for a file that cannot be read or has mistakes. ``what`` then has one line for
     each mistake: ``FILE:LINE: key 'copy.chunk_record': unknown key; allowed: ...``.
     """
     return parse_replication(_read(path), str(path))
 
 
 def parse_replication(data: bytes, origin: str) -> Replication:
-    """The replication in these bytes; ``origin`` is what messages call them. Raises ConfigError."""
+    """The replication in these bytes. Messages call them ``origin``. Raises ConfigError."""
     tree = read_tree(data)
     problems = list(tree.problems)
     if not problems and not isinstance(tree.value, dict):
         problems.append(_no_mapping(tree))
-    if isinstance(tree.value, dict):  # even with YAML problems, so that one look shows every mistake
+    if isinstance(tree.value, dict):  # even with YAML problems, so that one error shows every mistake
         try:
             replication = Replication.model_validate(tree.value)
         except ValidationError as error:
-            for each in error.errors(include_url=False):
-                place = place_of(each)
-                problems.append(Problem(tree.line_of(place), place, explain(each)))
+            for details in error.errors(include_url=False):
+                place = place_of(details)
+                problems.append(Problem(tree.line_of(place), place, explain(details)))
         else:
             if not problems:
                 return replication
@@ -47,11 +47,12 @@ def parse_replication(data: bytes, origin: str) -> Replication:
 def load_all(folder: Path) -> tuple[dict[str, Replication], list[ConfigError]]:
     """Every replication of a folder by name, in the order of the file names, and one error for each broken file.
 
-    Never raises. Files that start with a dot and folders below are passed over. Of two files with one name, the first
-    by file name is kept and the later one is the error, so that adding a file never changes what runs already.
+    Never raises. Files that start with a dot, and folders inside ``folder``, are ignored. If two files have the same
+    replication name, the first by file name is loaded and the other one is an error. So a new file never changes a
+    replication that already runs.
     """
     try:
-        paths = sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and not each.name.startswith("."))
+        paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and not path.name.startswith("."))
     except OSError as error:
         return {}, [
             ConfigError(f"{folder}: cannot be listed: {error.strerror}", "create the folder, or give another one")
@@ -76,7 +77,7 @@ def load_all(folder: Path) -> tuple[dict[str, Replication], list[ConfigError]]:
 
 
 def _read(path: Path) -> bytes:
-    """At most one byte more than is allowed, so that a huge file costs nothing."""
+    """Read at most one byte more than is allowed, so that a huge file costs nothing."""
     try:
         if path.is_dir():
             raise ConfigError(f"{path}: is a folder, not a file", "name one replication file")
@@ -104,8 +105,8 @@ def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:
     lines = [
-        f"{origin}:{each.line}: {_printable(_key(each.place) + each.text)}"
-        for each in sorted(problems, key=lambda each: each.line)
+        f"{origin}:{problem.line}: {_printable(_key(problem.place) + problem.text)}"
+        for problem in sorted(problems, key=lambda problem: problem.line)
     ]
     return ConfigError("\n".join(lines), REMEDY)
 
@@ -117,5 +118,5 @@ def _key(place: Place) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line that any terminal takes: keys and values are the user's text, so what does not print is escaped."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    """Escape unprintable characters: keys and values are the user's text, and a terminal must show them on one line."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""Turns pydantic's errors into sentences for whoever wrote the file: what is allowed, what was found."""
+"""Turns pydantic's errors into sentences for the author of the file: what is allowed, and what the file has."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SHOWN = 80
 
 
 def place_of(error: ErrorDetails) -> Place:
-    """Where the error lies in the file; pydantic adds ``[key]`` when a mapping's key is meant."""
+    """The key path of the error in the file. Pydantic adds ``[key]`` if the error concerns a mapping's key."""
     return tuple(step for step in error["loc"] if step != "[key]")
 
 
 def explain(error: ErrorDetails) -> str:
-    """One line: what is wrong, what is allowed, and, unless it may be a secret, what was found."""
+    """One line: what is wrong, what is allowed, and the value in the file unless it may be a secret."""
     place, kind = place_of(error), error["type"]
     field, section = field_at(Replication, place)
     if kind == "extra_forbidden":
@@ -65,7 +65,7 @@ def _with_found(text: str, value: Any) -> str:
 
 
 def found(value: object) -> str:
-    """A value as a message may show it: one line, short, without the user information of a URL."""
+    """The value as a message may show it: on one short line, without the user information of a URL."""
     if value is None or isinstance(value, bool):
         return {None: "nothing (null)", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""What names, topic patterns and rename templates a replication file may hold.
+"""Checks names, topic patterns and rename templates of a replication file.
 
-Every function returns what it was given, or raises ValueError with a text that says what is allowed.
+Every ``check_`` function returns its argument, or raises ValueError with a text that says what is allowed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONNECTION = re.compile(r"[\w#!()\-.:/\\]+", re.ASCII)
 
 
 def check_replication_name(name: str) -> str:
-    """A DAG id of Airflow's that is also safe as a file name and in a ``transactional.id``."""
+    """A name that Airflow takes as a DAG id, and that is safe as a file name and in a ``transactional.id``."""
     if not _NAME.fullmatch(name) or not name.strip("._-"):
         raise ValueError(
             "must be lower-case letters, digits, dots, underscores and dashes, with at least one letter or digit"
@@ -77,7 +77,7 @@ def is_internal(topic: str) -> bool:
 
 
 def is_pattern(entry: str) -> bool:
-    """True for a regular expression, which is what starts with ``^`` (librdkafka's convention)."""
+    """True for a regular expression, that is an entry that starts with ``^`` (librdkafka's convention)."""
     return entry.startswith("^")
 
 
@@ -88,7 +88,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise ValueError(f"regular expression of {len(pattern)} characters; allowed are {PATTERN_MAX}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what re warns about ("possible nested set") is seldom what was meant
+            warnings.simplefilter("error")  # a warning ("possible nested set") points to a mistake in the pattern
             return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, Warning) as error:
         raise ValueError(f"is not a regular expression that Python's re can read: {error}") from None
@@ -104,7 +104,7 @@ def check_topic_entry(entry: str) -> str:
 
 
 def check_rename(template: str) -> str:
-    """A template such as ``dr.{topic}``; every target name it yields must be one Kafka takes."""
+    """A template such as ``dr.{topic}``. Kafka must accept every target name that it gives."""
     if TOPIC_PLACEHOLDER not in template:
         raise ValueError(f"must contain {TOPIC_PLACEHOLDER}, or every topic would land in one")
     if problem := target_problem(template.replace(TOPIC_PLACEHOLDER, "t")):
@@ -118,7 +118,7 @@ def check_rename(template: str) -> str:
 def check_callback(text: str) -> str:
     """Raises ValueError unless it reads ``package.module:function``.
 
-    Whether it exists is known where it is called only.
+    Whether the function exists is checked later, where Airflow can import it.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text, re.ASCII):
         raise ValueError("must read package.module:function")

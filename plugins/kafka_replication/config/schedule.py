@@ -1,6 +1,7 @@
-"""Schedules as text. croniter decides, as it does in Airflow, so that a schedule means the same in both.
+"""Schedules as text. croniter reads them, as in Airflow, so that a schedule means the same in both.
 
-It is imported where it is used: a Spark worker imports this package, never reads a schedule, and its image lacks it.
+croniter is imported inside the functions: a Spark worker imports this package but never reads a schedule, and the
+worker's image has no croniter.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ SCHEDULE_FORM = (
 
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week", "second", "year")
 _ALLOWED = {"month": "1 to 12, or jan to dec", "day of week": "0 to 7, or sun to sat", "day of month": "1 to 31, or L"}
-# Fixed, so that a file does not become wrong by waiting; the start date of every DAG.
+# The start date of every DAG. It is fixed, so that a valid file stays valid as time passes.
 _FROM = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def check_schedule(text: str) -> str:
-    """A schedule that Airflow takes and that names at least one moment from 2024 on.
+    """Check that Airflow takes the schedule, and that it names at least one moment from 2024 on.
 
     Raises ValueError, which names the field that is wrong.
     """
@@ -51,7 +52,7 @@ def check_schedule(text: str) -> str:
 
 
 def _why(text: str, error: Exception) -> str:
-    """The field that croniter refuses beside nothing but stars, with what it may hold."""
+    """Name the first field that croniter refuses when all other fields are ``*``, with its allowed values."""
     from croniter import croniter
 
     fields = text.split()

@@ -1,4 +1,4 @@
-"""What a key of a replication file may hold, in words: shared by error messages and the generated reference."""
+"""Describes in words which values a key of a replication file takes, for error messages and the generated page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Le, MaxLen
 from pydantic.fields import FieldInfo
 
-from kafka_replication.config.model import Section
+from kafka_replication.config.sections import Section
 
 _PLAIN = {str: "text", int: "a whole number", bool: "true or false", datetime: "a time in RFC 3339", type(None): "null"}
 
@@ -27,13 +27,13 @@ def fields_of(section: type[Section]) -> dict[str, FieldInfo]:
 
 
 def section_of(field: FieldInfo) -> type[Section] | None:
-    """The section a key opens, or None if it holds a plain value."""
+    """The section below a key, or None if the key takes a plain value."""
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def field_at(root: type[Section], place: tuple[str | int, ...]) -> tuple[FieldInfo | None, type[Section]]:
-    """The field at a place and the section around it; no field for a key that the section does not know."""
+    """The field at a key path and the section that contains it. The field is None if the section has no such key."""
     section = root
     field: FieldInfo | None = None
     for step in place:
@@ -50,7 +50,7 @@ def field_at(root: type[Section], place: tuple[str | int, ...]) -> tuple[FieldIn
 
 
 def describe(field: FieldInfo) -> str:
-    """What the field takes, as in ``a whole number from 1 to 900, or null``."""
+    """The values that the field takes, for example ``a whole number from 1 to 900, or null``."""
     section = section_of(field)
     if section is not None:
         return f"a mapping with the keys {', '.join(fields_of(section))}"
@@ -60,10 +60,10 @@ def describe(field: FieldInfo) -> str:
 def _describe(kind: Any, metadata: tuple[Any, ...]) -> str:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        nested = (each.metadata if isinstance(each, FieldInfo) else [each] for each in args[1:])
+        nested = (extra.metadata if isinstance(extra, FieldInfo) else [extra] for extra in args[1:])
         return _describe(args[0], metadata + tuple(chain.from_iterable(nested)))
     if origin in (Union, types.UnionType):
-        return ", or ".join(_describe(each, metadata) for each in args)
+        return ", or ".join(_describe(member, metadata) for member in args)
     if origin is Literal:
         return " or ".join(map(str, args))
     if origin is tuple:
@@ -74,9 +74,9 @@ def _describe(kind: Any, metadata: tuple[Any, ...]) -> str:
 
 
 def _bounds(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
-    low = next((each.ge for each in metadata if isinstance(each, Ge)), None)
-    high = next((each.le for each in metadata if isinstance(each, Le)), None)
-    longest = next((each.max_length for each in metadata if isinstance(each, MaxLen)), None)
+    low = next((bound.ge for bound in metadata if isinstance(bound, Ge)), None)
+    high = next((bound.le for bound in metadata if isinstance(bound, Le)), None)
+    longest = next((bound.max_length for bound in metadata if isinstance(bound, MaxLen)), None)
     if kind is int and low is not None:
         yield f" from {low} to {high}" if high is not None else f" of at least {low}"
     elif kind is str and longest is not None:

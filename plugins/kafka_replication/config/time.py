@@ -14,7 +14,7 @@ _LOCAL = (
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
 )
 _ZONE = r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
-# For the pattern of a form's field, which a browser checks as well. Whether the day exists is `parse_time`'s to say.
+# For the pattern of a form's field, which a browser checks as well. `parse_time` checks that the day exists.
 TIME_PATTERN = f"{_LOCAL}{_ZONE}"
 _TIME = re.compile(f"{_LOCAL}{_ZONE}?")
 
@@ -22,8 +22,8 @@ _TIME = re.compile(f"{_LOCAL}{_ZONE}?")
 def parse_time(value: object, form: str = TIME_FORM) -> datetime:
     """An aware datetime in UTC, from RFC 3339 text or a datetime. Raises ValueError; ``form`` says what is allowed.
 
-    Times before 1970 are refused: they would be negative timestamps, and ListOffsets of Kafka takes -1 for "latest" and
-    -2 for "earliest".
+    Times before 1970 are refused. They would be negative timestamps, and Kafka's ListOffsets reads -1 as "latest" and
+    -2 as "earliest".
     """
     moment = value if isinstance(value, datetime) else _read(value, form)
     if moment.utcoffset() is None:

@@ -1,7 +1,7 @@
-"""Reads YAML into plain values and remembers the line of every key: what a configuration file needs, and no more.
+"""Reads YAML into plain values and remembers the line of every key.
 
-Scalars follow YAML 1.2's core schema without floats, so ``on``, ``yes``, ``1:30``, ``010``, ``0.6`` and times stay the
-text that was written. Tags, aliases, merge keys and several documents have no meaning here and are refused.
+Scalars follow YAML 1.2's core schema without floats: ``on``, ``yes``, ``1:30``, ``010``, ``0.6`` and times stay text.
+Tags, aliases, merge keys and several documents in one file are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": Non
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong at one line (from 1) of a file; ``place`` is the key it concerns, empty for none."""
+    """One mistake at a line (from 1) of a file. ``place`` is the path of the key, or empty."""
 
     line: int
     place: Place
@@ -36,21 +36,21 @@ class Problem:
 
 @dataclass(slots=True)
 class Tree:
-    """A file's value, the line of every key and list item in it, and what is wrong with the YAML itself."""
+    """A file's value, the line of each key and list item, and the mistakes in the YAML itself."""
 
     value: object = None
     lines: dict[Place, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def line_of(self, place: Place) -> int:
-        """The line of a key or item, or of the nearest one around it that the file has."""
+        """The line of a key or item. If the file does not have it, the line of the nearest parent."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)
 
 
 def read_tree(data: bytes) -> Tree:
-    """Never raises: whatever keeps ``data`` from being read is in the tree's ``problems``."""
+    """Never raises: if ``data`` cannot be read, the tree's ``problems`` say why."""
     if len(data) > MAX_BYTES:
         return _unreadable(1, f"the file is larger than {MAX_BYTES} bytes; a replication needs a few hundred")
     try:
@@ -82,7 +82,7 @@ def _unreadable(line: int, text: str) -> Tree:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes, without constructing values. What a file may not use is marked in a node's tag."""
+    """Composes nodes without constructing values. A node's tag marks what a file may not use."""
 
     depth = 0
 
@@ -102,7 +102,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Walks the nodes once, building values and noting lines and problems."""
+    """Walks the nodes once, builds the values, and notes lines and problems."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
