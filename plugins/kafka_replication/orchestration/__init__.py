@@ -1,1 +1,1 @@
-"""Airflow's side of the package, and the only place that imports it: DAGs, operators, connections."""
+"""DAGs, operators and connections: the only package that imports Airflow."""

@@ -1,4 +1,4 @@
-"""Tell that a run failed: once a run, in the task's log, and through the function that the replication file names."""
+"""Reports a failed run once: in the task's log, and through the function that the replication file names."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ALERT = "alert"
 
 
 def on_failure(replication: Replication) -> Callable[[Context], None]:
-    """An ``on_failure_callback`` for the tasks that end a failed run: ``plan``, without which nothing runs, or
-    ``report``.
+    """An ``on_failure_callback`` for the two tasks that can end a failed run: ``plan`` (without a plan no other task
+    runs) and ``report``.
     """
 
-    def tell(context: Context) -> None:
+    def alert(context: Context) -> None:
         text = message(replication, context)
         log.error("%s", text)
         if replication.alerts.callback:
             module, _, name = replication.alerts.callback.partition(":")
             getattr(importlib.import_module(module), name)({**context, ALERT: text})
 
-    return tell
+    return alert
 
 
 def message(replication: Replication, context: Any) -> str:
@@ -45,13 +45,14 @@ def message(replication: Replication, context: Any) -> str:
 
 
 def problems(replications: Iterable[Replication]) -> list[ConfigError]:
-    """One error for each callback that is not there. Its module is not executed, only the packages around it."""
+    """One error for each callback that does not exist. Only the packages around its module are imported."""
     return [
         ConfigError(
-            f"replication {each.name}: key 'alerts.callback': {problem}", "correct it, or put the module into plugins/"
+            f"replication {replication.name}: key 'alerts.callback': {problem}",
+            "correct it, or put the module into plugins/",
         )
-        for each in replications
-        if (problem := _problem(each.alerts.callback))
+        for replication in replications
+        if (problem := _problem(replication.alerts.callback))
     ]
 
 

@@ -1,4 +1,4 @@
-"""The DAG ``<name>.audit`` of each replication: not scheduled, one task, which reads and changes nothing."""
+"""The DAG ``<name>.audit`` of each replication: not scheduled, with one task that only reads."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from kafka_replication.runs.audit import AuditRequest
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-IN_XCOM = 1000  # stretches of differences a partition; the log shows the first ten
+IN_XCOM = 1000  # most differing ranges per partition in the XCom; the log shows the first ten
 
 
 class AuditOperator(StepOperator):
-    """Compare past ranges again, in this task's process, and fail if something differs."""
+    """Compares copied ranges with the source again, in the task's process, and fails if something differs."""
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
         with task_run.opened(self.replication, context) as run:
-            made = auditing.audit(run, audit_request(context["params"]))
-        context["ti"].xcom_push("return_value", made.as_json(IN_XCOM))
-        self.log.info("audit: %s\n%s", made.outcome, made.text())
-        _judge(made)
+            report = auditing.audit(run, audit_request(context["params"]))
+        context["ti"].xcom_push("return_value", report.as_json(IN_XCOM))
+        self.log.info("audit: %s\n%s", report.outcome, report.text())
+        _fail_unless_clean(report)
 
 
-def _judge(made: AuditReport) -> None:
-    wrong = [each for each in made.partitions if each.outcome != "clean"]
-    if wrong:
-        named = ", ".join(f"{each.key.source} {each.outcome}" for each in wrong)
+def _fail_unless_clean(report: AuditReport) -> None:
+    unclean = [partition for partition in report.partitions if partition.outcome != "clean"]
+    if unclean:
+        names = ", ".join(f"{partition.key.source} {partition.outcome}" for partition in unclean)
         raise AirflowFailException(
-            f"{len(wrong)} of {len(made.partitions)} partitions: {named}; the log and the XCom say where"
+            f"{len(unclean)} of {len(report.partitions)} partitions are not clean: {names}; the log and the XCom say"
+            " where"
         )
 
 
 def audit_request(params: Any) -> AuditRequest:
-    """What the trigger's form asked for. Raises BadInput."""
+    """The request that the trigger's form describes. Raises BadInput."""
     from_, until = params["from"], params["until"]
     try:
         range_ = OffsetRange(from_, MAX_OFFSET if until is None else until)
@@ -59,7 +60,9 @@ def audit_request(params: Any) -> AuditRequest:
 
 def load_audit_dags(folder: Path) -> dict[str, DAG]:
     """The audit DAGs of all good files in a folder, by id."""
-    return {f"{each.name}{AUDIT_SUFFIX}": build_audit_dag(each) for each in good_replications(folder)}
+    return {
+        f"{replication.name}{AUDIT_SUFFIX}": build_audit_dag(replication) for replication in good_replications(folder)
+    }
 
 
 def build_audit_dag(replication: Replication) -> DAG:
@@ -68,7 +71,7 @@ def build_audit_dag(replication: Replication) -> DAG:
         schedule=None,
         start_date=START,
         catchup=False,
-        description=f"Compares again what {replication.name} copied",
+        description=f"Compares what {replication.name} copied with the source",
         doc_md="Reads both sides once and changes nothing; fails if something differs. See docs/gaps-and-audit.md.",
         tags=list(replication.tags),
         params=_params(),

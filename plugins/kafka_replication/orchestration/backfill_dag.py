@@ -1,4 +1,4 @@
-"""The DAG ``<name>.backfill`` of each replication: started by hand, for a range that its form names."""
+"""The DAG ``<name>.backfill`` of each replication. A person triggers it and names the range in its form."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ POINT = f"^(0|[1-9][0-9]{{0,18}}|{TIME_PATTERN})$"
 
 
 def load_backfill_dags(folder: Path) -> dict[str, DAG]:
-    """The backfill DAGs of all good files in a folder, by id; broken ones are `import_errors`' concern."""
-    return {f"{each.name}{SUFFIX}": build_backfill_dag(each) for each in good_replications(folder)}
+    """The backfill DAGs of all good files in a folder, by id. `import_errors` reports the broken files."""
+    return {f"{replication.name}{SUFFIX}": build_backfill_dag(replication) for replication in good_replications(folder)}
 
 
 def build_backfill_dag(replication: Replication) -> DAG:
-    """``plan -> copy -> report``, never scheduled. One at a time; with the replication's own DAG it shares the
-    lease.
+    """``plan -> copy -> report``, never scheduled. One run at a time. It takes the same lease as the replication's own
+    DAG.
     """
     with DAG(
         dag_id=f"{replication.name}{SUFFIX}",
         schedule=None,
         catchup=False,
         max_active_runs=1,
-        description=f"Copies a range of {replication.name} that is asked for by hand",
+        description=f"Copies a range of {replication.name} that the trigger's form names",
         doc_md=backfill_md(replication),
         tags=[*replication.tags, "backfill"],
         params=_params(),
@@ -60,26 +60,25 @@ def default_args(replication: Replication) -> dict[str, object]:
 
 
 def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPlanOperator) -> None:
-    """What follows a plan of ranges. The report runs after a copy that failed too, but never without a plan."""
-    tell = alerts.on_failure(replication)
-    plan.on_failure_callback = [tell]
+    """Add the tasks after ``plan``. The report runs after a failed copy too, but never without a plan."""
+    alert = alerts.on_failure(replication)
+    plan.on_failure_callback = [alert]
     copy = SlicesOperator(task_id="copy", replication=replication)
     report = ReportOperator(
         task_id="report",
         replication=replication,
         verified_by="copy",
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
-        on_failure_callback=tell,
+        on_failure_callback=alert,
     )
     plan >> copy >> report
     plan >> report
 
 
 def _params() -> dict[str, Param]:
-    """The form. What it lets through is read again, more strictly, by `kafka_replication.planning.backfill_request`.
+    """The form. `kafka_replication.planning.backfill_request` reads its values again, more strictly.
 
-    A field that takes values of several types is one line to type into if it has ``examples``, and an editor of JSON if
-    not.
+    Airflow shows a field with several types as a line of text if it has ``examples``, and as a JSON editor otherwise.
     """
     return {
         "topics": Param(
@@ -122,10 +121,11 @@ def _params() -> dict[str, Param]:
             pattern=TOPIC,
             title="Target topic",
             description=(
-                "Copy to this topic instead of the replication's own; takes one source topic. Keeps the source's order."
+                "Copy to this topic instead of the replication's own, in the source's order; name one source topic"
+                " only."
             ),
         ),
         "dry_run": Param(
-            False, type="boolean", title="Dry run", description="Only say what it would mean; change nothing."
+            False, type="boolean", title="Dry run", description="Only show what would be copied; change nothing."
         ),
     }

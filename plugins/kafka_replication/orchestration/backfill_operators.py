@@ -1,4 +1,4 @@
-"""The tasks of a backfill, and of a replication that copies data intervals: plan a range, copy it slice after slice."""
+"""The tasks of a backfill, and of a replication that copies data intervals: plan a range, then copy it in slices."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class BackfillPlanOperator(StepOperator):
-    """Read the form, strictly, and plan under the lease. A dry run prints what it would mean and skips the rest."""
+    """Reads the form strictly, and plans under the lease. A dry run prints the plan and skips the other tasks."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns what the plan comes to; a dry run pushes its whole document instead."""
+        """Returns the plan in numbers. A dry run pushes the whole plan instead."""
         params = context["params"]
         with task_run.failing():
             request = parse(
@@ -42,70 +42,71 @@ class BackfillPlanOperator(StepOperator):
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
         with task_run.working(self.replication, context, release="on failure") as run:
-            made = backfilling.prepare(run, request)
-        return _numbers(run.run_id, made)
+            plan = backfilling.prepare(run, request)
+        return _numbers(run.run_id, plan)
 
     def _show(self, context: Context, request: BackfillRequest) -> None:
         with task_run.opened(self.replication, context) as run:
-            made = backfilling.preview(run, request)
-        self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(made))
-        context["ti"].xcom_push("return_value", backfill_report.as_json(made))
-        if made.refused:
-            raise AirflowFailException("; ".join(each.plan.what for each in made.refused))
+            plan = backfilling.preview(run, request)
+        self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(plan))
+        context["ti"].xcom_push("return_value", backfill_report.as_json(plan))
+        if plan.refused:
+            raise AirflowFailException("; ".join(line.plan.what for line in plan.refused))
 
 
 class IntervalPlanOperator(StepOperator):
-    """Plan the DAG run's data interval, under the lease that the run's later tasks take over."""
+    """Plans the DAG run's data interval, under the lease that the run's later tasks take over."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns what the plan comes to, in numbers."""
-        found = context["dag_run"]
+        """Returns the plan in numbers."""
+        dag_run = context["dag_run"]
         with task_run.failing():
             start, end = check_interval(
-                self.replication.name, found.data_interval_start, found.data_interval_end, datetime.now(UTC)
+                self.replication.name, dag_run.data_interval_start, dag_run.data_interval_end, datetime.now(UTC)
             )
         with task_run.working(self.replication, context, release="on failure") as run:
-            made = interval.prepare_interval(run, start, end)
-        return _numbers(run.run_id, made)
+            plan = interval.prepare_interval(run, start, end)
+        return _numbers(run.run_id, plan)
 
 
-def _numbers(run_id: str, made: Plan) -> dict[str, Any]:
+def _numbers(run_id: str, plan: Plan) -> dict[str, Any]:
     return {
         "run_id": run_id,
-        "idle": made.idle,
-        "to_copy": len(made.to_copy),
-        "to_verify": len(made.pending),
-        "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
+        "idle": plan.idle,
+        "to_copy": len(plan.to_copy),
+        "to_verify": len(plan.pending),
+        "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
     }
 
 
 class SlicesOperator(ReplicationSparkSubmitOperator):
-    """Copy, verify and advance in bounded slices; starts no Spark when nothing is left.
+    """Copies, verifies and advances in bounded slices. Starts Spark only if something is left to do.
 
-    A retry goes on where the last one ended.
+    A retry continues where the last try ended.
     """
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied, in numbers."""
         with task_run.working(self.replication, context) as run:
-            made = task_run.planned(run)
-            if made.idle:
+            plan = task_run.planned(run)
+            if plan.idle:
                 self.log.info("nothing to do: all of it is on the target already, and verified; no Spark is started")
-                steps.advance(run, made.workable)
+                steps.advance(run, plan.workable)
                 return {"ranges": 0, "records": 0, "bytes": 0}
             with self.launcher() as spark:
-                done = slices.copy_slices(run, made, spark)
+                done = slices.copy_slices(run, plan, spark)
         context["ti"].xcom_push(
-            FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in done.not_verified]
+            FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(result).decode() for result in done.not_verified]
         )
         lines = [
-            f"{each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}"
-            for each in done.not_copied
+            f"{result.key.source} {result.range}: {result.error}\n  remedy: {result.remedy or 'run again'}"
+            for result in done.not_copied
         ]
         lines += [
-            f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in done.not_verified
+            f"{result.key.source}: {result.error}\n  remedy: {result.remedy or 'run again'}"
+            for result in done.not_verified
         ]
         if lines:
-            healing = bool(done.not_verified) or any(each.retriable or each.fenced for each in done.not_copied)
-            raise task_run.failure(f"{len(lines)} partitions are not done\n" + "\n".join(lines), retriable=healing)
-        return {"ranges": len(made.to_copy), "records": done.records, "bytes": done.bytes}
+            retriable = bool(done.not_verified) or any(result.retriable or result.fenced for result in done.not_copied)
+            raise task_run.failure(f"{len(lines)} partitions are not done\n" + "\n".join(lines), retriable=retriable)
+        return {"ranges": len(plan.to_copy), "records": done.records, "bytes": done.bytes}

@@ -1,4 +1,4 @@
-"""Connections as Airflow knows them: its secrets backends, ``AIRFLOW_CONN_*`` and the ones made in its UI."""
+"""Airflow's connections: from its secrets backends, from ``AIRFLOW_CONN_*``, and from its UI."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AirflowConnections:
         connection = lookup(connection_id)
         allowed = conf.get(ALLOWLIST_SECTION, ALLOWLIST_OPTION, fallback="")
         settings = _definition(connection).kafka_settings(callback_allowlist(allowed))
-        _ = connection.extra_dejson  # makes Airflow mask the secrets in it wherever a log would show them
+        _ = connection.extra_dejson  # this makes Airflow mask the secrets in it in all logs
         return settings
 
     def spark(self, connection_id: str) -> SparkConnection:

@@ -1,4 +1,4 @@
-"""One DAG for each replication file. Building one reads the file and nothing else."""
+"""One DAG for each replication file. Building a DAG reads the file and nothing else."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import AdvanceOperator, PlanOperator, ReportOperator
 from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOperator
 
-# Fixed, for Airflow schedules from it; with catchup off nothing between it and now is made up for.
+# Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)
 UNTIL = f"^(latest|{TIME_PATTERN})$"
 
 
 def load_dags(folder: Path) -> dict[str, DAG]:
-    """The DAGs of all good files in a folder, by id; broken ones are `import_errors`' concern."""
-    return {each.name: build_dag(each) for each in good_replications(folder)}
+    """The DAGs of all good files in a folder, by id. `import_errors` reports the broken files."""
+    return {replication.name: build_dag(replication) for replication in good_replications(folder)}
 
 
 def build_dag(replication: Replication) -> DAG:
@@ -50,7 +50,7 @@ def build_dag(replication: Replication) -> DAG:
 def _build_interval_dag(replication: Replication) -> DAG:
     """``plan -> copy -> report`` of each data interval since ``start_from``, so that Airflow's own backfill works.
 
-    In Airflow 3 a plain cron string gives runs without an interval's length: hence the timetable.
+    The timetable is needed because in Airflow 3 a plain cron string gives runs whose data interval is empty.
     """
     assert replication.schedule is not None and isinstance(replication.start_from, datetime)  # the model's rule
     with DAG(
@@ -71,19 +71,19 @@ def _build_interval_dag(replication: Replication) -> DAG:
 
 
 def _tasks(replication: Replication) -> None:
-    """After a plan, each step runs once those before it have ended, well or not: ranges that succeeded go their way to
-    the end.
+    """After ``plan``, each task runs when the tasks before it have ended, successful or not. So the ranges that were
+    copied are also verified, advanced and reported.
 
-    The rule asks for one success among the direct upstream tasks, and ``plan`` is one of them: without a plan nothing
-    runs.
+    The trigger rule needs one success among the direct upstream tasks, and ``plan`` is one of them: without a plan no
+    task runs.
     """
     rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
-    tell = alerts.on_failure(replication)
-    plan = PlanOperator(task_id="plan", replication=replication, on_failure_callback=tell)
+    alert = alerts.on_failure(replication)
+    plan = PlanOperator(task_id="plan", replication=replication, on_failure_callback=alert)
     copy = CopyOperator(task_id="copy", replication=replication)
     verify = VerifyOperator(task_id="verify", replication=replication, trigger_rule=rule)
     advance = AdvanceOperator(task_id="advance", replication=replication, trigger_rule=rule)
-    report = ReportOperator(task_id="report", replication=replication, trigger_rule=rule, on_failure_callback=tell)
+    report = ReportOperator(task_id="report", replication=replication, trigger_rule=rule, on_failure_callback=alert)
     plan >> copy >> verify >> advance >> report
     plan >> [verify, advance, report]
 

@@ -1,7 +1,6 @@
-"""Which replication files become DAGs, and one error that names every broken replication file, for Airflow's page to
-show.
+"""Selects the replication files that become DAGs, and raises one import error that names every broken file.
 
-The error is raised from a DAG file that defines no DAG: raised from the factory's, it would make every good DAG stale.
+A DAG file that defines no DAG raises the error. In the factory's DAG file it would make every good DAG stale.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from kafka_replication.orchestration import alerts
 
 
 def good_replications(folder: Path) -> list[Replication]:
-    """Those of all files without a mistake."""
+    """The replications of all files without a mistake."""
     replications, _ = load_all(folder)
-    return [each for each in replications.values() if not alerts.problems([each])]
+    return [replication for replication in replications.values() if not alerts.problems([replication])]
 
 
 def raise_import_errors(folder: Path) -> None:
@@ -25,7 +24,7 @@ def raise_import_errors(folder: Path) -> None:
     replications, errors = load_all(folder)
     errors += alerts.problems(replications.values())
     if errors:
-        remedies = dict.fromkeys(each.remedy for each in errors)
+        remedies = dict.fromkeys(error.remedy for error in errors)
         raise ConfigError(
-            "\n".join(["broken replication files:", *(each.what for each in errors)]), "; ".join(remedies)
+            "\n".join(["broken replication files:", *(error.what for error in errors)]), "; ".join(remedies)
         )

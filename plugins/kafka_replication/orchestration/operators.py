@@ -1,4 +1,4 @@
-"""The tasks around copying: plan, advance, report. Each calls the step function that the command line calls."""
+"""The tasks around copying: plan, advance, report. They call the same step functions as the command line."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ FAILED_VERIFICATIONS = "failed_verifications"
 
 
 class StepOperator(BaseOperator):
-    """A task of one replication. The replication is no template field: nothing of it is rendered or stored by
-    Airflow.
-    """
+    """A task of one replication. The replication is not a template field, so Airflow neither renders nor stores it."""
 
     ui_color = "#e8f0fe"
 
@@ -34,47 +32,47 @@ class StepOperator(BaseOperator):
         self.replication = replication
 
     def on_kill(self) -> None:
-        """End at once and in order: an open transaction is aborted on the way out."""
+        """Raises an exception, so that an open transaction is aborted before the process ends."""
         raise task_run.stopped()
 
 
 class PlanOperator(StepOperator):
-    """Snapshot and plan, under the lease that the run's later tasks take over.
+    """Takes a snapshot and plans, under the lease that the run's later tasks take over.
 
-    A dry run prints the plan and skips the rest.
+    A dry run prints the plan and skips the other tasks.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns what the plan comes to, in numbers."""
+        """Returns the plan in numbers."""
         with task_run.failing():
             request = task_run.request_of(context["params"])
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
         with task_run.working(self.replication, context, release="on failure") as run:
-            made = steps.prepare(run, request)
-        self.log.info("plan of run %s:\n%s", run.run_id, plan_table(made))
+            plan = steps.prepare(run, request)
+        self.log.info("plan of run %s:\n%s", run.run_id, plan_table(plan))
         return {
             "run_id": run.run_id,
-            "idle": made.idle,
-            "to_copy": len(made.to_copy),
-            "to_verify": len(made.pending),
-            "refused": len(made.refused),
-            "offsets": sum(p.copy.span for p in made.to_copy if p.copy),
+            "idle": plan.idle,
+            "to_copy": len(plan.to_copy),
+            "to_verify": len(plan.pending),
+            "refused": len(plan.refused),
+            "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
         }
 
     def _show(self, context: Context, request: Request) -> None:
         with task_run.opened(self.replication, context) as run:
-            made, findings = steps.preview(run, request)
+            plan, findings = steps.preview(run, request)
         for finding in findings:
             self.log.warning("%s", finding)
-        self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(made))
+        self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(plan))
         with task_run.failing():
             preflight.raise_errors(findings)
 
 
 class AdvanceOperator(StepOperator):
-    """Move the stored watermarks to what is verified."""
+    """Moves the stored watermarks to the end of what is verified."""
 
     def execute(self, context: Context) -> dict[str, int]:
         """Returns the watermark of every partition and target: ``{"orders-0 -> dr.orders": 120}``."""
@@ -86,7 +84,7 @@ class AdvanceOperator(StepOperator):
 
 
 class ReportOperator(StepOperator):
-    """Account for every range, give the lease back, and fail if a range failed. ``verified_by``: the task that
+    """Reports every range, releases the lease, and fails if a range failed. ``verified_by`` is the id of the task that
     verified.
     """
 
@@ -97,19 +95,20 @@ class ReportOperator(StepOperator):
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
         with task_run.working(self.replication, context, release="always") as run:
-            made = steps.report(run, task_run.planned(run), self._verifications(context))
-        context["ti"].xcom_push("return_value", made.as_json())
-        self.log.info("run %s: %s\n%s", made.run_id, made.outcome.replace("_", " "), made.table())
-        if made.failed:
-            raise AirflowFailException(_summary(made))
+            report = steps.report(run, task_run.planned(run), self._verifications(context))
+        context["ti"].xcom_push("return_value", report.as_json())
+        self.log.info("run %s: %s\n%s", report.run_id, report.outcome.replace("_", " "), report.table())
+        if report.failed:
+            raise AirflowFailException(_summary(report))
 
     def _verifications(self, context: Context) -> list[VerifyResult]:
-        found = context["ti"].xcom_pull(task_ids=self.verified_by, key=FAILED_VERIFICATIONS) or []
-        return [VERIFY_RESULT.validate_json(each) for each in found]
+        encoded = context["ti"].xcom_pull(task_ids=self.verified_by, key=FAILED_VERIFICATIONS) or []
+        return [VERIFY_RESULT.validate_json(text) for text in encoded]
 
 
-def _summary(made: RunReport) -> str:
+def _summary(report: RunReport) -> str:
     return (
-        f"{len(made.failed)} of {len(made.ranges)} ranges failed; the others are done\n{made.table()}\nthen clear"
-        " 'copy' with its downstream tasks, which redoes only what is left; what the plan refused needs a new run"
+        f"{len(report.failed)} of {len(report.ranges)} ranges failed; the others are done\n{report.table()}\n"
+        "Follow the remedies, then clear 'copy' with its downstream tasks: only what is left is repeated. For a range"
+        " that the plan refused, trigger a new run instead."
     )

@@ -1,4 +1,4 @@
-"""How Airflow calls spark-submit: the Spark provider's hook, as a `Submission` of our launcher."""
+"""Calls spark-submit from Airflow: the Spark provider's hook as a `Submission`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
 
 
 class ReplicationSparkSubmitHook(SparkSubmitHook):
-    """The provider's hook with our reading of the connection: a missing one is an error, and local tasks get a second
-    try.
+    """The provider's hook, which reads the connection as the command line does: a missing connection is an error, and
+    a local master allows a failed Spark task a second attempt.
     """
 
     def _resolve_connection(self) -> dict[str, Any]:
         spark = AirflowConnections().spark(self._conn_id)
-        found: dict[str, Any] = super()._resolve_connection()
-        return {**found, "master": spark.master}
+        resolved: dict[str, Any] = super()._resolve_connection()
+        return {**resolved, "master": spark.master}
 
     def submit_in_session(self, application: str, environment: dict[str, str]) -> None:
-        """Submit and wait, in a process group of its own. The environment is Popen's alone, never ``--conf`` text."""
+        """Submit in a new process group and wait. Only Popen gets the environment; it is never ``--conf`` text."""
         self.submit(application, env={**os.environ, **environment}, start_new_session=True)
 
     def stop(self) -> None:
-        """End spark-submit with everything it started on this machine; the driver's JVM gets a moment to end its
-        executors.
+        """End spark-submit and all processes that it started on this machine. The driver's JVM first gets a few seconds
+        to end its executors.
         """
         process: subprocess.Popen[str] | None = self._submit_sp
         if process is not None:
@@ -66,12 +66,12 @@ class HookSubmission:
         return "exit code 0"
 
     def stop(self) -> None:
-        """End spark-submit and what it started here."""
+        """End spark-submit and the processes that it started on this machine."""
         if self._hook is not None:
             self._hook.stop()
 
     def kill(self) -> None:
-        """Stop, and do what the provider does for a driver that runs elsewhere."""
+        """Stop, and let the provider end a driver that runs on another machine."""
         if self._hook is not None:
             self._hook.stop()
             self._hook.on_kill()
@@ -81,7 +81,7 @@ class HookSubmission:
         spark = self._replication.spark
         conf = {
             **submit.local_conf(AirflowConnections().spark(spark.connection).master),
-            "spark.log.level": "WARN",  # Spark's own INFO would bury the lines about the ranges
+            "spark.log.level": "WARN",  # Spark's INFO lines would hide the lines about the ranges
             **spark.conf,
         }
         try:

@@ -1,4 +1,4 @@
-"""Copy and verify on Spark, submitted through the Spark provider."""
+"""The tasks that copy and verify on Spark, submitted through the Spark provider."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class ReplicationSparkSubmitOperator(SparkSubmitOperator):
     """Runs one step's Spark jobs. Client deploy mode: the job file with the client settings stays on this machine.
 
-    Nothing is a template field: what is submitted is known only as the task runs, and holds no secret.
+    There are no template fields: the submission is only known when the task runs, and nothing secret is rendered.
     """
 
     template_fields: Sequence[str] = ()
@@ -51,84 +51,86 @@ class ReplicationSparkSubmitOperator(SparkSubmitOperator):
         raise task_run.stopped()
 
     def launcher(self) -> Launcher:
-        """Submits this task's jobs."""
+        """A launcher that submits this task's jobs."""
         return SubmitLauncher(self._submission)
 
 
 class CopyOperator(ReplicationSparkSubmitOperator):
-    """Copy the planned ranges; starts no Spark when there are none.
+    """Copies the planned ranges. Starts Spark only if there are some.
 
-    Fails if a range failed, after all of them were tried.
+    Tries all ranges, then fails if one failed.
     """
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied, in numbers."""
         with task_run.working(self.replication, context) as run:
-            made = task_run.planned(run)
-            if not made.to_copy:
+            plan = task_run.planned(run)
+            if not plan.to_copy:
                 self.log.info("nothing to copy: no Spark is started")
                 return {"ranges": 0, "records": 0, "bytes": 0}
-            for each in made.to_copy:
-                self.log.info("to copy: %s %s -> %s", each.key.source, each.copy, each.key.target_topic)
+            for partition in plan.to_copy:
+                key = partition.key
+                self.log.info("to copy: %s %s -> %s", key.source, partition.copy, key.target_topic)
             with self.launcher() as spark:
-                results = steps.copy(run, made, spark).copies
-        self._tell(results)
+                results = steps.copy(run, plan, spark).copies
+        self._report(results)
         return {
             "ranges": len(results),
-            "records": sum(r.copied for r in results),
-            "bytes": sum(r.bytes for r in results),
+            "records": sum(result.copied for result in results),
+            "bytes": sum(result.bytes for result in results),
         }
 
-    def _tell(self, results: list[CopyResult]) -> None:
-        for each in results:
-            if each.error:
-                self.log.error(
-                    "FAILED %s %s: %s\n  remedy: %s",
-                    each.key.source,
-                    each.range,
-                    each.error,
-                    each.remedy or "run again",
-                )
-            elif each.copied:
+    def _report(self, results: list[CopyResult]) -> None:
+        """Log every range. Raises if one failed."""
+        for result in results:
+            source = result.key.source
+            if result.error:
+                remedy = result.remedy or "run again"
+                self.log.error("FAILED %s %s: %s\n  remedy: %s", source, result.range, result.error, remedy)
+            elif result.copied:
                 text = "copied %s %s: %d records, %d bytes, %.1f s"
-                self.log.info(text, each.key.source, each.range, each.copied, each.bytes, each.seconds)
+                self.log.info(text, source, result.range, result.copied, result.bytes, result.seconds)
             else:
-                self.log.info("%s %s is on the target already", each.key.source, each.range)
-        if failed := [each for each in results if each.error]:
-            lines = "\n".join(f"{each.key.source} {each.range}: {each.error}" for each in failed)
-            healing = any(each.retriable or each.fenced for each in failed)
+                self.log.info("%s %s is on the target already", source, result.range)
+        if failed := [result for result in results if result.error]:
+            lines = "\n".join(f"{result.key.source} {result.range}: {result.error}" for result in failed)
+            retriable = any(result.retriable or result.fenced for result in failed)
             raise task_run.failure(
-                f"{len(failed)} of {len(results)} ranges were not copied\n{lines}", retriable=healing
+                f"{len(failed)} of {len(results)} ranges were not copied\n{lines}", retriable=retriable
             )
 
 
 class VerifyOperator(ReplicationSparkSubmitOperator):
-    """Read back what is copied and not verified; starts no Spark when nothing is."""
+    """Reads back what is copied and not verified yet. Starts Spark only if there is something to read."""
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was verified, in numbers."""
         with task_run.working(self.replication, context) as run:
-            made = task_run.planned(run)
-            results = [] if made.idle else self._verify(run, made)
+            plan = task_run.planned(run)
+            results = [] if plan.idle else self._verify(run, plan)
         if not results:
             self.log.info("nothing to verify: no Spark is started")
-        failed = [each for each in results if each.error]
-        context["ti"].xcom_push(FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(each).decode() for each in failed])
+        failed = [result for result in results if result.error]
+        context["ti"].xcom_push(FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(result).decode() for result in failed])
         if failed:
             lines = "\n".join(
-                f"{each.key.source}: {each.error}\n  remedy: {each.remedy or 'run again'}" for each in failed
+                f"{result.key.source}: {result.error}\n  remedy: {result.remedy or 'run again'}" for result in failed
             )
             raise task_run.failure(
                 f"{len(failed)} of {len(results)} partitions were not verified\n{lines}",
-                retriable=any(each.retriable for each in failed),
+                retriable=any(result.retriable for result in failed),
             )
-        return {"partitions": len(results), "records": sum(r.records for r in results)}
+        return {"partitions": len(results), "records": sum(result.records for result in results)}
 
-    def _verify(self, run: LeasedRun, made: Plan) -> list[VerifyResult]:
+    def _verify(self, run: LeasedRun, plan: Plan) -> list[VerifyResult]:
         with OnDemand(self.launcher) as spark:
-            results = steps.verify(run, made.workable, spark, made.receipts_from)
-        for each in results:
+            results = steps.verify(run, plan.workable, spark, plan.receipts_from)
+        for result in results:
             self.log.info(
-                "verified %s %s: %d records, %.1f s", each.key.source, each.verified, each.records, each.seconds
+                "verified %s %s: %d records, %.1f s",
+                result.key.source,
+                result.verified,
+                result.records,
+                result.seconds,
             )
         return results

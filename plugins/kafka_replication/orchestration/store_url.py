@@ -1,4 +1,4 @@
-"""Which database holds the watermarks; Airflow's own is out of a task's reach."""
+"""Finds the database of the watermark store. It is not Airflow's database, which an Airflow 3 task cannot reach."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def store() -> WatermarkStore:
 
 
 def store_url() -> str:
-    """The first that is set: the environment, an Airflow variable, an Airflow connection; else a file in Airflow's
-    home.
+    """The first that is set of the environment variable, the Airflow variable and the Airflow connection. Without
+    these, an SQLite file in Airflow's home.
     """
     return os.environ.get(STORE_URL) or Variable.get(VARIABLE, default=None) or _from_connection() or _in_home()
 
@@ -37,20 +37,22 @@ def _in_home() -> str:
 
 def _from_connection() -> str | None:
     try:
-        found = lookup(NAME)
+        connection = lookup(NAME)
     except ConnectionMissing:
         return None
-    if found.conn_type == "sqlite":
-        return f"sqlite:///{found.host}"
-    if found.conn_type not in ("postgres", "postgresql"):
-        raise BadInput(f"connection {NAME!r} is of type {found.conn_type!r}", "make it sqlite or postgres")
-    return _postgres(found)
+    if connection.conn_type == "sqlite":
+        return f"sqlite:///{connection.host}"
+    if connection.conn_type not in ("postgres", "postgresql"):
+        raise BadInput(f"connection {NAME!r} is of type {connection.conn_type!r}", "make it sqlite or postgres")
+    return _postgres(connection)
 
 
-def _postgres(found: Connection) -> str:
-    user = quote(found.login or "", safe="") + (f":{quote(found.password, safe='')}" if found.password else "")
-    query = urlsplit(found.get_uri()).query if found.extra else ""
+def _postgres(connection: Connection) -> str:
+    user = quote(connection.login or "", safe="") + (
+        f":{quote(connection.password, safe='')}" if connection.password else ""
+    )
+    query = urlsplit(connection.get_uri()).query if connection.extra else ""
     return (
-        f"postgresql+psycopg://{user + '@' if user else ''}{found.host or 'localhost'}:{found.port or 5432}"
-        f"/{quote(found.schema or '', safe='')}{'?' + query if query else ''}"
+        f"postgresql+psycopg://{user + '@' if user else ''}{connection.host or 'localhost'}:{connection.port or 5432}"
+        f"/{quote(connection.schema or '', safe='')}{'?' + query if query else ''}"
     )

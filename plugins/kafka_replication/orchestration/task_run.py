@@ -1,4 +1,4 @@
-"""One DAG run as a `Run`: its id, what its trigger asked for, its lease, and its errors in Airflow's words."""
+"""One DAG run as a `Run`: its id, its request, its lease, and its errors as Airflow's exceptions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 
 
 def run_id(context: Context) -> str:
-    """The same for every task and every try of one DAG run, so that each finds the stored plan and the lease is its
-    own.
-    """
+    """The same id for every task and every try of a DAG run, so that all of them use the same stored plan and lease."""
     return f"airflow-{context['dag'].dag_id}-{context['run_id']}"
 
 
 def request_of(params: Any) -> Request:
-    """What the trigger's form asked for. Raises BadInput."""
+    """The request that the trigger's form describes. Raises BadInput."""
     until = params["until"]
     try:
         moment = parse_start(until)
@@ -45,7 +43,7 @@ def request_of(params: Any) -> Request:
 
 @contextmanager
 def opened(replication: Replication, context: Context) -> Iterator[Run]:
-    """The run without its lease: for looking only."""
+    """The run without its lease, for steps that only read."""
     with failing(), closing(store()) as watermarks:
         deadline = Deadline.after(replication.timeouts.run)
         yield open_run(replication, AirflowConnections(), watermarks, run_id(context), deadline)
@@ -67,20 +65,20 @@ def working(replication: Replication, context: Context, *, release: Release = "n
 
 def planned(run: Run) -> Plan:
     """The plan that the plan task stored. Raises BadInput where there is none."""
-    known = run.stored_plan()
-    if known is None:
+    plan = run.stored_plan()
+    if plan is None:
         raise BadInput(f"run {run.run_id} has no plan", "clear its plan task, which plans it; or trigger a new run")
-    return known
+    return plan
 
 
 def stopped() -> AirflowException:
-    """For ``on_kill``: Airflow calls it when it stops a task, which would go on otherwise until it is killed."""
-    return AirflowException("the task was asked to end; what is committed stays, and the next try goes on from there")
+    """The exception for ``on_kill``. Without it, the task would continue until Airflow kills it."""
+    return AirflowException("Airflow stopped the task; committed chunks stay, and the next try continues after them")
 
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turn this package's errors into Airflow's: what no retry can heal fails the task at once."""
+    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry."""
     try:
         yield
     except ReplicationError as e:
@@ -88,5 +86,5 @@ def failing() -> Iterator[None]:
 
 
 def failure(message: str, *, retriable: bool) -> AirflowException:
-    """A try that failed, or with ``retriable`` false the task as a whole."""
+    """The exception that fails this try, or with ``retriable`` false the task as a whole."""
     return AirflowException(message) if retriable else AirflowFailException(message)
