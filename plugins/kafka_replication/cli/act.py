@@ -1,4 +1,4 @@
-"""What all commands share: reading the file, opening the store, printing one document, exit codes."""
+"""The parts that all commands share: reading the file, opening the store, printing one document, exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def default_store() -> WatermarkStore:
 
 
 def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
-    """Load, act, print; every expected error becomes one message and its exit code."""
+    """Load the file, act, and print. Every expected error becomes one message and an exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
     try:

@@ -60,8 +60,11 @@ def check(file: File, as_json: Json = False) -> None:
 
     def action(run: Run) -> tuple[Any, str, int]:
         findings = preflight.check(run.replication, run.snapshot(run.view()))
-        bad = any(each.severity == "error" for each in findings)
-        rows = [{"severity": f.severity, "where": f.where, "what": f.what, "remedy": f.remedy} for f in findings]
+        bad = any(finding.severity == "error" for finding in findings)
+        rows = [
+            {"severity": finding.severity, "where": finding.where, "what": finding.what, "remedy": finding.remedy}
+            for finding in findings
+        ]
         document = {"replication": run.replication.name, "ok": not bad, "findings": rows}
         return document, "\n".join(map(str, findings)) or "ok: no findings", int(bad)
 
@@ -73,15 +76,15 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
     """Show what a run would do, and change nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        made, _ = steps.preview(run, _request(topic, until, dry_run=True))
-        return plan_codec.as_json(made), plan_table(made), int(bool(made.refused))
+        preview, _ = steps.preview(run, _request(topic, until, dry_run=True))
+        return plan_codec.as_json(preview), plan_table(preview), int(bool(preview.refused))
 
     _act(file, as_json, action)
 
 
 @app.command(name="run")
 def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006
-    """Copy, verify and advance, all steps in this terminal, with Spark where the connection says."""
+    """Copy, verify and advance in this terminal; the Spark connection names where Spark runs."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(topic, until)
@@ -98,7 +101,9 @@ def backfill(
         list[str], typer.Option("--topic", help="A source topic; may be given several times.", show_default=False)
     ],
     from_: Annotated[str, typer.Option("--from", help="First offset, or an RFC 3339 time.", show_default=False)],
-    until: Annotated[str, typer.Option("--until", help="First offset or time that is left out.", show_default=False)],
+    until: Annotated[
+        str, typer.Option("--until", help="The first offset or time that is not copied.", show_default=False)
+    ],
     partition: Annotated[
         list[str], typer.Option("--partition", help="Only this partition; may be given several times.")
     ] = [],  # noqa: B006
@@ -108,7 +113,7 @@ def backfill(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be copied, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a range of offsets or times, in slices that are verified one by one. Skips what is on the target already."""
+    """Copy a range of offsets or times in slices, and verify each slice. Skip what is on the target already."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = backfill_request.parse(
@@ -121,8 +126,8 @@ def backfill(
             dry_run=dry_run,
         )
         if dry_run:
-            made = backfilling.preview(run, request)
-            return backfill_report.as_json(made), backfill_report.plan_table(made), int(bool(made.refused))
+            preview = backfilling.preview(run, request)
+            return backfill_report.as_json(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
         report = backfilling.execute(run, lambda: _launcher(run.replication), request)
         text = report.table() if report.ranges else "nothing to do: all of it is on the target already, and verified"
         return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
@@ -146,7 +151,7 @@ def status(file: File, as_json: Json = False) -> None:
 
 @app.command()
 def verify(file: File, as_json: Json = False) -> None:
-    """Verify what is copied and not verified yet, and advance the watermarks."""
+    """Verify what is copied but not verified yet, and advance the watermarks."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         with leased(run) as leased_run:
@@ -157,24 +162,25 @@ def verify(file: File, as_json: Json = False) -> None:
             moved = steps.advance(leased_run, keys)
         rows = [
             {
-                "topic": r.key.source.topic,
-                "partition": r.key.source.partition,
-                "verified": r.verified.encode(),
-                "records": r.records,
-                "error": r.error,
-                "remedy": r.remedy or None,
-                "watermark": moved.get(r.key),
+                "topic": result.key.source.topic,
+                "partition": result.key.source.partition,
+                "verified": result.verified.encode(),
+                "records": result.records,
+                "error": result.error,
+                "remedy": result.remedy or None,
+                "watermark": moved.get(result.key),
             }
-            for r in results
+            for result in results
         ]
         lines = [
-            f"{r.key.source}: {r.verified} verified, {r.records} records" + (f"; FAILED {r.error}" if r.error else "")
-            for r in results
+            f"{result.key.source}: {result.verified} verified, {result.records} records"
+            + (f"; FAILED {result.error}" if result.error else "")
+            for result in results
         ]
         return (
             {"replication": run.replication.name, "ranges": rows},
             "\n".join(lines) or "nothing to verify",
-            int(any(r.error for r in results)),
+            int(any(result.error for result in results)),
         )
 
     _act(file, as_json, action)
@@ -194,7 +200,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
         with leased(run) as leased_run:
             steps.fence_stale_producers(leased_run)
             rows = rebuild.rebuild_store(leased_run, force=force)
-        document = {"replication": run.replication.name, "partitions": [each.as_json() for each in rows]}
+        document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}
         return (
             document,
             rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries",
@@ -217,10 +223,11 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
             for key, position in sorted(view.positions.items())
         ]
         lines = [
-            f"{key}: generation {p.generation}, started at {p.start}, next {p.next_offset}, on the target {p.coverage},"
-            f" verified {view.verified[key].coverage if key in view.verified else 'nothing'}, {len(receipts.all(key))}"
-            " receipts"
-            for key, p in sorted(view.positions.items())
+            f"{key}: generation {position.generation}, started at {position.start}, next {position.next_offset}, on"
+            f" the target {position.coverage},"
+            f" verified {view.verified[key].coverage if key in view.verified else 'nothing'},"
+            f" {len(receipts.all(key))} receipts"
+            for key, position in sorted(view.positions.items())
         ]
         return (
             {"replication": run.replication.name, "partitions": rows},

@@ -1,4 +1,4 @@
-"""The commands around what was lost: ``approve-gap``, ``reset``, ``audit``."""
+"""The commands for lost or re-created data: ``approve-gap``, ``reset``, ``audit``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]
-TargetTopic = Annotated[str, typer.Option("--target-topic", help="The target topic, where it is not the file's.")]
+TargetTopic = Annotated[
+    str, typer.Option("--target-topic", help="The target topic, if it is not the one that the file gives.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,7 +40,8 @@ def approve_gap(
     from_: Annotated[int, typer.Option("--from", help="The first lost offset.", show_default=False)],
     until: Annotated[int, typer.Option("--until", help="The first offset after the gap.", show_default=False)],
     reason: Annotated[
-        str, typer.Option("--reason", help="Why the loss is accepted; shown ever after.", show_default=False)
+        str,
+        typer.Option("--reason", help="Why the loss is accepted. Reports show it from then on.", show_default=False),
     ],
     by: Annotated[
         str, typer.Option("--by", help="Who approves; the user of this terminal if not given.", show_default=False)
@@ -46,14 +49,14 @@ def approve_gap(
     target_topic: TargetTopic = "",
     as_json: Json = False,
 ) -> None:
-    """Give up source offsets that can no longer be read, exactly these, so that copying goes on behind them."""
+    """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user(), target_topic or None)
+        wanted = Approval(_at(topic, partition), _range(from_, until), reason, by or _user(), target_topic or None)
         with leased(run) as leased_run:
-            gap, new = approval.approve(leased_run, asked)
-        shown = ApprovedGap(asked.key(run.replication), gap)
-        note = "recorded; the next run goes on behind it" if new else "was recorded before; nothing changed"
+            gap, new = approval.approve(leased_run, wanted)
+        shown = ApprovedGap(wanted.key(run.replication), gap)
+        note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
 
     act(file, as_json, action)
@@ -69,12 +72,14 @@ def _user() -> str:
 def reset(
     file: File,
     topic: Topic,
-    confirm: Annotated[str, typer.Option("--confirm", help="The source topic's name once more.", show_default=False)],
+    confirm: Annotated[
+        str, typer.Option("--confirm", help="The source topic's name again, as a confirmation.", show_default=False)
+    ],
     target_topic: TargetTopic = "",
     as_json: Json = False,
 ) -> None:
-    """Start one topic anew, after its source or target topic was re-created; everything is copied again from
-    `start_from` on.
+    """Start one topic again after its source or target topic was re-created. Everything from `start_from` on is copied
+    again.
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
@@ -108,23 +113,21 @@ def audit(
     until: Annotated[
         int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
     ] = MAX_OFFSET,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Write everything that differs to this JSON file.")
-    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write all differences to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare what was copied with the source, record by record; where the source no longer has it, with the receipts.
+    """Compare the copied records with the source one by one. If the source has lost them, compare with the receipts.
 
-    Changes nothing and may run beside a run. Reads both sides once, in this terminal. Exit code 1 when something
-    differs.
+    Changes nothing, and may work while a run works. Reads both sides once, in this terminal. The exit code is 1 if
+    something differs.
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        made = auditing.audit(run, AuditRequest(topic or None, partition, _range(from_, until)))
-        document = made.as_json()
+        audited = auditing.audit(run, AuditRequest(topic or None, partition, _range(from_, until)))
+        document = audited.as_json()
         if report is not None:
             _write(report, document)
-        return document, f"{made.text()}\n{made.outcome}", int(made.outcome != "clean")
+        return document, f"{audited.text()}\n{audited.outcome}", int(audited.outcome != "clean")
 
     act(file, as_json, action)
 

@@ -1,4 +1,4 @@
-"""What runs in the Spark driver: read the job, run its ranges on the executors, write one result a range."""
+"""Runs in the Spark driver: reads the job, runs its ranges on the executors, and writes one result per range."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ log = logging.getLogger(__name__)
 
 
 def main(kind: str | None = None) -> None:
-    """Entry point of the scripts: ``SCRIPT JOB_FILE RESULT_FILE``. ``kind`` is what the script is for, if not for all.
+    """Entry point of the scripts: ``SCRIPT JOB_FILE RESULT_FILE``. ``kind`` is the only kind of job that the script
+    runs; None means both.
 
-    The job file is removed as soon as it is read, because it holds the client settings.
+    The driver removes the job file as soon as it has read it, because it holds the client settings.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     submitter.watch()

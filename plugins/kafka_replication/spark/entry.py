@@ -1,4 +1,4 @@
-"""spark-submit entry point of an installed package: run the job of a file. See `kafka_replication.spark.driver`."""
+"""The entry point for spark-submit if the package is installed. See `kafka_replication.spark.driver`."""
 
 from kafka_replication.spark.driver import main
 

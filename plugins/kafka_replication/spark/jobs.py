@@ -1,4 +1,6 @@
-"""What a run hands to Spark and gets back: files that only their owner may read, for they hold client settings."""
+"""The job that a run gives to Spark, and its result. Both travel in files that only the owner may read, because a job
+holds client settings.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Job:
 
     @property
     def common(self) -> Job:
-        """What all tasks share: every Spark task gets it, and its own ranges beside it."""
+        """The part that all tasks share. Every Spark task gets it together with the rows of its own ranges."""
         return replace(self, copies=[], verifications=[])
 
     def rows(self) -> list[bytes]:
@@ -48,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """What came back; a range that is missing here was cut off with the whole job (``error`` says how)."""
+    """The results of a job. A range has no result if the whole job ended before it; ``error`` then says why."""
 
     copies: list[CopyResult] = field(default_factory=list)
     verifications: list[VerifyResult] = field(default_factory=list)
@@ -65,21 +67,21 @@ TASK: dict[str, TypeAdapter[Any]] = {"copy": TypeAdapter(CopyTask), "verify": Ty
 
 
 def encode(result: CopyResult | VerifyResult) -> str:
-    """One range's result, as it travels from a worker."""
+    """One range's result as JSON, for the way from a worker to the driver."""
     if isinstance(result, CopyResult):
         return COPY_RESULT.dump_json(result).decode()
     return VERIFY_RESULT.dump_json(result).decode()
 
 
 def gather(kind: str, encoded: Sequence[str]) -> JobResult:
-    """The results of a job's ranges, as `encode` made them."""
+    """The results of a job's ranges, from the texts that `encode` made."""
     if kind == "copy":
         return JobResult(copies=[COPY_RESULT.validate_json(text) for text in encoded])
     return JobResult(verifications=[VERIFY_RESULT.validate_json(text) for text in encoded])
 
 
 def died(task: CopyTask | VerifyTask, cause: str) -> CopyResult | VerifyResult:
-    """The result of a range whose worker ended in every attempt, before it could say anything."""
+    """The result of a range whose worker died in every attempt and so returned no result."""
     doing = "copied" if isinstance(task, CopyTask) else "verified"
     error = f"{task.key.source}: the Spark worker that {doing} this range ended in every attempt: {cause}"
     remedy = (
@@ -101,8 +103,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def partition_tasks(count: int, parallelism: int | None) -> list[list[int]]:
-    """The numbers of ``count`` ranges, longest first, spread over at most ``parallelism`` Spark tasks; None gives each
-    range a Spark task of its own.
+    """Distribute the numbers of ``count`` ranges, longest first, over at most ``parallelism`` Spark tasks. None gives
+    each range its own Spark task.
     """
     tasks = min(count, parallelism or count)
     return [list(range(first, count, tasks)) for first in range(tasks)]

@@ -11,9 +11,9 @@ from kafka_replication.spark.jobs import Job, JobResult
 
 
 class Launcher(Protocol):
-    """Runs jobs from when it is entered until it is left: ``with launcher as spark: spark.submit(job)``.
+    """Runs jobs inside a ``with`` block: ``with launcher as spark: spark.submit(job)``.
 
-    What every launcher has to keep is checked by `tests/contract/launcher`.
+    `tests/contract/launcher` checks the rules that every launcher must keep.
     """
 
     def __enter__(self) -> Self: ...
@@ -21,20 +21,21 @@ class Launcher(Protocol):
     def submit(self, job: Job) -> JobResult:
         """Run the job and wait for it.
 
-        Every range of it has one result. A range that fails is a result with its error; so is one whose worker died
-        every time, and that one is retriable. It holds no other range back. Only what ended the job as a whole is the
-        `JobResult`'s own error; the results that came before it are kept. Raises ReplicationError where the job could
-        not run at all, and OutOfTime where it was stopped because the run's time was used up.
+        Every range has one result. A range that failed has a result with its error. A range whose worker died in every
+        attempt has a result with a retriable error. Neither stops another range. The `JobResult` itself has an error
+        only if the job as a whole ended early; it still contains the results that came before. Raises
+        ReplicationError if the job could not run at all, and OutOfTime if it was stopped because the run's time was
+        used up.
         """
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every process that a job left on this machine. Spark is told to end its executors."""
+        """End every process that a job left on this machine, and let Spark end its executors."""
 
 
 class OnDemand:
-    """Makes a launcher for the first job: a run without work needs neither Spark nor a connection to it."""
+    """Makes the launcher when the first job is submitted: a run without work needs no Spark and no Spark connection."""
 
     def __init__(self, make: Callable[[], Launcher]) -> None:
         self._make, self._stack = make, ExitStack()
@@ -44,7 +45,7 @@ class OnDemand:
         return self
 
     def submit(self, job: Job) -> JobResult:
-        """Raises what making the launcher raises, ConnectionMissing for one."""
+        """Raises also the errors of making the launcher, for example ConnectionMissing."""
         if self._launcher is None:
             self._launcher = self._stack.enter_context(self._make())
         return self._launcher.submit(job)

@@ -1,4 +1,4 @@
-"""A job's ranges as Spark stages: one result a range, and a range that kills its workers ends alone."""
+"""Runs a job's ranges in Spark stages: one result per range. A range that kills its workers fails alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kafka_replication.spark.jobs import JOB, Job, JobResult, died, encode, gath
 
 log = logging.getLogger(__name__)
 NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
-MISSING = -1  # in place of a range's number: what a worker could not import
-# Aborted stages in a row that finished no range: something is wrong with all workers, not with single ranges.
+MISSING = -1  # used in place of a range's number, for the modules that a worker could not import
+# After this many aborted stages in a row that finished no range, the cause lies in the workers, not in single ranges.
 MOST_ABORTS = 5
 Results = dict[int, str]
 
@@ -39,12 +39,12 @@ _ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception|Exit)\b.*)$", re.MULTILI
 
 
 def cause_of(text: str) -> str:
-    """The line that says why, of a long trace through two languages: the last one that names an error."""
+    """The line of a long Java and Python trace that says why: the last line that names an error."""
     return (_ERROR.findall(text) or text.strip().splitlines() or ["no reason given"])[-1][:500]
 
 
 def run(context: SparkContext, job: Job) -> JobResult:
-    """Run every range of the job; a failing range is a result like any other."""
+    """Run every range of the job. A failed range has a result as well."""
     stages = Stages(context, job)
     error = isolate(job, stages)
     results = stages.results
@@ -55,11 +55,12 @@ def run(context: SparkContext, job: Job) -> JobResult:
 
 
 def isolate(job: Job, stages: Stages) -> str | None:
-    """Run all ranges in one stage. Spark aborts a stage when one of its tasks failed too often, and cuts off the rest.
+    """Run all ranges in one stage, and fail only those ranges that kill their workers.
 
-    Then the ranges of that task are set aside, and the others that are not done run again in a new stage. What was set
-    aside runs at the end, each range alone: one that kills its workers then ends alone, as a result. Returns why that
-    was not possible.
+    Spark aborts a stage, with all its tasks, when one task failed too often. Then the ranges of that task are set
+    aside, and the other unfinished ranges run again in a new stage. The ranges that were set aside run at the end, each
+    in its own stage: a range that kills its workers then gets an error as its result. Returns the cause if Spark gave
+    up as a whole, else None.
     """
     left, suspects, aborts = partition_tasks(len(job.tasks), job.parallelism), list[int](), 0
     while left:
@@ -71,9 +72,9 @@ def isolate(job: Job, stages: Stages) -> str | None:
         if abort.task is None or aborts == MOST_ABORTS:
             return abort.cause
         log.warning("a Spark task failed too often (%s); the others go on without it", abort.cause)
-        open_ = [[number for number in numbers if number not in stages.results] for numbers in left]
-        suspects += open_.pop(abort.task)
-        left = [numbers for numbers in open_ if numbers]
+        unfinished = [[number for number in numbers if number not in stages.results] for numbers in left]
+        suspects += unfinished.pop(abort.task)
+        left = [numbers for numbers in unfinished if numbers]
     for number in suspects:
         abort = stages.run([[number]])
         if abort is not None and abort.task is None:
@@ -84,7 +85,7 @@ def isolate(job: Job, stages: Stages) -> str | None:
 
 
 class Stages:
-    """Runs ranges in a stage of their own and keeps their results, also those of a stage that is aborted."""
+    """Runs ranges as stages and keeps their results, also the results of an aborted stage."""
 
     def __init__(self, context: SparkContext, job: Job) -> None:
         self.results: Results = {}
@@ -97,7 +98,7 @@ class Stages:
         rows = [[(number, self._rows[number]) for number in numbers] for numbers in tasks]
         try:
             self._context.parallelize(rows, len(rows)).foreachPartition(self._work)
-        except Exception as e:  # Py4JJavaError for what Spark says, others for a context that is gone
+        except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
             log.exception("Spark gave up a stage")
             return Abort.of(e)
         finally:
@@ -106,9 +107,10 @@ class Stages:
 
 
 def _accumulator(context: SparkContext) -> Accumulator[Results]:
-    """Brings a task's results to the driver when the task is done, before the stage is.
+    """Brings a task's results to the driver when the task ends, before the stage ends.
 
-    The class is local, so that it travels by value: an executor that cannot import ours can still say so.
+    The class is local, so that Spark pickles it by value: an executor that cannot import this package can still report
+    that.
     """
 
     class Union(AccumulatorParam[Results]):
@@ -123,9 +125,9 @@ def _accumulator(context: SparkContext) -> Accumulator[Results]:
 
 
 def _task(common: bytes, finished: Accumulator[Results]) -> Callable[[Iterable[Any]], None]:
-    """What an executor runs. A Spark task gets what all share, and the rows of its own ranges.
+    """The function that an executor runs. A Spark task gets the part that all tasks share, and the rows of its ranges.
 
-    It needs nothing of ours until it has looked for it, so that what is missing there can be named.
+    It checks the imports before it uses anything of this package, so that it can name a missing module.
     """
     needed, missing_number = NEEDED, MISSING
 

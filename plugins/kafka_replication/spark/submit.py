@@ -1,4 +1,6 @@
-"""Submit a job with spark-submit and wait for it: the command line's launcher, and what Airflow's shares with it."""
+"""Submit a job with spark-submit and wait for it: the command line's launcher, and the parts that Airflow's launcher
+shares with it.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ GRACE = 15.0
 
 
 def script(kind: str) -> Path:
-    """The entry point: in the folder that the environment names, in ``spark_jobs/`` beside the package, or the one that
-    an installed package brings itself. Raises BadInput where the named folder lacks it.
+    """The entry point: in the folder that the environment names, else in ``spark_jobs/`` beside the package, else in
+    the installed package. Raises BadInput if the named folder has no entry point.
     """
     name = "copy_ranges.py" if kind == "copy" else "verify_ranges.py"
     named, beside = os.environ.get(SCRIPTS), PACKAGE.parents[1] / "spark_jobs" / name
@@ -43,15 +45,15 @@ def script(kind: str) -> Path:
 
 
 def spark_home() -> Path:
-    """PySpark's folder, found without importing it, for that takes a second."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    """PySpark's folder, without importing PySpark, which takes a second."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise BadInput("PySpark is not installed", "install requirements.txt")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def local_conf(master: str) -> dict[str, str]:
-    """Settings every submission needs; in local mode nothing may listen beyond this machine."""
+    """Settings that every submission needs. In local mode Spark listens only on this machine."""
     conf = {"spark.ui.showConsoleProgress": "false", "spark.submit.deployMode": "client"}
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
@@ -59,7 +61,7 @@ def local_conf(master: str) -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """What spark-submit gets in addition to this process's environment."""
+    """The variables that spark-submit gets in addition to this process's environment."""
     return {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
@@ -72,10 +74,10 @@ class Submission(Protocol):
     """One way to call spark-submit."""
 
     def run(self, job: Job, here: Workspace) -> str:
-        """Call it and wait. Returns in which way it ended; that is said when it left no result. Raises BadInput."""
+        """Call spark-submit and wait. Returns how it ended, for an error message. Raises BadInput."""
 
     def stop(self) -> None:
-        """End it, if it runs, with all processes it started on this machine. Another thread calls this."""
+        """End spark-submit, if it runs, and all its processes on this machine. Another thread calls this."""
 
 
 class SubmitLauncher:
@@ -93,7 +95,7 @@ class SubmitLauncher:
         self._submission.stop()
 
     def submit(self, job: Job) -> JobResult:
-        """Raises BadInput, ConnectionMissing, OutOfTime, and Unreachable where Spark left no result."""
+        """Raises BadInput, ConnectionMissing, OutOfTime, and Unreachable if Spark left no result."""
         with workspace(job) as here:
             with after(patience(job), self._submission.stop) as is_over:
                 ended = self._submission.run(job, here)
@@ -108,7 +110,7 @@ class SubmitLauncher:
 
 @contextmanager
 def after(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call ``act`` in a thread once the body took so long; the event says that it did."""
+    """Call ``act`` in a thread if the body takes longer than ``seconds``. The event is set before the call."""
     is_over = threading.Event()
 
     def over() -> None:
@@ -125,9 +127,7 @@ def after(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
 
 
 def patience(job: Job) -> float:
-    """Seconds after which Spark is stopped: its workers end by themselves before, unless they are stuck or their turn
-    came late.
-    """
+    """Seconds after which Spark is stopped. Its workers end before that, unless they hang or started late."""
     return math.inf if job.seconds is None else job.seconds + GRACE
 
 
@@ -136,14 +136,14 @@ def out_of_time(job: Job) -> OutOfTime:
 
 
 class TerminalSubmission:
-    """Calls spark-submit as a terminal does; Spark's log goes to this process's stderr."""
+    """Calls spark-submit as in a terminal. Spark's log goes to this process's stderr."""
 
     def __init__(self, spark: SparkConnection, conf: Mapping[str, str]) -> None:
         self._spark, self._conf = spark, conf
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, job: Job, here: Workspace) -> str:
-        """In a process group of its own, which ends with this call, whatever the reason."""
+        """Run in a new process group, and end the group when this call ends for any reason."""
         self._process = subprocess.Popen(
             self.command(job, here), env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr
         )
@@ -157,7 +157,7 @@ class TerminalSubmission:
             end_group(self._process, STOP_SECONDS)
 
     def command(self, job: Job, here: Workspace) -> list[str]:
-        """No secret is in it: the job file holds them."""
+        """The command contains no secrets; they are in the job file."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master]
         for key, value in {**local_conf(self._spark.master), **self._spark.conf, **self._conf}.items():
             command += ["--conf", f"{key}={value}"]

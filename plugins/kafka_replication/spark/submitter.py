@@ -18,15 +18,15 @@ INTERVAL = 0.5
 
 
 def environment() -> dict[str, str]:
-    """What tells the driver that this process submits it."""
+    """The variable that tells the driver which process submits it."""
     return {VARIABLE: IDENTITY.dump_json(ProcessIdentity.own()).decode()}
 
 
 def watch() -> None:
-    """In the driver: end it and its JVM once the submitting process is gone. Without such a process do nothing.
+    """In the driver: end the driver and its JVM when the submitting process is gone. Do nothing if no process is named.
 
-    The JVM is the driver's parent now. It is remembered: if the JVM dies first, the driver is adopted by a process that
-    is none of ours, in a container often by process 1.
+    The JVM is the driver's parent at this moment, so it is remembered now. If the JVM dies first, another process
+    becomes the driver's parent, in a container often process 1, and that one must not be ended.
     """
     submitter = os.environ.get(VARIABLE)
     if not submitter:
@@ -39,7 +39,7 @@ def _jvm() -> psutil.Process | None:
     with contextlib.suppress(psutil.NoSuchProcess):
         if (pid := os.getppid()) > 1:
             return psutil.Process(pid)
-    return None  # it died before this process could look
+    return None  # the JVM died before this call
 
 
 def _watch(submitter: ProcessIdentity, jvm: psutil.Process | None) -> None:

@@ -1,6 +1,6 @@
-"""What runs inside a Spark Python worker: one range, with clients created here.
+"""Runs inside a Spark Python worker: copies or verifies one range, with clients created here.
 
-Each worker process imports this: what only the driver or the command line needs is not imported.
+Each worker process imports this module, so it imports nothing that only the driver or the command line needs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 
 def execute(common: bytes, row: bytes) -> str:
-    """Copy or verify one range: a `Job` without tasks, and one task, as JSON; so is the result.
+    """Copy or verify one range. ``common`` is a `Job` without tasks and ``row`` is one task, both JSON like the result.
 
-    A worker that is asked to end aborts its transaction first.
+    A worker that gets a signal to end aborts its transaction first.
     """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -77,7 +77,7 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
 
 
 def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
-    """Read back, and read on after a retriable error, from the first chunk that is not verified yet."""
+    """Read a range back. After a retriable error, continue with the chunks that are not verified yet."""
     from kafka_replication.kafka import reach
 
     failpoints.reached("W", str(task.key.source))
@@ -94,14 +94,14 @@ def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
 
 
 class _Reading:
-    """What of a task was read back in all attempts together."""
+    """The chunks of a task that all attempts together have verified."""
 
     def __init__(self, job: Job, task: VerifyTask) -> None:
         self.deadline, self.result = Deadline.after(job.seconds), VerifyResult(key=task.key, verified=Coverage())
         self._job, self._task = job, task
 
     def go_on(self) -> None:
-        """Read what is not verified yet. Raises Unreachable for an error that is worth another attempt."""
+        """Read the chunks that are not verified yet. Raises Unreachable for an error that another attempt may heal."""
         left = tuple(receipt for receipt in self._task.receipts if self.result.verified.missing_from(receipt.range))
         read = self._read(replace(self._task, receipts=left))
         self.result = replace(

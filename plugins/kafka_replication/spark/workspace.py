@@ -1,4 +1,4 @@
-"""A job's private folder on the machine that submits it, and what killed processes left of theirs."""
+"""A job's private folder on the machine that submits it, and the removal of folders that killed processes left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGE = Path(kafka_replication.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The job with its client settings, the zipped package, where the result will be, and whose folder it is."""
+    """The folder and its files: the job with client settings, the zipped package, the result, the owner process."""
 
     folder: Path
 
@@ -49,26 +49,26 @@ class Workspace:
 
 @contextlib.contextmanager
 def workspace(job: Job) -> Iterator[Workspace]:
-    """Write the job and the package into a new folder that only this user can enter, and remove it afterwards."""
+    """Write the job and the package into a new folder that only this user may open. Remove the folder afterwards."""
     sweep()
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
         here = Workspace(Path(folder))
-        write_private(here.owner, IDENTITY.dump_json(ProcessIdentity.own()))  # before anything that is secret
+        write_private(here.owner, IDENTITY.dump_json(ProcessIdentity.own()))  # before any secret is written
         write_private(here.job, JOB.dump_json(job))
         write_package(here.package)
         yield here
 
 
 def write_package(path: Path) -> None:
-    """This package as a zip for the executors. Zips know no time before 1980; reproducible images have such files."""
+    """Zip this package for the executors. A zip has no times before 1980, but files of reproducible images have."""
     with zipfile.ZipFile(path, "w", strict_timestamps=False) as archive:
         for file in sorted(PACKAGE.rglob("*.py")):
             archive.write(file, file.relative_to(PACKAGE.parent))
 
 
 def sweep() -> None:
-    """Remove the folders of this user's killed processes: a process that was killed could not remove its own, with
-    the passwords in it.
+    """Remove the folders of this user's killed processes. A killed process cannot remove its own folder, which holds
+    passwords.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if _is_own(folder) and _is_orphan(Workspace(folder)):
@@ -77,14 +77,14 @@ def sweep() -> None:
 
 def _is_own(folder: Path) -> bool:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _is_orphan(here: Workspace) -> bool:
-    """Whether the process that made it is known, was one of this machine, and is gone."""
+    """Whether the folder names its owner process, and that process ran on this machine and is gone."""
     try:
         owner = IDENTITY.validate_json(here.owner.read_bytes())
     except (OSError, ValueError):
