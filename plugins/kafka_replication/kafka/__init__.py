@@ -1,4 +1,4 @@
-"""The only place that imports confluent_kafka."""
+"""Kafka clients, and Kafka as ledger, copy engine and sink: the only package that imports confluent_kafka."""
 
 from confluent_kafka.admin import AdminClient
 

@@ -1,8 +1,8 @@
-"""Callbacks of a client, made where the client is made: functions cannot travel to Spark's executors, names can.
+"""Makes a client's callbacks where the client is made: a function cannot be sent to Spark's executors, a name can.
 
 The rules are those of `KafkaBaseHook` in apache-airflow-providers-apache-kafka 2.1.0: a callback is a dotted path,
 brokers of Google's managed Kafka get Google's token, and brokers of Amazon MSK that ask for OAUTHBEARER get a token of
-AWS IAM. Whether a path is allowed was checked when the connection was read.
+AWS IAM. Reading the connection has already checked that a path is allowed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MSK_SERVER = re.compile(
 
 
 def resolved(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with functions in place of dotted paths, and with the cloud's token callback where there is one.
+    """The settings with functions in place of dotted paths, and with the cloud's token callback if it needs one.
 
-    Raises BadInput naming what cannot be imported.
+    Raises BadInput naming the path that cannot be imported.
     """
     functions = {name: _load(name, config[name]) for name in CALLBACKS if isinstance(config.get(name), str)}
     settings = {**config, **functions}
@@ -54,7 +54,7 @@ def _load(name: str, path: str) -> Callable[..., Any]:
     except (ImportError, AttributeError, ValueError, TypeError) as e:
         raise BadInput(
             f"{name} is {path!r}, which cannot be imported: {e}",
-            "install its package wherever a client runs: with Airflow's tasks, and on every Spark worker",
+            "install its package where Airflow's tasks run, and on every Spark worker",
         ) from e
     if not callable(function):
         raise BadInput(f"{name} is {path!r}, which is not a function", "name a function in the connection's extra")
@@ -63,8 +63,8 @@ def _load(name: str, path: str) -> Callable[..., Any]:
 
 def _missing(package: str, cluster: str) -> BadInput:
     return BadInput(
-        f"the connection leads to {cluster}, whose tokens need the package {package}",
-        f"install {package} wherever a client runs: with Airflow's tasks, and on every Spark worker",
+        f"the connection is to {cluster}, whose tokens need the package {package}",
+        f"install {package} where Airflow's tasks run, and on every Spark worker",
     )
 
 
@@ -82,7 +82,7 @@ def _msk_token(provider: Any, region: str, _: str) -> Token:
 
 
 def _google_callback() -> Callable[[str], Token]:
-    """With the machine's default credentials: Airflow's Google connection is out of reach for Spark's executors."""
+    """Use the machine's default credentials, because Spark's executors cannot read Airflow's Google connection."""
     try:
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
@@ -94,7 +94,7 @@ def _google_callback() -> Callable[[str], Token]:
     except DefaultCredentialsError as e:
         raise BadInput(
             f"there are no default credentials for Google's managed Kafka: {e}",
-            "provide them wherever a client runs, see docs/connections.md",
+            "provide them where Airflow's tasks run and on every Spark worker, see docs/connections.md",
         ) from e
     return partial(_google_token, credentials, Request)
 

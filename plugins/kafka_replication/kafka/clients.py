@@ -1,7 +1,7 @@
-"""Client configuration: what the protocol needs wins over what a connection says, and never the other way round.
+"""Client configuration. The settings that the protocol needs always win over those of a connection.
 
-Clients are created where they are used (they do not survive a fork) and compared with ``is None``: an idle client is
-falsy.
+Clients are created where they are used, because they do not survive a fork. Compare them with ``is None``: an idle
+client is falsy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONSUMER_DEFAULTS: dict[str, Any] = {
     "fetch.message.max.bytes": 4 << 20,
     "fetch.max.bytes": 32 << 20,
     "receive.message.max.bytes": 128 << 20,
-    "queued.max.messages.kbytes": 32 << 10,  # 32 MiB of prefetch: what bounds a worker's memory
+    "queued.max.messages.kbytes": 32 << 10,  # 32 MiB of prefetch; this limits a worker's memory
     "queued.min.messages": 100_000,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 2,  # the default of 1000 ms stalls a fast reader: 127k against 915k records/s
@@ -51,7 +51,7 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     "linger.ms": 20,
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 500_000,
-    "queue.buffering.max.kbytes": 64 << 10,  # 64 MiB: what bounds a worker's memory
+    "queue.buffering.max.kbytes": 64 << 10,  # 64 MiB; this limits a worker's memory
 }
 _ours = {*CONSUMER, *PRODUCER}
 _consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"} - {"receive.message.max.bytes"})
@@ -61,13 +61,13 @@ _producer_only = frozenset(
 
 
 def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
-    """The connection's client settings, or BadInput naming the setting that may not be there."""
+    """The connection's client settings. Raises BadInput naming a setting that is missing or not allowed."""
     if not str(config.get("bootstrap.servers", "")).strip():
         raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
     for key in REFUSED:
         if key in config:
             raise BadInput(
-                f"connection {name!r} sets {key}, which the replication names itself",
+                f"connection {name!r} sets {key}, which the replication sets itself",
                 f"remove {key} from the connection's extra",
             )
     for key in sorted(_ours & config.keys()):
@@ -76,12 +76,12 @@ def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
 
 
 def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
-    """A ``read_committed`` consumer for explicit `assign`; ``group`` is only a name, nothing is committed to it."""
+    """A ``read_committed`` consumer for explicit `assign`. It commits nothing to ``group``."""
     return _consumer(config, {**more, **CONSUMER, "group.id": group})
 
 
 def uncommitted_consumer(config: ClientConfig, group: str) -> Consumer:
-    """For finding out who has a transaction open, never for copying."""
+    """A consumer for finding open transactions, never for copying."""
     return _consumer(
         config, {"fetch.wait.max.ms": 5, **CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
     )
@@ -98,7 +98,7 @@ def producer(config: ClientConfig, **more: Any) -> Producer:
 
 
 def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
-    """An admin client that has its metadata: without it the first list_offsets may stall for seconds.
+    """An admin client that has its metadata. Without metadata the first list_offsets may stall for seconds.
 
     Raises Unreachable, naming the address and the last connection error, within ``timeout`` seconds.
     """
@@ -122,9 +122,9 @@ _shared: dict[tuple[int, str], AdminClient] = {}
 
 
 def shared_admin(config: ClientConfig) -> AdminClient:
-    """This process's one admin client of a cluster. A process that was forked makes its own: clients do not survive it.
+    """This process's one admin client of a cluster. A forked process makes its own: clients do not survive a fork.
 
-    Raises Unreachable where the cluster does not answer when the client is made.
+    Raises Unreachable if the cluster does not answer when the client is made.
     """
     name = os.getpid(), repr(sorted(config.items()))
     client = _shared.get(name)
@@ -154,14 +154,14 @@ _DENIED = frozenset(
 
 
 _SETTINGS = "correct the connection's settings"
-# What answers so answers so again: retrying for hours would only hide it.
+# These errors are permanent; retrying would only hide them.
 _PERMANENT = {
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "lower copy.transaction_timeout, or raise transaction.max.timeout.ms of the target's brokers"
     ),
     KafkaError.UNSUPPORTED_VERSION: "upgrade the brokers, see docs/dependencies.md",
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "upgrade the topic's message format",
-    KafkaError.POLICY_VIOLATION: "ask whoever sets the cluster's policies",
+    KafkaError.POLICY_VIOLATION: "ask the administrator of the cluster's policies",
     KafkaError.INVALID_CONFIG: "correct target_topics.config",
     KafkaError.TOPIC_EXCEPTION: "correct the topic's name",
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: _SETTINGS,
@@ -178,7 +178,7 @@ def is_fenced(error: KafkaError) -> bool:
 
 
 def translate(error: KafkaError, doing: str) -> ReplicationError:
-    """Kafka's error as one of ours: fenced, refused for good, or worth a new session."""
+    """Kafka's error as one of this package: Fenced, BadInput, Refused, or Unreachable, which is retriable."""
     if is_fenced(error):
         return Fenced(
             f"{doing}: fenced ({error.name()}): a newer copier took over, or the transaction outlived its time-out",
@@ -191,14 +191,12 @@ def translate(error: KafkaError, doing: str) -> ReplicationError:
     if error.code() in _PERMANENT:
         return Refused(f"{doing}: {error.name()}: {error.str()}", _PERMANENT[error.code()])
     return Unreachable(
-        f"{doing}: {error.name()}: {error.str()}", "check the brokers; running again goes on where this stopped"
+        f"{doing}: {error.name()}: {error.str()}", "check the brokers; the next run continues where this one stopped"
     )
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
-    """Why a producer failed. A fatal error shows as ``_FATAL`` or as SystemError: the dead producer knows the
-    reason.
-    """
+    """Why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the reason."""
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return KafkaError(*_parts(raised.args[0])) if reason is None else reason
@@ -212,13 +210,13 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
 
 
 def failure(client: Producer) -> KafkaError | None:
-    """Why the open transaction can no longer be committed; None while nothing speaks against it. Changes nothing.
+    """Why the open transaction can no longer be committed, or None if it can. Changes nothing.
 
-    Delivery callbacks do not tell: what was sent after a refused record is purged or times out, and what a fenced
-    producer still holds is purged as well; `produce` then says ``_STATE``.
+    Delivery callbacks do not show the reason: the records after a refused one are purged or time out, like the records
+    in a fenced producer's queue. `produce` then raises ``_STATE``.
     """
     try:
-        client.begin_transaction()  # not possible inside a transaction; a failed one answers with its first error
+        client.begin_transaction()  # not allowed inside a transaction; a failed one answers with its first error
     except KafkaException as e:
         error = e.args[0]
         return KafkaError(*_parts(error)) if error.txn_requires_abort() or error.fatal() else None

@@ -1,4 +1,4 @@
-"""The one bounded reader: ranges of one partition, each to its end, with a stall clock."""
+"""The only bounded reader: reads ranges of one partition to their end, with a stall clock."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest
 
-NEAR = 10_000  # offsets that are cheaper to read over than to seek past
+NEAR = 10_000  # up to so many offsets it is cheaper to read on than to seek
 
 
 class BoundedReader:
-    """Reads ranges of one partition; goes on without assigning again where the next range follows the last one."""
+    """Reads ranges of one partition. It does not assign again if the next range follows soon after the last one."""
 
     def __init__(self, consumer: Consumer, at: TopicPartition, stall: float = 60.0) -> None:
         self._consumer, self._at, self._stall = consumer, at, stall
         self._pending: list[Message] = []  # arrived, newest first
-        self._reached: int | None = None  # everything visible below it has arrived or was read
-        self._done = 0  # where the last range ended: what lies before it can only be read after assigning again
+        self._reached: int | None = None  # every visible record below this offset has arrived
+        self._done = 0  # the end of the last range: reading before it needs a new assignment
 
     def read(self, wanted: OffsetRange) -> Iterator[Message]:
         """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.
 
-        Raises Stalled (where the range ends above the last stable offset, too), GapFound, Refused, Unreachable.
+        Raises Stalled (also if the range ends above the last stable offset), GapFound, Refused, Unreachable.
         """
         if not wanted.span:
             return
@@ -62,7 +62,7 @@ class BoundedReader:
         self._done = wanted.until
 
     def _fetch(self) -> bool:
-        """Take in what has arrived; True where something had."""
+        """Store the events that have arrived. Returns True if there were some."""
         arrived = consume(self._consumer, self._at, self._reached or 0)
         kept = []
         for message in arrived:
@@ -84,7 +84,7 @@ def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: 
 
 
 def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, wanted: OffsetRange) -> int | None:
-    """The offset of the first record in ``wanted`` that a ``read_committed`` reader finds."""
+    """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None."""
     consumer = clients.consumer(config, group)
     try:
         return next((offset_of(message) for message in records(consumer, at, wanted)), None)
@@ -93,12 +93,12 @@ def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, w
 
 
 class Cursor:
-    """A bounded reader with a ``read_committed`` consumer of its own."""
+    """A bounded reader that owns its ``read_committed`` consumer."""
 
     def __init__(self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float) -> None:
         self._consumer = clients.consumer(config, group)
         self._reader = BoundedReader(self._consumer, at, stall)
-        self.records = 0  # how many `seen` gave out
+        self.records = 0  # how many `seen` returned
 
     def close(self) -> None:
         self._consumer.close()
@@ -108,12 +108,12 @@ class Cursor:
         return self._reader.read(wanted)
 
     def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
-        """The records in ``wanted``, each by its own digest; all of them are added to ``total`` as well."""
+        """The offset and digest of each record in ``wanted``. Every record is also added to ``total``."""
         for message in self.read(wanted):
             self.records += 1
             fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
             if total is not None:
                 total.add(*fields)
-            one = Fingerprint()
-            one.add(*fields)
-            yield Seen(offset_of(message), one.hash.digest())
+            fingerprint = Fingerprint()
+            fingerprint.add(*fields)
+            yield Seen(offset_of(message), fingerprint.hash.digest())

@@ -1,4 +1,4 @@
-"""What the brokers give to a topic that is created without saying so."""
+"""The brokers' defaults for a topic that is created without own settings."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from kafka_replication.kafka.clients import translate
 from kafka_replication.kafka.topics import TIMEOUT
 from kafka_replication.planning.snapshot import TopicDefaults
 
-# Called the same for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
+# These have the same name for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
 _SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 def topic_defaults(admin: AdminClient) -> TopicDefaults | None:
-    """The defaults as one broker tells them; None where the right to ask (DescribeConfigs on the cluster) is missing.
+    """The defaults of one broker, or None if the right DescribeConfigs on the cluster is missing.
 
-    Raises Unreachable. `CreateTopics` with ``validate_only`` would answer exactly (KIP-525), but confluent-kafka drops
-    that part of the answer. So the created topic itself is judged again, before anything is written to it.
+    Raises Unreachable. `CreateTopics` with ``validate_only`` would return the exact settings (KIP-525), but
+    confluent-kafka drops that part of the response. So the created topic itself is checked again before anything is
+    written to it.
     """
     try:
         nodes = admin.describe_cluster(request_timeout=TIMEOUT).result(TIMEOUT * 2).nodes

@@ -1,4 +1,4 @@
-"""ListOffsets and waiting for a partition to become stable."""
+"""ListOffsets, and waiting until no transaction below an offset is open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kafka_replication.planning.snapshot import PartitionOffsets
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-# A partition that was just created, or whose leader just moved, answers so for a moment.
+# A partition that was just created, or whose leader just moved, returns these errors for a moment.
 _PASSING = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -47,9 +47,9 @@ def _ask(
     committed: bool,
     patience: float = 15.0,
 ) -> dict[TopicPartition, ListOffsetsResultInfo]:
-    """ListOffsets of all ``partitions``. Those that do not answer yet are asked again for ``patience`` seconds.
+    """ListOffsets of all ``partitions``. Repeats the request for those that do not answer, for ``patience`` seconds.
 
-    Raises Unreachable naming the partition that still does not answer.
+    Raises Unreachable naming a partition that still does not answer.
     """
     answers: dict[TopicPartition, ListOffsetsResultInfo] = {}
     wanted = tuple(partitions)
@@ -71,7 +71,7 @@ def _ask_missing(
     committed: bool,
     timeout: float = 30.0,
 ) -> None:
-    """Add to ``answers`` what is not in it yet. Raises for the partitions that do not answer, naming the first."""
+    """Add the missing partitions to ``answers``. Raises an error naming the first that does not answer."""
     left = {ClientPartition(at.topic, at.partition): spec for at in wanted if at not in answers}
     if not left:
         return
@@ -92,7 +92,7 @@ def _ask_missing(
 
 
 def _refresh_metadata(admin: AdminClient, topics: Iterable[str]) -> None:
-    """Make the client ask for these topics' leaders again: otherwise it trusts a stale answer for 15 minutes."""
+    """Make the client ask for these topics' leaders again. Otherwise it keeps stale metadata for 15 minutes."""
     for topic in topics:
         with suppress(KafkaException):
             admin.list_topics(topic, timeout=5)
@@ -101,11 +101,11 @@ def _refresh_metadata(admin: AdminClient, topics: Iterable[str]) -> None:
 def _list(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
 ) -> dict[TopicPartition, int]:
-    return {at: found.offset for at, found in _ask(admin, partitions, spec, committed=committed).items()}
+    return {at: result.offset for at, result in _ask(admin, partitions, spec, committed=committed).items()}
 
 
 def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
-    """The epoch of the partition's leader now; None from a broker that does not say."""
+    """The current leader epoch of the partition, or None if the broker does not return it."""
     epoch = _ask(admin, [at], _LATEST, committed=False)[at].leader_epoch
     return epoch if epoch is not None and epoch >= 0 else None
 
@@ -127,9 +127,9 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
     offset.
     """
     partitions = tuple(partitions)
-    found = _list(admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True)
-    ends = last_stable(admin, [at for at, offset in found.items() if offset < 0])
-    return {at: ends.get(at, offset) for at, offset in found.items()}
+    first = _list(admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True)
+    ends = last_stable(admin, [at for at, offset in first.items() if offset < 0])
+    return {at: ends.get(at, offset) for at, offset in first.items()}
 
 
 def all_three(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
@@ -150,8 +150,8 @@ def stable_ends(
 ) -> dict[TopicPartition, int]:
     """Each partition's high watermark, once every transaction below it is committed or aborted.
 
-    An open transaction hides what was committed after it began; it ends at its time-out at the latest.
-    The waiting backs off from 0.02 s to 0.5 s: it may take minutes, on brokers that are in trouble.
+    An open transaction hides records that were committed after it began. It ends at its time-out at the latest.
+    The pauses grow from 0.02 s to 0.5 s, because the wait may take minutes on overloaded brokers.
 
     Raises Stalled after ``deadline`` seconds.
     """

@@ -1,4 +1,4 @@
-"""Can this process reach a cluster at all? A worker stands elsewhere in the network than who submitted its job."""
+"""Checks that this process can reach a cluster. A worker may be in another network than the process that submitted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import Deadline, retry
 
 log = logging.getLogger(__name__)
-# Enough for a broker that restarts just then. A network that lets nothing through stays so: hours of attempts, as a
-# copy spends on a cluster that answered before, would only hide it.
+# Three attempts outlast a broker that restarts. A blocked network stays blocked: hours of attempts, as a copy makes for
+# a cluster that answered before, would only hide that.
 ATTEMPTS = 3
 _NO_ANSWER = frozenset(
     {
@@ -28,14 +28,14 @@ _NO_ANSWER = frozenset(
         KafkaError._SSL,
     }
 )
-_answered: set[str] = set()  # by this process: bootstrap servers
+_answered: set[str] = set()  # bootstrap servers that answered this process
 
 
 def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: float, deadline: Deadline) -> None:
-    """Ask the cluster and the leader of ``at`` for an answer, once in the life of this process.
+    """Send a request to the cluster and to the leader of ``at``, once in the life of this process.
 
-    Any answer will do, an error too: what it means is for others to say. Raises Unreachable after `ATTEMPTS` attempts
-    of ``seconds`` each, and OutOfTime.
+    Any answer passes, even an error, which later steps handle. Raises Unreachable after `ATTEMPTS` attempts of
+    ``seconds`` each, and OutOfTime.
     """
     address = str(config["bootstrap.servers"])
     if address in _answered:
@@ -46,7 +46,7 @@ def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: 
         raise Unreachable(
             f"{at}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
             "let the workers reach the advertised address of every broker (firewall, routes, names), see"
-            " docs/deployment.md; if only the brokers were away, run again",
+            " docs/deployment.md; if the brokers were only down, run again",
         ) from e
     _answered.add(address)
 

@@ -1,4 +1,4 @@
-"""Read the first records of ranges, to guess what is in the rest of them."""
+"""Reads the first records of ranges to estimate the rest of them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill import Sample
 
 RECORDS = 300
-PARTITIONS = 100  # the others are taken to be like these
+PARTITIONS = 100  # the others get the average of these
 _SMALL = {"fetch.message.max.bytes": 256 << 10, "queued.max.messages.kbytes": 1 << 10, "queued.min.messages": 1}
 
 
 def samples(
     source: clients.ClientConfig, group: str, ranges: Mapping[TopicPartition, OffsetRange]
 ) -> dict[TopicPartition, Sample]:
-    """A sample of each range; without one where the source does not answer for it: an estimate may not stop
-    anything.
-    """
+    """A sample of each range. A range whose partition does not answer has none: an estimate must not stop a run."""
     reader = clients.consumer(source, group, **_SMALL)
-    found: dict[TopicPartition, Sample] = {}
+    sampled: dict[TopicPartition, Sample] = {}
     try:
         for at, wanted in itertools.islice(ranges.items(), PARTITIONS):
             try:
                 read = [
-                    (offset_of(each), len(each.key() or b"") + len(each.value() or b""), each.timestamp()[1])
-                    for each in itertools.islice(records(reader, at, wanted, stall=10.0), RECORDS)
+                    (
+                        offset_of(message),
+                        len(message.key() or b"") + len(message.value() or b""),
+                        message.timestamp()[1],
+                    )
+                    for message in itertools.islice(records(reader, at, wanted, stall=10.0), RECORDS)
                 ]
             except ReplicationError:
                 continue
             span = read[-1][0] + 1 - wanted.from_ if len(read) == RECORDS else wanted.span
             times = [time for _, _, time in read if time > 0]
-            found[at] = Sample(len(read), span, sum(size for _, size, _ in read), min(times, default=None))
+            sampled[at] = Sample(len(read), span, sum(size for _, size, _ in read), min(times, default=None))
     finally:
         reader.close()
-    if found:
+    if sampled:
         read, span, size = (
-            sum(getattr(each, name) for each in found.values()) for name in ("records", "span", "bytes")
+            sum(getattr(sample, name) for sample in sampled.values()) for name in ("records", "span", "bytes")
         )
-        found.update(dict.fromkeys(itertools.islice(ranges, PARTITIONS, None), Sample(read, span, size, None)))
-    return found
+        sampled.update(dict.fromkeys(itertools.islice(ranges, PARTITIONS, None), Sample(read, span, size, None)))
+    return sampled

@@ -1,4 +1,4 @@
-"""What every reader of a partition needs: assigning, taking in what has arrived, and what a read error means."""
+"""The parts that every reader of a partition needs: assigning, consuming a batch, and translating read errors."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
 
 
-# The client's `Message.headers` returns a broken list and sets an exception where a name is not UTF-8. A call from C
-# notices and raises SystemError; a call that Python 3.11+ has specialised (any in a hot loop) does not, and the process
-# crashes later.
+# If a header name is not UTF-8, the client's `Message.headers` returns a broken list and sets an exception. A call from
+# C detects that and raises SystemError. A call that Python 3.11+ has specialised (as in a hot loop) does not, and the
+# process crashes later.
 headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
 
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """For a loop over records: they make no cycles, and looking for some takes 6 % of a copy (py-spy, 1 KiB
-    records).
+    """Stop garbage collection in a loop over records. Records make no reference cycles, and searching for cycles takes
+    6 % of a copy (py-spy, 1 KiB records).
     """
     was = gc.isenabled()
     gc.disable()
@@ -40,7 +40,7 @@ def without_gc() -> Iterator[None]:
 
 
 def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-    """Read from ``offset``; a stored leader epoch lets the broker notice that the log was truncated since (KIP-320)."""
+    """Read from ``offset``. With a stored leader epoch the broker detects a log that was truncated since (KIP-320)."""
     known = leader_epoch is not None and leader_epoch >= 0
     start = (
         ClientPartition(at.topic, at.partition, offset, leader_epoch=leader_epoch)
@@ -51,15 +51,15 @@ def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int 
 
 
 def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
-    """Raise what a consumer's error event means for a range that stands at ``position``."""
+    """Raise the error that a consumer's error event means for a range that was read up to ``position``."""
     code = error.code()
     truncated = (
         code == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()
-    )  # how librdkafka tells, with our reset policy
+    )  # librdkafka reports it this way with our reset policy
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and not truncated:
         raise GapFound(
             f"{at}: offset {position} can no longer be read ({error.str()})",
-            "retention or a deletion removed it: run again, and the plan names the lost offsets and how to give"
+            "retention or a deletion removed it: run again; the plan then names the lost offsets and how to give"
             " them up",
         )
     if truncated or code == KafkaError._LOG_TRUNCATION:
@@ -76,13 +76,13 @@ def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> No
 
 
 def offset_of(message: Message) -> int:
-    """The record's offset, or where an end-of-partition event stands."""
+    """The offset of a record or of an end-of-partition event."""
     return message.offset()  # type: ignore[return-value]  # None only for messages not yet sent
 
 
 def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
-    """What has arrived, at most about BATCH events; returns at the first one, where `consume` alone waits for all BATCH
-    of them.
+    """The events that have arrived, at most about BATCH. Returns when the first one is there; `consume` alone waits for
+    BATCH events.
     """
     try:
         first = reader.poll(POLL)

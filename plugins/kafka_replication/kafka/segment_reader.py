@@ -1,4 +1,4 @@
-"""Read target segments back, afresh, as any ``read_committed`` consumer sees them."""
+"""Reads target segments back with a new ``read_committed`` consumer, as any consumer sees them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_replication.verification.verify import SegmentDigest
 
 
 class SegmentReader:
-    """A `TargetReader` that reads on from one segment to the next."""
+    """A `TargetReader` that reads segment after segment with one consumer per partition."""
 
     def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float) -> None:
         self._config, self._key, self._stall = config, key, stall
@@ -50,9 +50,9 @@ class SegmentReader:
     def _removed(self, at: TopicPartition, segment: Segment) -> VerificationFailed:
         start = offsets.log_starts(clients.shared_admin(self._config), [at])[at]
         return VerificationFailed(
-            f"{self._key.source}: unverifiable: {at} on the target now starts at {start}, records of ours from"
+            f"{self._key.source}: unverifiable: {at} on the target now starts at {start}; our records from"
             f" {segment.first} on were removed (retention or deletion) before they could be read back",
-            "raise retention.ms on the target; then give the proof up: kafka-replication approve-gap names the offsets",
+            "raise retention.ms on the target; then accept the unverified offsets with kafka-replication approve-gap",
         )
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from kafka_replication.runtime.deadline import Deadline
 
 
 class PartitionSession:
-    """One producer session for one key: it has a transaction, reads the ledger, and checks the target."""
+    """One producer session for one key. It owns the transaction, reads the ledger, and checks the target."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class PartitionSession:
         self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
         self.transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
         self.group = consumer_group(key.replication)
-        self._known = 0  # every target offset below it holds our records, or was checked
-        self._marker = 0  # 1: our last transaction's marker lies somewhere at or after `_known`
+        self._known = 0  # below this target offset there are only our records
+        self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
 
     def fence(self) -> None:
         """Fence every earlier producer of this key, and wait for the end of its open transaction."""
@@ -49,14 +49,14 @@ class PartitionSession:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Reads the key's ledger partition once, then what came since."""
+        """Reads the key's ledger partition once, later only the new entries."""
         return KafkaLedger(self.target, self.target_admin, self.key.replication, self.deadline)
 
     def position(self) -> Position | None:
         return self.ledger.position(self.key)
 
     def check_ids(self, ids: Ids) -> None:
-        """Raise Refused unless the target topic still is the one with this id."""
+        """Raise Refused unless the target topic still has this id."""
         topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target")
 
     def check_target(self, position: Position) -> None:
@@ -64,26 +64,26 @@ class PartitionSession:
         end = self.target_end()
         if end < ours:
             raise ForeignWriter(
-                f"{at} on the target ends at {end}, but records of ours were there up to {ours}: the target lost data",
+                f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
         self._refuse_foreign_records(ours, end)
         self._known, self._marker = end, 0
 
     def check_between(self, first: int) -> None:
-        if first > self._known + self._marker:  # more lies between than our marker
+        if first > self._known + self._marker:  # more than our control record lies between
             self._refuse_foreign_records(self._known, first)
 
     def _refuse_foreign_records(self, ours: int, until: int) -> None:
-        """Raise ForeignWriter for a record between where ours end and ``until``."""
+        """Raise ForeignWriter if a record lies between the end of our records and ``until``."""
         wanted = OffsetRange(min(max(self.target_start(), ours), until), until)
         foreign = first_record(self.target, self.group, self.key.target, wanted)
         if foreign is not None:
             raise ForeignWriter(
                 f"{self.key.target} on the target holds a record at offset {foreign} that the ledger does not know"
                 f" (ours end at {ours})",
-                "stop the other writer, or find which older ledger was restored; targets belong to one replication"
-                " alone",
+                "stop the other writer, or find out which older ledger was restored; a target belongs to one"
+                " replication alone",
             )
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -95,7 +95,7 @@ class PartitionSession:
             self._known, self._marker = position.target_end, 1
 
     def target_end(self) -> int:
-        """The target's end, once no open transaction hides what lies before it. Raises Stalled."""
+        """The target's end, after waiting until no open transaction hides records below it. Raises Stalled."""
         return offsets.stable_ends(self.target_admin, [self.key.target], longest_wait(self.settings, self.deadline))[
             self.key.target
         ]
@@ -105,7 +105,7 @@ class PartitionSession:
         return offsets.log_starts(self.target_admin, [self.key.target])[self.key.target]
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
-        """Commit a position that no records go with, and the approved gap that it crosses."""
+        """Commit a position without records, and the approved gap that it crosses."""
         self.transaction.begin()
         self.ledger.write(self.transaction, self.key, position)
         if gap is not None:

@@ -1,4 +1,4 @@
-"""Kafka as a sink: a chunk, its receipt and the new position are one transaction on the target cluster."""
+"""Kafka as a sink: one transaction on the target cluster holds a chunk, its receipt and the new position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_BATCH = 1 << 20
 
 
 class KafkaSink:
-    """A target cluster."""
+    """A `Sink` on one target cluster."""
 
     guarantee: Guarantee = "transactional"
 
@@ -43,7 +43,7 @@ class KafkaSink:
 
 
 class KafkaSinkSession:
-    """A `SinkSession`: one producer session of one partition's stable transactional id."""
+    """A `SinkSession`: one producer session with the partition's stable transactional id."""
 
     def __init__(self, partition: PartitionSession, ids: Ids) -> None:
         self._partition, self._ids = partition, ids
@@ -54,8 +54,8 @@ class KafkaSinkSession:
         return topics.configs(self._partition.target_admin, [name])[name]
 
     def fence(self) -> None:
-        self.check_ids(self._ids)  # first: a topic that is gone must not look like one that does not answer
-        # A batch above the topic's limit is refused whole, with records that fit; 1 KiB is left for its framing.
+        self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
+        # A batch above the topic's limit is refused as a whole, even if its records fit. 1 KiB is left for its framing.
         limit = int(self._limits["max.message.bytes"])
         self._partition.transaction.options["batch.size"] = max(1024, min(MAX_BATCH, limit - 1024))
         self._partition.fence()

@@ -1,4 +1,4 @@
-"""Take a `Snapshot` of both clusters for one replication."""
+"""Takes a `Snapshot` of both clusters for one replication."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def take(
     known: Collection[TopicPartition] = (),
     others: Collection[str] = (),
 ) -> Snapshot:
-    """Both sides of every selected topic, and ``others`` of the target.
+    """Both sides of every selected topic, and the topics ``others`` of the target.
 
-    ``known`` partitions were opened before: ``start_from`` is not resolved for them.
+    ``known`` partitions already have a start offset: ``start_from`` is not resolved for them.
 
-    Raises PreflightFailed where a topic named in the file does not exist and was never replicated, Unreachable.
+    Raises PreflightFailed if a topic named in the file does not exist and was never replicated, Unreachable.
     """
     selected = [name for name in topics.names(source) if replication.selects(name) and (not only or name in only)]
     _check_named(replication, selected, only, {at.topic for at in known})

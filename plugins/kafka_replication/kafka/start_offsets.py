@@ -1,4 +1,4 @@
-"""Commit the start offsets of new partitions, all in one transaction, before anything is copied."""
+"""Commits the start offsets of new partitions in one transaction, before anything is copied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
 class StartOffsets:
-    """Commits the start offsets of new partitions of one replication; a later instance fences an earlier one."""
+    """Commits the start offsets of one replication's new partitions. A later instance fences an earlier one."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class StartOffsets:
         self._transaction.close()
 
     def fence(self) -> Mapping[PartitionKey, Position]:
-        """Fence every earlier instance. Returns the positions that exist then: only this instance can add others."""
+        """Fence every earlier instance. Returns the positions that exist then; only this instance can add more."""
         self._transaction.fence()
         return self._ledger.view().positions
 
     def occupied(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-        """The partitions whose target holds records for a ``read_committed`` reader, with the first one's offset.
+        """The partitions whose target has records for a ``read_committed`` reader, with the offset of the first one.
 
-        Raises Stalled where an open transaction hides what is there.
+        Raises Stalled if an open transaction hides records.
         """
         at = [key.target for key in keys]
         ends, starts = offsets.stable_ends(self._admin, at, self._wait), offsets.log_starts(self._admin, at)
@@ -75,28 +75,28 @@ class StartOffsets:
         on_existing: Literal["refuse", "append"],
         gaps: Mapping[PartitionKey, Gap] = {},
     ) -> dict[PartitionKey, Position]:
-        """Write all of these positions and gaps, or none.
+        """Commit all of these positions and gaps, or none.
 
-        With ``append``, records that are on a target already stay before ours.
+        With ``append``, records that a target already has stay, and ours follow them.
         """
         ends = (
             offsets.stable_ends(self._admin, [key.target for key in positions], self._wait)
             if on_existing == "append"
             else {}
         )
-        receipts = self._ledger.receipt_ends()  # after fencing: a receipt of a partition opened now lies above
-        opened = {
+        receipts = self._ledger.receipt_ends()  # read after fencing: all receipts of these partitions will lie above
+        started = {
             key: replace(
                 position.after(OffsetRange(position.start, position.start), None, ends.get(key.target, 0)),
                 receipts_from=receipts[key.ledger_partition],
             )
             for key, position in positions.items()
         }
-        if opened:
+        if started:
             self._transaction.begin()
-            for key, position in opened.items():
+            for key, position in started.items():
                 self._ledger.write(self._transaction, key, position)
             for key, gap in gaps.items():
                 self._ledger.write(self._transaction, key, gap)
             self._transaction.commit()
-        return opened
+        return started

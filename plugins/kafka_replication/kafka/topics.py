@@ -1,4 +1,4 @@
-"""Topics as the domain sees them: ids, partitions, offsets, configuration; and creating them."""
+"""Reads ids, partitions, offsets and configuration of topics, and creates topics."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicD
     wanted = sorted(set(topics))
     if not wanted:
         return {}
-    found = {}
+    descriptions = {}
     for name, future in admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT).items():
         try:
-            found[name] = future.result(TIMEOUT * 2)
+            descriptions[name] = future.result(TIMEOUT * 2)
         except KafkaException as e:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise translate(e.args[0], f"describing topic {name}") from e
-    return found
+    return descriptions
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """Topic ids (KIP-516) of those that exist."""
+    """The ids (KIP-516) of those topics that exist."""
     return {name: str(description.topic_id) for name, description in _descriptions(admin, topics).items()}
 
 
 def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
-    """Id and partitions of those that exist."""
+    """The id and the partitions of those topics that exist."""
     return {
         name: TargetState(str(description.topic_id), frozenset(partition.id for partition in description.partitions))
         for name, description in _descriptions(admin, topics).items()
@@ -66,7 +66,7 @@ def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
 
 
 def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
-    """Raise Refused unless the topic still is the one with this id."""
+    """Raise Refused unless the topic still has this id."""
     actual = topic_ids(admin, [name]).get(name)
     if actual != expected:
         raise Refused(
@@ -90,17 +90,17 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, st
 
 
 def describe(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
-    """Those of ``topics`` that exist, with every partition's offsets. Raises Unreachable."""
+    """Those of ``topics`` that exist, with the offsets of every partition. Raises Unreachable."""
     described = _descriptions(admin, topics)
     settings = configs(admin, described)
-    found = offsets.all_three(
+    partition_offsets = offsets.all_three(
         admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions]
     )
     return {
         name: Topic(
             name,
             str(d.topic_id),
-            {p.id: found[TopicPartition(name, p.id)] for p in d.partitions},
+            {p.id: partition_offsets[TopicPartition(name, p.id)] for p in d.partitions},
             min((len(p.replicas) for p in d.partitions), default=0),
             settings[name],
         )
@@ -111,7 +111,7 @@ def describe(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
 def create(
     admin: AdminClient, name: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]
 ) -> None:
-    """Create and wait until every partition has a leader; one that exists already is left as it is."""
+    """Create the topic and wait until every partition has a leader. An existing topic stays as it is."""
     topic = NewTopic(name, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
     try:
         admin.create_topics([topic], request_timeout=TIMEOUT)[name].result(TIMEOUT * 2)
@@ -145,5 +145,5 @@ def _check_leaders(admin: AdminClient, name: str) -> None:
     if leaderless or not partitions:
         raise Unreachable(
             f"the new topic {name} has no leader" + (f" for partition {leaderless[0]}" if leaderless else ""),
-            "check that enough brokers are up; running again goes on from here",
+            "check that enough brokers run; the next run continues from here",
         )

@@ -21,18 +21,18 @@ from kafka_replication.runtime.deadline import Deadline
 T = TypeVar("T")
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
-SLICE = 2.0  # seconds for which one call may keep Python from handling a signal
+SLICE = 2.0  # seconds; Python cannot handle a signal during one call
 
 
 def longest_wait(settings: Copy, deadline: Deadline) -> float:
-    """Seconds that a transaction of ours may hide what is on the target: its time-out and the brokers' sweep, within
-    the run's time.
+    """Seconds for which our open transaction may hide records on the target: its time-out and the brokers' sweep, but
+    not longer than the run's time.
     """
     return deadline.within(settings.transaction_timeout + 60.0)
 
 
 class StallClock:
-    """Runs out when a number that should fall has not fallen for ``seconds``."""
+    """Measures how long a number that should fall has not fallen; it is over after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._least = seconds, math.inf
@@ -46,7 +46,7 @@ class StallClock:
 
 
 class TransactionalProducer:
-    """A `TransactionPort` over one confluent-kafka producer. ``what`` is named in errors."""
+    """A `TransactionPort` over one confluent-kafka producer. Errors name ``what``."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class TransactionalProducer:
         )
 
     def close(self) -> None:
-        """Abort what is open, so that no reader has to wait for the transaction's time-out."""
+        """Abort the open transaction, so that no reader has to wait for its time-out."""
         if "producer" in self.__dict__:
             clients.quietly_abort(self.producer)
 
     def guard(self, doing: str, call: Callable[[], T]) -> T:
-        """Run a producer call; raise any failure as a ReplicationError."""
+        """Run a producer call. Raises any failure as a ReplicationError."""
         try:
             return call()
         except (KafkaException, SystemError) as e:
@@ -89,12 +89,12 @@ class TransactionalProducer:
         self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
 
     def _connect(self) -> None:
-        """Have a broker first: a producer that finds none when it first asks for its id asks again only 500 ms later
-        (measured).
+        """Connect to a broker first. A producer that has no connection when it first asks for its id tries again only
+        500 ms later (measured).
 
-        Asked twice, as the first answer may come through the bootstrap address, whose connection is closed then.
+        Asks twice: the first answer may come over the bootstrap connection, which librdkafka then closes.
         """
-        with suppress(KafkaException):  # whatever is wrong is named by what comes next
+        with suppress(KafkaException):  # init_transactions will report the error
             for _ in range(2):
                 self.producer.list_topics(POSITIONS, timeout=self.deadline.within(SLICE))
 
@@ -106,37 +106,37 @@ class TransactionalProducer:
         self.guard("sending", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
 
     def flush(self) -> None:
-        """Wait until the producer's queue is empty. The stall clock starts anew whenever records leave the queue."""
+        """Wait until the producer's queue is empty. The stall clock restarts whenever records leave the queue."""
         stall = StallClock(self._settings.stall_timeout)
         while left := self.guard("sending", lambda: self.producer.flush(1.0)):
             self.check_failed()
             self.check_progress(stall, left)
 
     def check_failed(self) -> None:
-        """Raise why the open transaction can no longer be committed: what is left would only be sent to time out."""
+        """Raise the reason if the open transaction can no longer be committed: the rest would only time out."""
         if (reason := clients.failure(self.producer)) is not None:
             raise clients.translate(reason, f"{self.what}: sending")
 
     def check_progress(self, stall: StallClock, left: int) -> None:
-        """Raise Stalled where ``left`` records wait and none leaves the queue any more; OutOfTime."""
+        """Raise Stalled if ``left`` records wait and none leaves the queue, and OutOfTime."""
         self.deadline.check(f"{self.what}: sending")
         if stall.is_over(left):
             raise Stalled(
                 f"{self.what}: the target acknowledged nothing for {self._settings.stall_timeout} s,"
                 f" {left} records are not delivered",
-                "check the target's brokers; running again goes on from the last commit",
+                "check the target's brokers; the next run continues after the last commit",
             )
 
     def commit(self) -> None:
-        """Commit; retriable answers are asked again, bounded. Any error leaves the outcome unknown."""
+        """Commit the transaction. Retriable errors are retried, bounded. Any other error leaves the outcome unknown."""
         self.flush()
         failpoints.reached("P2")
         self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
 
     def _repeat(self, doing: str, call: Callable[[float], None], seconds: float) -> None:
-        """Call again while the client says that the same call may be repeated, which resumes it.
+        """Call, and repeat the call while the client says that this is allowed; that resumes the operation.
 
-        Raises Unreachable in the end.
+        Raises Unreachable after ``seconds``.
         """
         until = time.monotonic() + self.deadline.within(seconds)
         while True:

@@ -1,4 +1,4 @@
-"""The copy engines, one package each, and which of them `copy.engine` may name."""
+"""The copy engines, one package for each, and their names for `copy.engine`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ FALLBACK = "record"  # supports every range
 
 
 def engine_for(task: CopyTask, settings: Copy, source: ClientConfig, sink: Sink) -> CopyEngine:
-    """The engine that `copy.engine` names, or where it does not support the range the record engine."""
+    """The engine that `copy.engine` names, or the record engine if that one does not support the range."""
     names = dict.fromkeys((settings.engine, FALLBACK))
     return choose([ENGINES[name](source, settings) for name in names], task, sink)

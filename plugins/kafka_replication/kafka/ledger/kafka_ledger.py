@@ -21,7 +21,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
 class KafkaLedger:
-    """The ledger of one replication. The first view reads the positions topic, the next ones what came since."""
+    """The ledger of one replication. The first view reads the positions topic; later views read only new entries."""
 
     def __init__(
         self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline = NEVER
@@ -32,7 +32,7 @@ class KafkaLedger:
         self._exists = False
 
     def exists(self) -> bool:
-        """Asked of the brokers until it is true, then remembered."""
+        """Whether the topics exist. The brokers are asked until they do."""
         self._exists = self._exists or topics.exist(self._admin)
         return self._exists
 

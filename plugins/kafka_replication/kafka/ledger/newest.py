@@ -1,4 +1,4 @@
-"""The newest entry under each key of one replication, as a ledger topic is read in the order of its log."""
+"""Keeps the newest entry under each key of one replication while a ledger topic is read in log order."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DECODERS: dict[str, Callable[[bytes], Entry]] = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class NewestEntry:
-    """One entry where it lies. It is decoded when it is first asked for: an older, spoilt one stops nobody."""
+    """One entry and its place. It is decoded on first use, so that a malformed entry that was replaced does no harm."""
 
     at: str  # the topic-partition
     offset: int
@@ -40,7 +40,7 @@ class NewestEntry:
     _entry: Entry | None = None
 
     def entry(self) -> Entry:
-        """Raises LedgerUnreadable, naming where the entry lies."""
+        """The decoded entry. Raises LedgerUnreadable, naming the entry's place."""
         if self._entry is None:
             where = f"{self.at} on the target, offset {self.offset}"
             decode = _DECODERS.get(self.kind)
@@ -58,15 +58,15 @@ class NewestEntry:
 
 
 class NewestEntries:
-    """Takes the records of one ledger topic in log order; keeps those of one replication and drops the others at once.
+    """Takes the records of one ledger topic in log order. Keeps those of one replication and drops the others at once.
 
-    A record without a value deletes what was under its key.
+    A record without a value deletes the entry under its key.
     """
 
     def __init__(self, replication: str) -> None:
         self._replication = replication
         self._by_key: dict[tuple[int, bytes], NewestEntry] = {}
-        self._foreign: dict[tuple[int, bytes], tuple[int, Event, str]] = {}  # offset, what to log
+        self._foreign: dict[tuple[int, bytes], tuple[int, Event, str]] = {}  # the offset, and the message to log
         self._logged: set[tuple[int, bytes, int]] = set()
 
     def __iter__(self) -> Iterator[NewestEntry]:
@@ -76,19 +76,24 @@ class NewestEntries:
         return self._by_key.get((partition, record_key))
 
     def forget(self, partition: int) -> None:
-        """Drop what was read of this partition: its log is another one now."""
+        """Drop the entries of this partition, because its log was replaced."""
         self._by_key = {place: entry for place, entry in self._by_key.items() if place[0] != partition}
         self._foreign = {place: why for place, why in self._foreign.items() if place[0] != partition}
 
     def add(self, message: Message) -> None:
         place = (message.partition() or 0, message.key() or b"")
         value = message.value()
-        if value is None:  # deleted, as the remedy for a foreign entry says, whatever its key was
+        if value is None:  # a deletion, which is also the remedy for a foreign entry
             self._by_key.pop(place, None)
             self._foreign.pop(place, None)
         elif (known := self._by_key.get(place)) is not None:
             self._by_key[place] = NewestEntry(
-                known.at, offset_of(message), known.record_key, value, known.kind, known.key
+                at=known.at,
+                offset=offset_of(message),
+                record_key=known.record_key,
+                value=value,
+                kind=known.kind,
+                key=known.key,
             )
         elif self._is_other(place[1]):
             return
@@ -96,7 +101,7 @@ class NewestEntries:
             self._add_new(place, message, value)
 
     def _is_other(self, record_key: bytes) -> bool:
-        """Whether this is the well-formed key of another replication: by far the most frequent, so it costs little."""
+        """Whether this is a well-formed key of another replication. Most keys are, so the check is cheap."""
         try:
             kind, replication, topic, partition, target, *more = json.loads(record_key)
         except (ValueError, TypeError):
@@ -109,21 +114,26 @@ class NewestEntries:
         try:
             kind, key, _ = decode_key(record_key)
         except LedgerUnreadable as e:
-            why = f"{e.what}; it is passed over. Remedy: {e.remedy}"
+            why = f"{e.what}; it is ignored. Remedy: {e.remedy}"
             self._foreign[place] = (offset_of(message), Event.FOREIGN_LEDGER_ENTRY, why)
             return
         if key.replication != self._replication:
             return
         if partition != key.ledger_partition:
-            why = f"an entry of {key} does not belong into this partition; it is passed over"
+            why = f"an entry of {key} does not belong in this partition; it is ignored"
             self._foreign[place] = (offset_of(message), Event.MISPLACED_LEDGER_ENTRY, why)
             return
         self._by_key[place] = NewestEntry(
-            f"{message.topic()}-{partition}", offset_of(message), record_key, value, kind, key
+            at=f"{message.topic()}-{partition}",
+            offset=offset_of(message),
+            record_key=record_key,
+            value=value,
+            kind=kind,
+            key=key,
         )
 
     def log_foreign(self, topic: str) -> None:
-        """Name in the log, once, what lies under a key that is not ours: it does no harm, and should not be there."""
+        """Log each entry with a malformed key or in a wrong partition once: it is harmless, but a mistake."""
         for (partition, record_key), (offset, event, why) in self._foreign.items():
             if (partition, record_key, offset) not in self._logged:
                 self._logged.add((partition, record_key, offset))

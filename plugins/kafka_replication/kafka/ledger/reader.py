@@ -1,4 +1,4 @@
-"""Reading the ledger's topics: what is committed now, never less, and from where the last reading ended."""
+"""Reads the ledger's topics: always all entries that are committed now, starting where the last reading ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kafka_replication.runtime.deadline import Deadline
 ALL = range(LEDGER_PARTITIONS)
 LONGEST_TRANSACTION = 960.0  # seconds: 15 minutes by the brokers' default maximum, plus a sweep
 _CONSUMER = {
-    "fetch.wait.max.ms": 5,  # an end-of-partition event answers an empty fetch: 16 times the default 100 ms adds up
-    "fetch.message.max.bytes": 1 << 20,  # entries are dropped as they come: what is prefetched is what takes memory
+    "fetch.wait.max.ms": 5,  # the wait before each end-of-partition event; 16 times the default 100 ms adds up
+    "fetch.message.max.bytes": 1 << 20,  # most entries are dropped at once, so only the prefetched ones take memory
     "fetch.max.bytes": 4 << 20,
     "queued.max.messages.kbytes": 4 << 10,
 }
@@ -37,9 +37,9 @@ class TopicReader:
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
-        """Log start and end of each partition, once no open transaction can hide an entry below the end.
+        """Log start and end of each partition, after waiting until no open transaction hides an entry below the end.
 
-        Without that wait the last stable offset could lie below an entry that is committed already. Raises Stalled.
+        Without that wait the last stable offset could lie below an entry that is already committed. Raises Stalled.
         """
         at = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
         starts = offsets.log_starts(self._admin, at)
@@ -63,9 +63,7 @@ class TopicReader:
                 yield from records(reader, TopicPartition(self.topic, partition), range_)
 
     def undecided(self) -> set[PartitionKey]:
-        """Keys with an entry above the last stable offset: some transaction that holds them, or an earlier one, is
-        open.
-        """
+        """Keys with an entry above the last stable offset: its transaction, or an earlier one, is still open."""
         at = [TopicPartition(self.topic, partition) for partition in ALL]
         stable, ends = offsets.last_stable(self._admin, at), offsets.high_watermarks(self._admin, at)
         hidden = {
@@ -78,10 +76,10 @@ class TopicReader:
 
 
 class PositionsReader(TopicReader):
-    """Remembers the newest entries and, for each partition, the offset where reading ended; then reads on from there.
+    """Remembers the newest entries and where reading ended in each partition, and continues from there.
 
-    That returns what a new reader would: compaction removes only what a later entry replaces, and the records that
-    delete a key stay for `delete.retention.ms`, a day by default, longer than a run lasts.
+    The result is the same as for a new reader: compaction removes only entries that a later entry replaces, and
+    tombstones stay for `delete.retention.ms`, by default a day, which is longer than a run.
     """
 
     def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline):
@@ -112,14 +110,14 @@ class PositionsReader(TopicReader):
         return OffsetRange(max(there.from_, self._ends.get(partition, 0)), there.until)
 
     def _forget(self, partitions: Collection[int]) -> None:
-        """Read these from the start again: the topic was re-created, or its log ends below what was read before."""
+        """Read these partitions from the start again: the topic was re-created, or its log lost what was read."""
         for partition in partitions:
             self._newest.forget(partition)
             self._ends.pop(partition, None)
 
 
 class ReceiptsReader(TopicReader):
-    """Reads from where a caller says that it needs receipts; remembers nothing."""
+    """Reads receipts from the offset that the caller needs. Remembers nothing."""
 
     def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline):
         super().__init__(RECEIPTS, config, admin, replication, deadline)
@@ -146,12 +144,12 @@ class ReceiptsReader(TopicReader):
 
 
 def _known_offset(offset: int | None, end: int) -> int:
-    """0 for one above the end as well: the topic was re-created, and the offset is one of its predecessor."""
+    """The offset, or 0 if it is unknown or above the end. It is above the end if the topic was re-created."""
     return 0 if offset is None or offset > end else offset
 
 
 def _from_the_first(since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Mapping[int, OffsetRange]:
-    """Each partition from the smallest offset that one of its keys needs."""
+    """Each partition's range, starting at the smallest offset that one of its keys needs."""
     ranges = {}
     for partition, there in bounds.items():
         first = min(offset for key, offset in since.items() if key.ledger_partition == partition)

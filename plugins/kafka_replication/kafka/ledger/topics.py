@@ -1,4 +1,4 @@
-"""Creating the ledger's two topics as they must be, and refusing others."""
+"""Creates the ledger's two topics with the required settings, and refuses topics with other settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_replication.planning.snapshot import Topic
 
 
 def exist(admin: AdminClient) -> bool:
-    """Whether both topics are there. Raises Refused where one is not as it must be."""
+    """Whether both topics exist. Raises Refused if one has wrong settings."""
     return len(_existing(admin)) == 2
 
 
@@ -37,22 +37,23 @@ def create_missing(admin: AdminClient, replication: Replication) -> None:
 
 
 def _existing(admin: AdminClient) -> dict[str, Topic]:
-    """Those that exist. With another cleanup policy entries would vanish, with another number of partitions they would
-    be looked for in the wrong place.
+    """The ledger topics that exist, checked. With another cleanup policy entries would be deleted. With another number
+    of partitions they would be searched for in the wrong partition.
     """
     existing = topics.describe(admin, [POSITIONS, RECEIPTS])
     if POSITIONS in existing and RECEIPTS not in existing:
         raise Refused(
             f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was"
             " deleted",
-            f"restore it; or create it empty (cleanup.policy=compact,delete, {LEDGER_PARTITIONS} partitions): what was"
-            " not verified then stays so",
+            f"restore it; or create it empty (cleanup.policy=compact,delete, {LEDGER_PARTITIONS} partitions); ranges"
+            " that are not verified yet can then never be verified",
         )
     for name, topic in existing.items():
         wrong = list(_wrong(topic))
         if wrong:
             raise Refused(
-                f"the ledger topic {name} on the target has {'; '.join(wrong)}", "set it back, or restore the topic"
+                f"the ledger topic {name} on the target has {'; '.join(wrong)}",
+                "set it to that value, or restore the topic",
             )
     return existing
 

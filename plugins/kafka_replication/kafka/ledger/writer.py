@@ -1,4 +1,4 @@
-"""Writing entries: encoded here, and sent through the transaction that the caller opened."""
+"""Encodes entries and writes them into the transaction that the caller opened."""
 
 from __future__ import annotations
 

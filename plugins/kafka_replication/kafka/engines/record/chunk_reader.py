@@ -1,4 +1,4 @@
-"""One chunk's records on their way from the consumer: decoded, counted and added to the digest."""
+"""Reads one chunk's records from the consumer: decodes them, counts them and adds them to the digest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ChunkReader:
 
     at: TopicPartition
     consumer: Consumer
-    pending: list[Message]  # arrived and not read yet, newest first; what is left belongs to the next chunk
+    pending: list[Message]  # arrived but not read yet, newest first; the rest is for the next chunk
     left: OffsetRange
     most_records: int
     settings: Copy
@@ -34,14 +34,14 @@ class ChunkReader:
         self.position = self.left.from_
 
     def read(self, write: Callable[[Sequence[Record]], None]) -> None:
-        """Hand over the records batch by batch. Raises RefusedAt for one that cannot be copied unchanged, GapFound,
-        Stalled, and what ``write`` raises.
+        """Pass the records to ``write`` in batches. Raises RefusedAt for a record that cannot be copied unchanged,
+        GapFound, Stalled, and the errors of ``write``.
         """
         started = heard = time.monotonic()
         full = False
         while not full and self.position < self.left.until:
             if not self.pending:
-                # A chunk that moved nothing is no chunk: committing it would restart the stall clock for ever.
+                # A chunk must move the position: committing an empty one would restart the stall clock for ever.
                 if time.monotonic() - started > self.settings.chunk_seconds and self.position > self.left.from_:
                     return
                 self.pending.extend(reversed(consume(self.consumer, self.at, self.position)))
@@ -57,15 +57,15 @@ class ChunkReader:
         if time.monotonic() - heard > stall:
             raise Stalled(
                 f"{self.at}: the source sent nothing for {stall} s at offset {self.position} of {self.left}",
-                "check the source's brokers; running again goes on from the last commit. Where gigabytes were aborted,"
-                " which are skipped silently, raise copy.stall_timeout",
+                "check the source's brokers; the next run continues after the last commit. If the source skips"
+                " gigabytes of aborted records, raise copy.stall_timeout",
             )
 
     def _take(self) -> tuple[list[Record], bool]:
-        """The records that are pending, and whether the chunk is full or the range has ended.
+        """The pending records, and whether the chunk is full or the range has ended.
 
-        Where most of the reading's processor time goes, hence local names, and no call of ours for an ordinary record
-        but the digest's.
+        Most of the processor time of reading is spent here: hence local names, and only one Python call for an
+        ordinary record, which adds it to the digest.
         """
         until, seen, pending, position, last = self.left.until, self.seen, self.pending, self.position, self.last
         most_records, most_bytes, add = self.most_records, self.settings.chunk_bytes, self.seen.add
@@ -90,7 +90,7 @@ class ChunkReader:
                 kind, timestamp = message.timestamp()
                 if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
                     raise self._unfaithful(
-                        message, f"its timestamp is {timestamp}, which this client replaces by the present"
+                        message, f"its timestamp is {timestamp}, which the client would replace by the current time"
                     )
                 try:
                     headers = headers_of(message)
@@ -105,13 +105,13 @@ class ChunkReader:
         return records, full
 
     def _end_of_partition(self, error: KafkaError, offset: int, position: int) -> int:
-        """Where the partition ends for now, as an error event says. Raises what any other event means."""
+        """The current end of the partition from an end-of-partition event. Raises the error of any other event."""
         if error.code() != KafkaError._PARTITION_EOF:
             raise_read_error(error, self.at, position)
         return offset
 
     def _beyond(self, offset: int, position: int) -> int:
-        """The end of the range, as a record behind it has arrived. Raises Refused for one before ``position``."""
+        """The end of the range, as a later record has arrived. Raises Refused for a record before ``position``."""
         if offset < position:
             raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
         return self.left.until

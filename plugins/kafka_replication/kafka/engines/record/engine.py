@@ -49,7 +49,7 @@ class RecordReader:
         self._at, self._source, self._settings = task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
         self._pending: list[Message] = []
-        self._next: int | None = None  # where the consumer stands
+        self._next: int | None = None  # the offset that the consumer reads next
         self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
 
     @cached_property
@@ -102,8 +102,9 @@ class RecordReader:
     def _last_epoch(self, chunk: ChunkReader) -> int | None:
         """The leader epoch of the chunk's last offset.
 
-        A control record or an aborted record there may be of a later leader than the last record. Then it is the
-        source's leader epoch, if that has not changed since reading began: nothing read is of a later one.
+        If the chunk ends in a control record or an aborted record, that record may have a later epoch than the last
+        record read. Then the partition's current epoch is taken, provided it did not change since reading began: all
+        offsets read then belong to that epoch or an earlier one.
         """
         if chunk.last is not None and chunk.last.offset() == chunk.position - 1:
             return chunk.last.leader_epoch()
