@@ -42,8 +42,8 @@ def failure(url: str) -> ReplicationError:
         (f"postgresql+psycopg://user:pass@{SECRET}@host/db", "more than one @"),
         (f"postgresql+asyncpg://user:{SECRET}@host/db", "asynchronous"),
         ("sqlite+aiosqlite:////tmp/store.db", "asynchronous"),
-        ("sqlite://", "has to outlive the process"),
-        ("sqlite:///:memory:", "has to outlive the process"),
+        ("sqlite://", "must outlive the process"),
+        ("sqlite:///:memory:", "must outlive the process"),
         ("sqlite:////dev/null/folder/store.db", "/dev/null/folder cannot be made"),
     ],
 )

@@ -1,7 +1,7 @@
-"""The watermark store in a database; the only place that imports SQLAlchemy.
+"""The watermark store in a database; the only package that imports SQLAlchemy.
 
-SQLite needs nothing more. For PostgreSQL install a driver: ``pip install "psycopg[binary]"`` and use ``postgresql+psycopg://``.
-Keep an SQLite file on a local disk: its locks do not hold on network file systems.
+SQLite needs no driver. For PostgreSQL install a driver, ``pip install "psycopg[binary]"``, and use
+``postgresql+psycopg://``. Keep an SQLite file on a local disk: its locks do not work on network file systems.
 """
 
 from kafka_replication.store.sql import SqlStore
@@ -9,7 +9,7 @@ from kafka_replication.watermarks.store import WatermarkStore
 
 
 def open_store(url: str) -> WatermarkStore:
-    """Open the store at an SQLAlchemy url, creating folder, file and tables where they are missing.
+    """Open the store at an SQLAlchemy url. Creates the folder, the file and the tables if they are missing.
 
     ``?timeout=S`` of an SQLite url sets how many seconds to wait for another process's write (default 30).
     Raises BadInput (no usable url), Unreachable (no answer, or locked), Refused (a newer version made its tables).

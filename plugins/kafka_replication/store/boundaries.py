@@ -1,4 +1,4 @@
-"""The table of boundaries: what a time is in each partition, stored by whoever asks first."""
+"""The table of boundaries: the offset of a time in each partition. The first caller stores it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _KEY = (_c.source_topic, _c.source_partition, _c.source_topic_id)
 
 def newest(db: Connection, replication: str) -> int | None:
     """The latest time (ms) that has a boundary."""
-    found: int | None = db.execute(select(func.max(_c.time)).where(_c.replication == replication)).scalar()
-    return found
+    time: int | None = db.execute(select(func.max(_c.time)).where(_c.replication == replication)).scalar()
+    return time
 
 
 def store(
@@ -27,8 +27,8 @@ def store(
     found: Mapping[BoundaryKey, int],
     copied: Mapping[BoundaryKey, int | None],
 ) -> dict[BoundaryKey, int]:
-    """The boundaries at ``time`` (ms); those not stored yet are made from ``found`` and stored, in few statements for
-    many partitions.
+    """The boundaries at ``time`` (ms). Missing ones are decided from ``found`` and stored, with few statements for many
+    partitions.
     """
     stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))
     new = sorted(found.keys() - stored.keys())

@@ -1,4 +1,4 @@
-"""Connecting to the database: url, settings per database, its clock, and its errors in this package's words."""
+"""Connects to the database: its url, its settings, its clock, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _LIBPQ: Final = {
 _EXAMPLES: Final = "use sqlite:////absolute/path/store.db or postgresql+psycopg://user:password@host/database"
 _DRIVER: Final = 'install one: pip install "psycopg[binary]" for postgresql+psycopg://'
 
-# Not PostgreSQL's now(): that is the transaction's start, which is long ago for one that waited for a row.
+# Not PostgreSQL's now(), which is the start of the transaction: one that waited for a row started long ago.
 _CLOCKS: Final = {
     "sqlite": text("SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"),
     "postgresql": text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
 }
-# A host that vanishes inside a transaction leaves its row locks to the server; it drops such a session after a minute.
+# A host that vanishes inside a transaction leaves row locks. The server ends such an idle session after a minute.
 _PG_LIMITS: Final = text(
     f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true), set_config('idle_in_transaction_session_timeout',"
     " '60s', true)"
@@ -48,12 +48,12 @@ _PG_LIMITS: Final = text(
 
 
 def clock(connection: Connection) -> int:
-    """The database's own time in milliseconds since the epoch. Ask after the rows are locked, not before."""
+    """The database's time in milliseconds since the epoch. Read it after the rows are locked, not before."""
     return int(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one())
 
 
 def parse(url: str) -> URL:
-    """Raises BadInput for what is no usable store url; the message never repeats the password."""
+    """The parsed url. Raises BadInput if it is not a usable store url; the message never contains the password."""
     try:
         parsed = make_url(url)
         dialect = parsed.get_dialect()
@@ -63,11 +63,11 @@ def parse(url: str) -> URL:
         raise BadInput(f"{parsed.get_backend_name()} is not supported as the watermark store", _EXAMPLES)
     if dialect.is_async:
         raise BadInput(f"{parsed.drivername} is an asynchronous driver", _EXAMPLES)
-    if "@" in (parsed.host or ""):  # the rest of an unescaped password would be looked up as a host name, and logged
+    if "@" in (parsed.host or ""):  # else part of an unescaped password would become a host name, which is logged
         raise BadInput("the store url holds more than one @", "write @ inside a password as %40")
     file = parsed.database or ""
     if parsed.get_backend_name() == "sqlite" and (not file or file.startswith((":memory:", "file:"))):
-        raise BadInput("an SQLite watermark store needs a plain file, for it has to outlive the process", _EXAMPLES)
+        raise BadInput("an SQLite watermark store needs a plain file, because it must outlive the process", _EXAMPLES)
     return parsed
 
 
@@ -93,14 +93,12 @@ def connect(url: URL) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    # The server's default may be stricter, and would then fail where this code waits for a row and decides again.
+    # A stricter default of the server would raise an error where this code waits for a row and then decides.
     return engine.execution_options(isolation_level="READ COMMITTED")
 
 
 def for_writing(engine: Engine) -> Engine:
-    """The same connections, whose transactions take SQLite's write lock at once: waiting for it later cannot be
-    bounded.
-    """
+    """The same connections, but transactions take SQLite's write lock at once: a later wait would have no limit."""
     return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
 
 
@@ -111,10 +109,10 @@ def limit_waits(connection: Connection) -> None:
 
 
 def use_wal(engine: Engine) -> None:
-    """Let readers and a writer of an SQLite file work side by side; the file remembers it.
+    """Switch an SQLite file to WAL mode, so that readers and a writer can work at the same time. The mode is permanent.
 
-    While another process writes to a file that is not switched yet, SQLite refuses at once whatever its busy timeout
-    is, so processes that open a new file together try again for as long as that.
+    SQLite ignores its busy timeout for this switch and fails at once while another process writes. So processes that
+    open a new file together retry here until the busy timeout is over.
     """
     if engine.dialect.name != "sqlite":
         return
@@ -153,7 +151,7 @@ def translate_db_errors(url: URL) -> Iterator[None]:
 
 
 def describe(url: URL) -> str:
-    """Which database, without user, password or parameters."""
+    """The name of the database for messages, without user, password or parameters."""
     if url.get_backend_name() == "sqlite":
         return f"watermark store {url.database}"
     port = f":{url.port}" if url.port else ""
@@ -161,7 +159,7 @@ def describe(url: URL) -> str:
 
 
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
-    """``passing``: a kind of error that goes away without anybody changing the program."""
+    """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
     where, why = describe(url), _scrubbed(problem, url)
     name = str(getattr(problem, "sqlite_errorname", ""))
     if name.startswith("SQLITE_NOTADB"):
@@ -172,7 +170,8 @@ def _translated(problem: BaseException | None, passing: bool, url: URL) -> Repli
         return BadInput(f"{where} is read-only ({why})", "give this user the right to write the file and its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return Unreachable(
-            f"{where} is locked ({why})", "run again; if it stays, find the process that holds a write transaction open"
+            f"{where} is locked ({why})",
+            "run again; if it stays locked, find the process that keeps a write transaction open",
         )
     if passing:
         return Unreachable(
@@ -182,7 +181,7 @@ def _translated(problem: BaseException | None, passing: bool, url: URL) -> Repli
 
 
 def refused_schema(problem: DatabaseError, url: URL) -> Refused:
-    """The error for tables that cannot be created, such as for a missing right."""
+    """The error if the tables cannot be created, for example because a right is missing."""
     return Refused(
         f"{describe(url)}: its tables cannot be created ({_scrubbed(problem.orig, url)})",
         "grant this user CREATE on the database's schema",
@@ -192,13 +191,13 @@ def refused_schema(problem: DatabaseError, url: URL) -> Refused:
 def _scrubbed(problem: BaseException | None, url: URL) -> str:
     lines = str(problem).strip().splitlines()
     said = lines[0] if lines else type(problem).__name__
-    query = [
-        each
+    secrets = [
+        secret
         for name, value in url.query.items()
         if "pass" in name
-        for each in ([value] if isinstance(value, str) else value)
+        for secret in ([value] if isinstance(value, str) else value)
     ]
-    for secret in (str(url.password or ""), *query):
+    for secret in (str(url.password or ""), *secrets):
         said = said.replace(secret, "***") if secret else said
     return said
 
@@ -217,7 +216,7 @@ def _make_parent(file: Path) -> None:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so, not where the driver guesses
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA synchronous=FULL")  # a stored watermark survives a power cut
 

@@ -1,4 +1,4 @@
-"""The table of leases: one row a replication, which stays after its lease is given back."""
+"""The table of leases: one row per replication, which stays after its lease is released."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _table = schema.leases
 
 
 def in_millis(seconds: float) -> int:
-    """A lease's duration. Raises ValueError for none."""
+    """A lease's duration in milliseconds. Raises ValueError if it is not positive."""
     if seconds <= 0:
         raise ValueError(f"a lease lasts more than 0 s, not {seconds:g} s")
     return max(1, round(seconds * 1000))
@@ -69,7 +69,7 @@ def current(db: Connection, replication: str) -> Lease | None:
 
 
 def _locked(db: Connection, replication: str) -> tuple[Lease | None, bool]:
-    """The last lease of a replication, and whether it is held (not given back); nobody else can change it meanwhile."""
+    """The last lease of a replication, locked, and whether it is held, that is not released."""
     row = db.execute(select(_table).where(_table.c.replication == replication).with_for_update()).one_or_none()
     return (_lease(row), row.held) if row else (None, False)
 

@@ -1,4 +1,4 @@
-"""Deleting what a replication no longer needs, in batches that are short transactions."""
+"""Deletes old rows of a replication in batches. Each batch is a short transaction."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from sqlalchemy import Connection, and_, delete, or_, select, tuple_, update
 
 from kafka_replication.store import connect, schema
 
-# A thousand partitions: 20,000 outcomes in a batch, and 20 batches delete what 400 runs left.
+# With a thousand partitions a batch has 20,000 outcomes, and 20 batches delete the rows of 400 runs.
 RUNS_AT_ONCE: Final = 20
 CHANGES_AT_ONCE: Final = 5_000
 BATCHES: Final = 20
-# Airflow may repeat the last task of a run that has just succeeded, which reads the plan. Later a run is planned anew.
+# Airflow may repeat the last task of a run that has just succeeded, and the task reads the plan. A run that is cleared
+# later is planned again.
 PLAN_MILLIS: Final = 3_600_000
 
 
 def prune(db: Connection, replication: str, older_than: int) -> int:
-    """One batch of what is older than so many milliseconds; how many rows were deleted."""
+    """Delete one batch of rows that are older than ``older_than`` milliseconds. Returns the number of deleted rows."""
     now = connect.clock(db)
     _drop_plans(db, replication, now - PLAN_MILLIS)
     return _delete_runs(db, replication, now - older_than) + _delete_changes(db, replication, now - older_than)
@@ -42,7 +43,7 @@ def _delete_runs(db: Connection, replication: str, before: int) -> int:
 
 
 def _delete_changes(db: Connection, replication: str, before: int) -> int:
-    """Changes of watermarks, but not the newest one of a partition."""
+    """Delete changes of watermarks, but never the newest one of a partition."""
     history, marks = schema.history, schema.watermarks
     key = [history.c[column.name] for column in history.primary_key.columns]
     same = and_(*(marks.c[column.name] == history.c[column.name] for column in marks.primary_key.columns))

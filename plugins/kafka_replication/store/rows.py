@@ -1,4 +1,4 @@
-"""Rows of the store's tables to and from the domain's values; queries by key."""
+"""Converts rows of the store's tables to and from the domain's values; builds queries by key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The store's tables as this version needs them; `migrations` makes them. Portable between SQLite and PostgreSQL.
+"""The store's tables as this version needs them, for SQLite and PostgreSQL. `migrations` creates them.
 
-Times are milliseconds since the epoch in BIGINT columns, as Kafka has them: the same in both databases, and no time
-zone can creep in. They are always the database's own clock, see `connect.clock`.
+Times are milliseconds since the epoch in BIGINT columns, as in Kafka: they are the same in both databases and have no
+time zone. They always come from the database's clock, see `connect.clock`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from kafka_replication.store import migrations
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 2  # the newest revision in `migrations`, as a number
-ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow keeps an "alembic_version" of its own
-# Any number will do, as long as every version of this package uses the same one.
+ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
+# Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
 
 metadata = MetaData()
@@ -76,8 +76,8 @@ history = Table(
     Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
 )
 
-# A row stays after its lease is given back (held = false): the token must never start again. A lease that is held
-# without a holder is reserved for the next task of its owner.
+# A row stays after its lease is released (held = false), because the token must never restart. A held lease without a
+# holder is reserved for the next task of its owner.
 leases = Table(
     "kafka_replication_leases",
     metadata,
@@ -125,7 +125,7 @@ outcomes = Table(
     Column("verified_at", BigInteger),  # unused; processes of schema version 1 that are still at work write it
 )
 
-# Where a time lies in a partition, resolved once: both data intervals that meet there use it.
+# The offset of a time in a partition, resolved once: both data intervals that meet there use it.
 boundaries = Table(
     "kafka_replication_boundaries",
     metadata,
@@ -139,7 +139,7 @@ boundaries = Table(
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether the tables are those of this version. Raises Refused when a newer one made or changed them."""
+    """Whether the tables are those of this version. Raises Refused if a newer version created or changed them."""
     there = set(inspect(connection).get_table_names())
     versions: list[int] = []
     for name, number in ((schema_table.name, "version"), (ALEMBIC_TABLE, "version_num")):
@@ -156,8 +156,8 @@ def is_current(connection: Connection) -> bool:
 
 
 def upgrade(connection: Connection) -> None:
-    """Make or change the tables, inside the caller's write transaction: whoever comes second waits, then has nothing
-    left to do.
+    """Create or change the tables inside the caller's write transaction. A second process waits, then finds nothing to
+    do.
     """
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})

@@ -1,8 +1,8 @@
-"""`WatermarkStore` in SQL. What may change is decided by the pure functions of `kafka_replication.watermarks.rules`.
+"""`WatermarkStore` in SQL. The pure functions of `kafka_replication.watermarks.rules` decide what may change.
 
-Every write reads its row locked (SQLite: BEGIN IMMEDIATE locks the file; PostgreSQL: SELECT ... FOR UPDATE), decides,
-writes. A row that is not there yet cannot be locked: two inserting at once make one of them decide again on the other's
-row.
+Every write locks and reads its row (SQLite: BEGIN IMMEDIATE locks the file; PostgreSQL: SELECT ... FOR UPDATE),
+decides, and writes. A missing row cannot be locked: if two transactions insert it at once, one of them fails,
+reads the other's row and decides again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SqlStore:
     def advance_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark | Refused]:
         wanted = {change.key: change for change in changes}
         results: dict[PartitionKey, Watermark | Refused] = {}
-        # First without a lock: most partitions of most runs do not change, and an idle run writes nothing.
+        # First read without a lock: most partitions of most runs do not change, and an idle run writes nothing.
         results |= self._read(lambda db: watermarks.unchanged(db, wanted))
         left = {key: change for key, change in wanted.items() if key not in results}
         return results | self._write(lambda db: watermarks.advance(db, left)) if left else results
@@ -111,8 +111,8 @@ class SqlStore:
                 )
             if instead_of is not None and stored.plan == instead_of:
                 stored = replace(stored, plan=plan_json, state="planned", finished_at=None)
-                again = update(schema.runs).where(schema.runs.c.run_id == run_id)
-                db.execute(again.values(plan=plan_json, state="planned", finished_at=None))
+                replacement = update(schema.runs).where(schema.runs.c.run_id == run_id)
+                db.execute(replacement.values(plan=plan_json, state="planned", finished_at=None))
             return stored
 
         return self._write(start)
@@ -143,7 +143,7 @@ class SqlStore:
 
     def record_outcomes(self, outcomes: Collection[RangeOutcome]) -> None:
         def record(db: Connection) -> None:
-            for run_id, replication in sorted({(each.run_id, each.key.replication) for each in outcomes}):
+            for run_id, replication in sorted({(outcome.run_id, outcome.key.replication) for outcome in outcomes}):
                 run = rows.run_of(db, run_id)
                 if run is None or run.replication != replication:
                     raise BadInput(
@@ -200,7 +200,7 @@ class SqlStore:
             return read(db)
 
     def _write(self, write: Callable[[Connection], T]) -> T:
-        """Run ``write`` in a transaction; again when somebody inserted the same row first, which it then finds."""
+        """Run ``write`` in a transaction. Repeat it if another transaction inserted the same row first."""
         for _ in range(2):
             try:
                 return self._write_once(write)

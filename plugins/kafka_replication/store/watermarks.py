@@ -1,4 +1,4 @@
-"""The tables of watermarks and of their history: reading and moving many partitions in one transaction."""
+"""The tables of watermarks and their history. Reads and moves many partitions in one transaction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def unchanged(db: Connection, changes: Changes) -> dict[PartitionKey, Watermark]
 
 
 def advance(db: Connection, changes: Changes) -> Results:
-    """Make all changes that the rules allow; see `WatermarkStore.advance_many`."""
+    """Store all changes that the rules allow; see `WatermarkStore.advance_many`."""
     stored = _stored(db, changes, lock=True)
     results = _decide(stored, changes, from_millis(connect.clock(db)))
     _write(db, stored, [mark for mark in results.values() if isinstance(mark, Watermark)])
@@ -47,7 +47,7 @@ def advance(db: Connection, changes: Changes) -> Results:
 
 
 def restore(db: Connection, changes: Changes) -> dict[PartitionKey, Watermark]:
-    """Make all changes or, with the caller's transaction, none. Raises StaleWriter."""
+    """Store all changes or, with the caller's transaction, none. Raises StaleWriter."""
     stored = _stored(db, changes, lock=True)
     now = from_millis(connect.clock(db))
     results = {key: decide_restore(stored.get(key), change, now) for key, change in changes.items()}
@@ -66,7 +66,7 @@ def _decide(stored: Mapping[PartitionKey, Watermark], changes: Changes, now: dat
 
 
 def _stored(db: Connection, keys: Collection[PartitionKey], *, lock: bool) -> dict[PartitionKey, Watermark]:
-    """Locked in one order, so that two transactions do not wait for each other."""
+    """The stored watermarks. Rows are locked in one fixed order, so that two transactions cannot deadlock."""
     columns = [schema.watermarks.c[column.name] for column in schema.watermarks.primary_key.columns]
     found: dict[PartitionKey, Watermark] = {}
     for part in _parts(sorted(keys)):
@@ -81,7 +81,7 @@ def _parts(keys: list[PartitionKey]) -> Iterator[list[PartitionKey]]:
 
 
 def _write(db: Connection, stored: Mapping[PartitionKey, Watermark], marks: Collection[Watermark]) -> None:
-    """Store what is not ``stored`` yet, and keep it in the history."""
+    """Store the new and changed watermarks, and add them to the history."""
     table = schema.watermarks
     new = [_values(mark) for mark in marks if mark.key not in stored]
     changed = [_values(mark) for mark in marks if mark.key in stored and mark is not stored[mark.key]]

@@ -1,1 +1,1 @@
-"""The watermark store as the domain sees it: its values, its rules, and the interface that `store` implements."""
+"""The watermark store without a database: its values, its rules, and the interface that `store` implements."""

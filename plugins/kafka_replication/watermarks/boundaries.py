@@ -1,4 +1,4 @@
-"""Boundaries between data intervals: each time is one offset for a partition, for ever, whoever asks."""
+"""Boundaries between data intervals. In each partition a time is resolved to an offset once, and never changes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from kafka_replication.model.offsets import MAX_OFFSET, TopicPartition
 
 @dataclass(frozen=True, slots=True, order=True)
 class BoundaryKey:
-    """A partition of one topic; a topic that was re-created (another id) has boundaries of its own."""
+    """A partition of one topic. A re-created topic has another id, and so its own boundaries."""
 
     at: TopicPartition
     topic_id: str
 
 
 def decide_boundary(found: int, before: int | None, after: int | None, copied: int | None = None) -> int:
-    """The offset to store for a time: what Kafka says now, kept between the stored boundaries of earlier and of later
-    times.
+    """The offset to store for a time: ``found``, which Kafka returns now, limited by the stored boundaries of earlier
+    and later times.
 
-    A later time's boundary may have been resolved before any such record existed (to the last stable offset then): what
-    Kafka says of an earlier time since then may lie beyond it, and the intervals would overlap.
+    The limits are needed because a later time may have been resolved before a record that late existed, to the last
+    stable offset of that moment. Kafka may now return an offset above it for an earlier time, and the intervals would
+    overlap.
 
     ``copied`` is where the offsets that were copied before this interval end. If no stored earlier boundary reaches
     ``copied``, boundaries were lost. The interval then starts at ``copied`` at the latest, so that late records belong

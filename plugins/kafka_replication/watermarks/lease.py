@@ -1,4 +1,4 @@
-"""Holding a replication's lease: waiting for it, and renewing it while the work runs."""
+"""Waits for a replication's lease, and renews it while the work runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Release = Literal["never", "on failure", "always"]
 def wait_for_lease(
     store: WatermarkStore, replication: str, owner: str, holder: str, duration_seconds: float, wait_seconds: float
 ) -> Lease:
-    """Ask for the lease until it is given, at least once and for about ``wait_seconds``.
+    """Try to acquire the lease, at least once and for about ``wait_seconds``.
 
-    An attempt that was killed leaves its lease held. The next attempt of the same run waits until that has expired,
+    An attempt that was killed leaves its lease behind. The next attempt of the same run waits until that has expired,
     even if ``duration_seconds`` is longer than ``wait_seconds``. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
@@ -33,23 +33,23 @@ def wait_for_lease(
             return store.acquire_lease(replication, owner, holder, duration_seconds)
         except Busy as busy:
             current = store.lease_of(replication)
-            mine = current is not None and current.owner == owner
-            bound = max(wait_seconds, duration_seconds) if mine else wait_seconds
+            same_run = current is not None and current.owner == owner
+            bound = max(wait_seconds, duration_seconds) if same_run else wait_seconds
             left = started + bound - time.monotonic()
             if left <= 0:
                 raise Busy(f"{busy.what}; {owner} waited {bound:g} s", busy.remedy) from None
-        # Up to a quarter off, so that runs that started together do not ask together for ever.
+        # Up to a quarter shorter, so that runs that started together do not try together for ever.
         time.sleep(min(pause * random.uniform(0.75, 1), left))
         pause = min(pause * 2, 5.0)
 
 
 class HeldLease:
-    """Keeps a lease while the body of a ``with`` runs: a daemon thread renews it every third of ``duration_seconds``.
+    """Keeps a lease during a ``with`` block: a daemon thread renews it after each third of ``duration_seconds``.
 
     Two renewals may fail before the lease can expire. `lost` becomes true when the store says that another attempt has
-    it, or when no renewal succeeded for a whole duration (measured on this host's monotonic clock: an interval, not a
-    time). Entering renews at once and raises Busy if the lease is gone by then. At the end the lease is given back, or
-    else reserved for the next task of the same run; ``release`` says when it is given back.
+    it, or when no renewal succeeded for a whole duration, measured on this host's monotonic clock. Entering renews the
+    lease at once, and raises Busy if it is lost already. At the end the lease is released, or else reserved for the
+    next task of the same run; ``release`` says when it is released.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class HeldLease:
         return self._gone is not None or time.monotonic() - self._renewed >= self._duration
 
     def check(self) -> None:
-        """Raises Busy if the lease is lost: the work under it has to stop."""
+        """Raises Busy if the lease is lost: the work must stop."""
         if self._gone is not None:
             raise Busy(self._gone.what, self._gone.remedy)
         if self.lost:
@@ -102,13 +102,13 @@ class HeldLease:
                 self._store.release_lease(self.lease)
             else:
                 self._store.hand_over_lease(self.lease, self._duration)
-        except ReplicationError as problem:  # must not hide the body's own error; the lease ends by itself
+        except ReplicationError as problem:  # it must not hide the body's error; the lease expires
             log.warning("could not give back the %s: %s", self.lease, problem)
 
     def _renew(self) -> None:
-        asked = time.monotonic()  # before the call: the store may have set the expiry right away and answered late
+        started = time.monotonic()  # before the call: the store may set the expiry at once and answer late
         self.lease = self._store.renew_lease(self.lease, self._duration)
-        self._renewed = asked
+        self._renewed = started
 
     def _keep(self) -> None:
         while not self._stop.wait(self._duration / 3):
@@ -118,5 +118,5 @@ class HeldLease:
                 self._gone = gone
                 log.error("%s", gone)
                 return
-            except Exception as problem:  # noqa: BLE001 - whatever it is, `lost` tells once it lasted too long
+            except Exception as problem:  # noqa: BLE001 - `lost` becomes true if errors last too long
                 log.warning("could not renew the %s: %s", self.lease, problem)

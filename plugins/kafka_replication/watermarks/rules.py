@@ -1,4 +1,4 @@
-"""What may change in the watermark store, decided purely: every store asks these functions inside its transaction."""
+"""The rules for changes in the watermark store, as pure functions that every store calls inside its transaction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafka_replication.watermarks.values import Lease, Watermark, WatermarkChang
 
 
 def decide_advance(stored: Watermark | None, change: WatermarkChange, now: datetime) -> Watermark:
-    """What has to be stored when a run asks for ``change``: ``stored`` itself (nothing changes) or the new watermark.
+    """The watermark to store when a run requests ``change``: ``stored`` itself (nothing changes) or the new one.
 
     The same generation with the same topic ids and an offset not above the stored one changes nothing, whatever version
-    was expected. Anything else needs the stored version, and only a newer generation may change ids or go back.
-    Raises StaleWriter (another run was faster) or Refused (a topic was re-created).
+    was expected. Any other change must expect the stored version, and only a newer generation may change topic ids or
+    move the watermark back. Raises StaleWriter (another run was faster) or Refused (a topic was re-created).
     """
     wanted = change.first(now)
     if stored is None:
@@ -39,10 +39,9 @@ def decide_advance(stored: Watermark | None, change: WatermarkChange, now: datet
 
 
 def decide_restore(stored: Watermark | None, change: WatermarkChange, now: datetime) -> Watermark:
-    """The watermark of ``change`` whatever was stored, unless it was moved since it was read; versions only move
-    forward.
+    """The watermark of ``change``, higher or lower than ``stored``, with the next version.
 
-    Raises StaleWriter.
+    Raises StaleWriter if the stored watermark was moved since it was read.
     """
     wanted = change.first(now)
     if stored is None:
@@ -80,11 +79,11 @@ def _same_topics(stored: Watermark, wanted: Watermark) -> None:
 
 
 def decide_lease(stored: Lease | None, held: bool, wanted: Lease, now: datetime) -> Lease:
-    """The lease to store when the attempt ``wanted.holder`` asks; ``held`` says that ``stored`` was not given back.
+    """The lease to store when the attempt ``wanted.holder`` requests it. ``held``: ``stored`` was not released.
 
-    The same attempt renews its lease under the same token, expired or not: nobody else had it meanwhile. Another
-    attempt gets the next token: at once if the lease was given back, or if it is reserved for the attempt's own run;
-    otherwise when it has expired. Raises Busy, which names the holder and the expiry.
+    The same attempt renews its lease with the same token, even an expired one, because no other attempt had it since.
+    Another attempt gets the next token: at once if the lease was released, or if it is reserved for the attempt's own
+    run; otherwise when it has expired. Raises Busy, which names the holder and the expiry.
     """
     if stored is None:
         return wanted
@@ -95,15 +94,15 @@ def decide_lease(stored: Lease | None, held: bool, wanted: Lease, now: datetime)
         raise Busy(
             f"{stored.replication} is being worked on by {stored.who}, whose lease ends {to_text(stored.expires_at)}"
             " unless renewed",
-            "wait for that run, or stop it; a dead run's lease ends by itself",
+            "wait for that run, or stop it; the lease of a dead run expires",
         )
     return replace(wanted, token=stored.token + 1)
 
 
 def lost(lease: Lease, stored: Lease | None) -> Busy:
-    """The error of an attempt whose ``lease`` is not the ``stored`` one, which is None if it was given back."""
+    """The error of an attempt whose ``lease`` is not the ``stored`` one. ``stored`` is None if it was released."""
     if stored is None:
-        state = "it was given back"
+        state = "it was released"
     elif stored.holder is None:
         state = f"it is reserved for the next task of {stored.owner}"
     else:

@@ -1,4 +1,4 @@
-"""The interface of the watermark store. Nothing here touches a database; `kafka_replication.store` does."""
+"""The interface of the watermark store. `kafka_replication.store` implements it with a database."""
 
 from __future__ import annotations
 
@@ -13,56 +13,58 @@ from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord, 
 
 
 class WatermarkStore(Protocol):
-    """Watermarks, leases and runs. Every method may raise `Unreachable`; all may be called from any thread or process,
-    and each may be repeated after an unknown outcome without doing its work twice."""
+    """Watermarks, leases and runs. Every method may raise `Unreachable`, may be called from any thread or process, and
+    may be repeated after an unknown outcome without doing its work twice.
+    """
 
     def watermarks(self, replication: str) -> dict[PartitionKey, Watermark]: ...
 
     def advance_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark | Refused]:
-        """Compare-and-set by the rules of `rules.decide_advance`, in one transaction, at most one change a partition.
+        """Compare-and-set by the rules of `rules.decide_advance`, in one transaction, at most one change per
+        partition.
 
-        The result of each partition is what is stored afterwards, or its error (`StaleWriter`, `Refused`); an error
-        stops no other partition. A partition that does not change is not written.
+        The result of each partition is the watermark stored afterwards, or its error (`StaleWriter`, `Refused`). An
+        error does not stop other partitions. A partition that does not change is not written.
         """
 
     def restore_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark]:
-        """Store exactly these, lower or not, by the rules of `rules.decide_restore`: the ledger says so.
+        """Store exactly these watermarks, even lower ones, by the rules of `rules.decide_restore`.
 
-        All of them or none. Raises StaleWriter.
+        Stores all of them or none. Raises StaleWriter.
         """
 
     def history(self, key: PartitionKey) -> list[Watermark]:
-        """The changes that `prune` left, oldest first."""
+        """The changes that `prune` has not deleted, oldest first."""
 
     def acquire_lease(self, replication: str, owner: str, holder: str, duration_seconds: float) -> Lease:
         """Take, take over or renew the lease by the rules of `rules.decide_lease`, without waiting. Raises Busy."""
 
     def renew_lease(self, lease: Lease, duration_seconds: float) -> Lease:
-        """Let it end ``duration_seconds`` from now, even when it expired and nobody took it.
+        """Let the lease expire ``duration_seconds`` from now, even if it has expired but no other attempt took it.
 
-        Raises Busy once another attempt has it.
+        Raises Busy if another attempt took it.
         """
 
     def hand_over_lease(self, lease: Lease, duration_seconds: float) -> None:
-        """Reserve it for the next task of the same run, for ``duration_seconds`` from now.
+        """Reserve the lease for the next task of the same run, for ``duration_seconds`` from now.
 
-        Does nothing when it is not (or no longer) the one stored.
+        Does nothing if the store has another lease.
         """
 
     def release_lease(self, lease: Lease) -> None:
-        """Give it back; does nothing when it is not (or no longer) the one stored."""
+        """Release the lease. Does nothing if the store has another lease."""
 
     def lease_of(self, replication: str) -> Lease | None:
-        """The lease in force now; None when there is none or it has expired."""
+        """The current lease, or None if there is none or it has expired."""
 
     def start_run(
         self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None
     ) -> RunRecord:
-        """Store the run's plan once; a repeated call returns what is stored, with **its** plan.
+        """Store the run's plan once. A repeated call returns the stored run with the **stored** plan.
 
         A stored plan that equals ``instead_of`` is replaced, and the run is `planned` again.
 
-        Raises Refused when the id belongs to another replication or kind.
+        Raises Refused if the id belongs to another replication or kind.
         """
 
     def run(self, run_id: str) -> RunRecord | None: ...
@@ -76,18 +78,18 @@ class WatermarkStore(Protocol):
     def record_outcomes(self, outcomes: Collection[RangeOutcome]) -> None:
         """Insert or replace by run, key and range, in one transaction.
 
-        Raises BadInput, and records none, when a run was not started for its outcome's replication.
+        Raises BadInput, and records none, if a run was not started for its outcome's replication.
         """
 
     def outcomes(self, run_id: str) -> list[RangeOutcome]:
         """Ordered by topic, partition and range."""
 
     def prune(self, replication: str, older_than_seconds: float) -> int:
-        """Delete, in bounded batches, what the replication no longer needs; returns how many rows were deleted.
+        """Delete old rows of the replication in bounded batches. Returns the number of deleted rows.
 
-        These are older runs (that ended, or were planned and never ended, longer ago) with their plans and outcomes,
-        and older changes of watermarks, but never the newest one of a partition. The plan of a run that succeeded is
-        dropped an hour after its end. A large backlog takes several calls.
+        Deletes runs that ended longer ago, or were planned longer ago and never ended, with their plans and outcomes.
+        Deletes older changes of watermarks, but never the newest one of a partition. Drops the plan of a run that
+        succeeded an hour after its end. A large backlog takes several calls.
         """
 
     def store_boundaries(
@@ -97,8 +99,8 @@ class WatermarkStore(Protocol):
         found: Mapping[BoundaryKey, int],
         copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
-        """The offset of ``moment`` (in ms) in each partition of ``found``, stored once by the rule of
-        `decide_boundary` and never changed.
+        """The offset of ``moment`` in each partition of ``found``. The first call stores it by the rule of
+        `decide_boundary`; it never changes.
         """
 
     def newest_boundary(self, replication: str) -> datetime | None:

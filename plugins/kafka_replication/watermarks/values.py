@@ -1,7 +1,7 @@
-"""What the watermark store holds: watermarks, leases, runs and the outcomes of ranges.
+"""The values in the watermark store: watermarks, leases, runs and the outcomes of ranges.
 
-Every time in these values is UTC and was read from the **store's** clock: hosts whose clocks disagree still agree on
-which lease has expired. Durations are seconds.
+Every time in these values is UTC and comes from the **store's** clock, so hosts with different clocks agree on which
+lease has expired. Durations are seconds.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """``offset`` is the next source offset after the last copied and verified one; ``version`` moves by one at every
-    change.
+    """``offset`` is the next source offset after the last copied and verified one. Every change raises ``version`` by
+    one.
     """
 
     key: PartitionKey
@@ -46,7 +46,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkChange:
-    """The watermark that a run wants to store, and the version that it read before (None: there was no watermark)."""
+    """The watermark that a run wants to store, and the version that it has read (None: there was no watermark)."""
 
     key: PartitionKey
     generation: int
@@ -57,7 +57,7 @@ class WatermarkChange:
     run_id: str
 
     def first(self, now: datetime) -> Watermark:
-        """The watermark as it is stored where there was none. Raises ValueError."""
+        """The first watermark of a partition. Raises ValueError."""
         return Watermark(
             key=self.key,
             generation=self.generation,
@@ -72,10 +72,10 @@ class WatermarkChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to work on a replication. It belongs to a run (``owner``), and is used by one attempt (``holder``).
+    """The right to work on a replication. It belongs to a run (``owner``), and one attempt (``holder``) uses it.
 
-    An attempt is one try of a task, or one command; no two attempts have the same name. ``holder`` is None between two
-    tasks of a run: the lease is reserved for the run's next task. ``token`` grows with every holder, never back.
+    An attempt is one try of a task, or one command; no two attempts have the same name. Between two tasks of a run
+    ``holder`` is None: the lease is reserved for the run's next task. ``token`` grows with every holder.
     """
 
     replication: str
@@ -95,7 +95,7 @@ class Lease:
         return f"{self.owner} ({self.holder})" if self.holder else self.owner
 
     def is_same_hold(self, other: Lease) -> bool:
-        """Whether both are the right of the same attempt."""
+        """Whether both leases belong to the same attempt."""
         return (self.owner, self.holder, self.token) == (other.owner, other.holder, other.token)
 
     def __str__(self) -> str:
@@ -105,9 +105,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run with the plan it is bound to. ``state`` is one of `RUN_STATES`.
+    """One run with its plan. ``state`` is one of `RUN_STATES`.
 
-    ``plan`` is JSON text, opaque here. It is empty once the store dropped the plan of a run that succeeded.
+    ``plan`` is JSON text that the store does not read. It is empty after the store dropped the plan of a run that
+    succeeded.
     """
 
     run_id: str
@@ -125,11 +126,11 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOutcome:
-    """What became of one offset range in one run.
+    """The outcome of one offset range in one run.
 
     ``digest_ok`` is None until a verification compared digests; ``level`` names what was compared. ``watermark`` is the
-    partition's stored watermark after the run, None where it was not moved. ``seconds`` and ``bytes`` are the copy's.
-    ``recorded_at`` is set by the store and takes no part in comparisons.
+    partition's stored watermark after the run, or None if it did not move. ``seconds`` and ``bytes`` are those of the
+    copy. The store sets ``recorded_at``, and comparisons ignore it.
     """
 
     run_id: str

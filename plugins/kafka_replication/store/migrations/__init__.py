@@ -1,4 +1,4 @@
-"""The steps from the first schema of the store to the present one, as Alembic revisions; `env` runs them.
+"""The steps from the first schema of the store to the current one, as Alembic revisions; `env` runs them.
 
 To change the schema: add a file ``versions/vNNNN_what.py`` with ``revision = "NNNN"`` (the number after the last one),
 change `kafka_replication.store.schema` in the same way and raise its SCHEMA_VERSION to that number. A revision that was
@@ -13,13 +13,13 @@ import threading
 
 from sqlalchemy import Connection
 
-# Alembic keeps the connection it works on in module variables: one upgrade in a process at a time.
+# Alembic keeps its connection in module variables, so only one upgrade at a time can run in a process.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def upgrade(connection: Connection) -> None:
     """Run the missing revisions inside the caller's transaction. A store without Alembic's table gets all of them."""
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # its own messages mean nothing to the operator
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # its messages do not help an operator
     from alembic import command  # takes 0.3 s to import, and hardly any process needs it
     from alembic.config import Config
 
