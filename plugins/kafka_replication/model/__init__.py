@@ -1,4 +1,4 @@
-"""The words of the domain as values: offsets, ranges, coverage, keys and errors.
+"""The values of the domain: offsets, ranges, coverage, keys and errors.
 
-Imports nothing of this package but itself.
+Imports no other package of this project.
 """

@@ -7,21 +7,21 @@
     |-- Refused               going on could lose or double records; retrying changes nothing
     |   |-- PreflightFailed   the clusters or topics do not fit the replication
     |   |-- RecordRefused     the target does not take one record
-    |   |-- GapFound          source offsets that can no longer be read
+    |   |-- GapFound          source offsets can no longer be read
     |   |-- LedgerUnreadable  an entry this version cannot read
     |   |-- PlanUnreadable    a stored plan this version cannot read
     |   |-- ForeignWriter     the target holds records that the ledger does not know
     |   |-- VerificationFailed  the copy differs from its receipt
-    |   |   `-- ReceiptsExpired  what was never verified has no receipts any more
-    |   `-- StaleWriter       somebody else moved the stored watermark
+    |   |   `-- ReceiptsExpired  the receipts of an unverified range were deleted by age
+    |   `-- StaleWriter       another run moved the stored watermark
     |-- OutOfTime             the run's time is used up; the next run has its own
     |-- Busy                  another run holds the lease                        retriable
     |-- Fenced                a newer copier of the same range is at work        not retried in place
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
         `-- Stalled           nothing arrived within the stall clock
 
-``retriable`` is a fact of the type: may the same call succeed later without anybody changing anything?
-``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays when the wording changes.
+``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
+``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays the same when the wording changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import ClassVar
 
 
 class ReplicationError(Exception):
-    """Says what happened to which thing and why (``what``), and what to do about it (``remedy``)."""
+    """An error that says what happened to which thing and why (``what``), and what to do about it (``remedy``)."""
 
     id: ClassVar[str] = "replication-error"
     retriable: ClassVar[bool] = False
@@ -99,31 +99,31 @@ class PlanUnreadable(Refused):
 
 
 class ForeignWriter(Refused):
-    """The target partition holds what the ledger does not know, or lacks what it knows."""
+    """The target partition has records that the ledger does not know, or lacks records that it knows."""
 
     id = "foreign-writer"
 
 
 class VerificationFailed(Refused):
-    """What was read back differs from its receipt."""
+    """The records that were read back differ from their receipt."""
 
     id = "verification-failed"
 
 
 class ReceiptsExpired(VerificationFailed):
-    """Receipts were deleted by age before what they say was verified."""
+    """Receipts were deleted by age before their ranges were verified."""
 
     id = "receipts-expired"
 
 
 class StaleWriter(Refused):
-    """The stored watermark was moved by somebody else since it was read."""
+    """Another run moved the stored watermark after it was read."""
 
     id = "stale-writer"
 
 
 class OutOfTime(ReplicationError):
-    """The run's budget of time is used up; what is committed stays, and the next run goes on."""
+    """The run's time is used up. Committed chunks stay, and the next run continues after them."""
 
     id = "out-of-time"
 
@@ -136,7 +136,7 @@ class Busy(ReplicationError):
 
 
 class Fenced(ReplicationError):
-    """A newer copier took over, or the transaction outlived its time-out: they look the same."""
+    """A newer copier took over, or the transaction outlived its time-out: Kafka does not tell them apart."""
 
     id = "fenced"
 

@@ -1,4 +1,4 @@
-"""Whose position, receipt, lease or watermark something is, and the names derived from that."""
+"""The key of a position, receipt or watermark, and the names derived from it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ PREFIX = "kafka-replication"
 
 
 def consumer_group(replication: str) -> str:
-    """The group that consumers name; they are assigned and commit nothing, but brokers ask for the right to it."""
+    """The consumers' group id. They commit nothing to the group, but brokers require the right to read it."""
     return f"{PREFIX}/{replication}"
 
 
 def opening_id(replication: str) -> str:
-    """The transactional id that commits where new partitions begin."""
+    """The transactional id that commits the start offsets of new partitions."""
     return f"{PREFIX}/{replication}/opening"
 
 
 def dump(value: Any) -> bytes:
-    """Canonical JSON: sorted keys, no blanks, UTF-8; equal values give equal bytes, in every release."""
+    """Canonical JSON: sorted keys, no blanks, UTF-8. Equal values give equal bytes in every release."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionKey:
-    """Whose position it is; stable over runs, ranges and attempts, and the name of one transactional id."""
+    """Identifies one copied partition, across runs, ranges and attempts. It has one transactional id."""
 
     replication: str
     source: TopicPartition
@@ -46,7 +46,7 @@ class PartitionKey:
 
     @property
     def transactional_id(self) -> str:
-        """A slash is in no name, so that no two keys share an id."""
+        """Unique for each key, because no name contains a slash."""
         return f"{PREFIX}/{self.replication}/{self.source.topic}/{self.source.partition}/{self.target_topic}"
 
     @property

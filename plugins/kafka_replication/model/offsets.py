@@ -1,4 +1,4 @@
-"""Offsets, half-open offset ranges, and coverage: the arithmetic everything else stands on."""
+"""Offsets, half-open offset ranges, coverage, and their arithmetic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The offsets ``from_ <= offset < until``. ``span`` is no record count: markers and compaction leave holes."""
+    """The offsets ``from_ <= offset < until``. ``span`` is not a record count: there are control records and holes."""
 
     from_: int
     until: int
@@ -45,26 +45,26 @@ class OffsetRange:
         return f"[{self.from_}, {self.until})"
 
     def intersection(self, other: OffsetRange) -> OffsetRange | None:
-        """The offsets in both, or None where there are none."""
+        """The offsets in both ranges, or None if there are none."""
         from_, until = max(self.from_, other.from_), min(self.until, other.until)
         return OffsetRange(from_, until) if from_ < until else None
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """A set of offsets as sorted, disjoint, non-touching ranges; every operation returns a new one."""
+    """A set of offsets as sorted, disjoint, non-touching ranges. Every operation returns a new set."""
 
     ranges: tuple[OffsetRange, ...] = ()
 
     @classmethod
     def of(cls, ranges: Iterable[OffsetRange]) -> Coverage:
-        """Coalesce ranges given in any order; empty ones vanish."""
+        """Merge ranges given in any order, and drop empty ones."""
         merged: list[OffsetRange] = []
-        for each in sorted(each for each in ranges if each.span):
-            if merged and each.from_ <= merged[-1].until:
-                merged[-1] = OffsetRange(merged[-1].from_, max(merged[-1].until, each.until))
+        for range_ in sorted(range_ for range_ in ranges if range_.span):
+            if merged and range_.from_ <= merged[-1].until:
+                merged[-1] = OffsetRange(merged[-1].from_, max(merged[-1].until, range_.until))
             else:
-                merged.append(each)
+                merged.append(range_)
         return cls(tuple(merged))
 
     @classmethod
@@ -77,7 +77,7 @@ class Coverage:
         return cls.of(OffsetRange(*pair) for pair in pairs)
 
     def encode(self) -> list[list[int]]:
-        return [[each.from_, each.until] for each in self.ranges]
+        return [[range_.from_, range_.until] for range_ in self.ranges]
 
     def __iter__(self) -> Iterator[OffsetRange]:
         return iter(self.ranges)
@@ -90,7 +90,7 @@ class Coverage:
 
     @property
     def span(self) -> int:
-        return sum(each.span for each in self.ranges)
+        return sum(range_.span for range_ in self.ranges)
 
     def add(self, *others: OffsetRange) -> Coverage:
         return Coverage.of((*self.ranges, *others))
@@ -99,40 +99,38 @@ class Coverage:
         return self.add(*other.ranges)
 
     def subtract(self, other: Coverage) -> Coverage:
-        """The offsets in this one and not in the other."""
+        """The offsets in this set that are not in the other."""
         rest: list[OffsetRange] = []
-        for each in self.ranges:
-            start = each.from_
+        for range_ in self.ranges:
+            start = range_.from_
             for hole in other.ranges:
-                if hole.until <= start or hole.from_ >= each.until:
+                if hole.until <= start or hole.from_ >= range_.until:
                     continue
                 if hole.from_ > start:
                     rest.append(OffsetRange(start, hole.from_))
                 start = max(start, hole.until)
-            if start < each.until:
-                rest.append(OffsetRange(start, each.until))
+            if start < range_.until:
+                rest.append(OffsetRange(start, range_.until))
         return Coverage.of(rest)
 
     def within(self, wanted: OffsetRange) -> Coverage:
-        """What of ``wanted`` is covered."""
-        return Coverage.of(shared for each in self.ranges if (shared := each.intersection(wanted)))
+        """The part of ``wanted`` that is covered."""
+        return Coverage.of(shared for range_ in self.ranges if (shared := range_.intersection(wanted)))
 
     def missing_from(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        """What of ``wanted`` is not covered, in order."""
+        """The parts of ``wanted`` that are not covered, in order."""
         return Coverage.of([wanted]).subtract(self).ranges
 
     def end_before(self, offset: int) -> int | None:
-        """Where the last covered stretch that begins before ``offset`` ends, at ``offset`` at most; None where there is
-        none.
-        """
-        return max((min(each.until, offset) for each in self.ranges if each.from_ < offset), default=None)
+        """The end of the last range that begins before ``offset``, at most ``offset``; None without such a range."""
+        return max((min(range_.until, offset) for range_ in self.ranges if range_.from_ < offset), default=None)
 
     def contains(self, wanted: OffsetRange) -> bool:
         return not self.missing_from(wanted)
 
     def contiguous_end(self, start: int) -> int:
         """The first offset at or after ``start`` that is not covered."""
-        for each in self.ranges:
-            if each.from_ <= start < each.until:
-                return each.until
+        for range_ in self.ranges:
+            if range_.from_ <= start < range_.until:
+                return range_.until
         return start

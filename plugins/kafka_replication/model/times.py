@@ -1,4 +1,4 @@
-"""Moments as Kafka and the store have them, in milliseconds since the epoch: the only place that converts them."""
+"""Converts times to and from milliseconds since the epoch, the form that Kafka and the store use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def floor_millis(moment: datetime) -> int:
 
 
 def ceil_millis(moment: datetime) -> int:
-    """The first whole millisecond that is not before ``moment``: a record not before 0.5 ms has the timestamp 1 ms or
-    later.
+    """The first whole millisecond that is not before ``moment``. For 0.5 ms it is 1 ms, the first record
+    timestamp that is not earlier.
     """
     return -((EPOCH - moment) // _MILLISECOND)
 
 
 def to_text(moment: datetime) -> str:
-    """RFC 3339 in UTC, to the second, as messages show it."""
+    """RFC 3339 in UTC, to the second, for messages."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def now() -> str:
-    """This moment as RFC 3339 UTC, to the millisecond."""
+    """The current time as RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

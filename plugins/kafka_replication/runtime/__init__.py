@@ -1,3 +1,1 @@
-"""How a process behaves: one budget of time, repeating, ending in order at a signal, and places where a test may kill
-it.
-"""
+"""The behaviour of a process: its deadline, its retries, its end on a signal, and points where a test may kill it."""

@@ -1,4 +1,4 @@
-"""One budget of time for a run: every wait asks it how long it may take, and retries stay within it."""
+"""One deadline for a run. Every wait is limited by it, and so are retries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a run has to end, on this process's own clock: a host's wall clock may jump. The default never comes."""
+    """The time when a run must end, on the monotonic clock, because a wall clock may jump. The default is never."""
 
     at: float = math.inf
 
@@ -30,20 +30,20 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds, not below 0."""
+        """The seconds left, at least 0."""
         return max(0.0, self.at - time.monotonic())
 
     @property
     def seconds(self) -> float | None:
-        """What is left, as another process takes it; None for ever."""
+        """The seconds left, in the form for another process: None means no deadline."""
         return None if math.isinf(self.at) else self.left
 
     def within(self, seconds: float) -> float:
-        """A wait of ``seconds``, or what is left of the run."""
+        """``seconds``, or the time left if that is shorter."""
         return min(seconds, self.left)
 
     def check(self, doing: str, last: ReplicationError | None = None) -> None:
-        """Raises OutOfTime, naming what was going on and the last error."""
+        """Raises OutOfTime if no time is left. The error names the current action and the last error."""
         if not self.left:
             raise self.over(doing, last)
 
@@ -52,9 +52,9 @@ class Deadline:
             f"{doing}: the run's time (timeouts.run) is used up"
             + (f"; the last error was: {last.what}" if last else ""),
             (
-                f"{last.remedy}; then run again: it goes on where this stopped"
+                f"{last.remedy}; then run again: the next run continues where this one stopped"
                 if last and last.remedy
-                else "run again, it goes on where this stopped; or raise timeouts.run"
+                else "run again: the next run continues where this one stopped; or raise timeouts.run"
             ),
         )
 
@@ -63,7 +63,7 @@ NEVER = Deadline()
 
 
 def backoff(failures: int) -> float:
-    """The pause in seconds after so many failures in a row: 0.4, 0.8, 1.6, 3.2, then 5."""
+    """The pause in seconds after this many failures in a row: 0.4, 0.8, 1.6, 3.2, then 5."""
     return min(LONGEST_PAUSE, 0.2 * float(2 ** min(failures, 10)))
 
 
@@ -76,13 +76,13 @@ def retry(
     pause: Callable[[float], None] = time.sleep,
     progress: Callable[[], object] = lambda: None,
 ) -> T:
-    """Call, and call again after a retriable error, with backoff: at most ``attempts`` times in a row.
+    """Call, and retry on retriable errors with backoff: at most ``attempts`` times in a row.
 
-    The attempts are counted anew whenever ``progress`` answers something else than after the failure before. `Busy` is
-    never retried, because work must stop when the lease is lost. Raises the last error, or OutOfTime where the deadline
-    comes before the next attempt.
+    The count restarts whenever ``progress`` returns another value than after the previous failure. `Busy` is never
+    retried, because work must stop when the lease is lost. Raises the last error, or OutOfTime if the deadline comes
+    before the next attempt.
     """
-    row = _Row(progress)
+    row = _FailuresInARow(progress)
 
     def give_up(state: RetryCallState) -> T:
         error = _error(state)
@@ -106,7 +106,7 @@ def retry(
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same call may succeed later, and may be repeated by the one who called."""
+    """Whether the caller may repeat the call, because it may succeed later."""
     return isinstance(error, ReplicationError) and error.retriable and not isinstance(error, Busy)
 
 
@@ -115,14 +115,14 @@ def _error(state: RetryCallState) -> ReplicationError | None:
     return error if isinstance(error, ReplicationError) else None
 
 
-class _Row:
-    """Counts the failures in a row, those without progress between them."""
+class _FailuresInARow:
+    """Counts failures without progress between them."""
 
     def __init__(self, progress: Callable[[], object]) -> None:
         self.failures, self._progress, self._before = 0, progress, progress()
 
     def wait(self, _: RetryCallState) -> float:
-        """Tenacity asks once after each failure."""
+        """The pause in seconds. Tenacity calls this once after each failure."""
         now = self._progress()
         self.failures = self.failures + 1 if now == self._before else 1
         self._before = now

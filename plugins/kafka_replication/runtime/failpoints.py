@@ -2,7 +2,7 @@
 
 The value is ``NAME`` or ``NAME:N``: the process dies when it reaches the point for the N-th time, counted from 1.
 ``NAME@WHERE``, such as ``W@orders-3``, counts only there. With ``=FILE`` at the end the process does not die, but waits
-as long as that file exists.
+while that file exists.
 
 P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
 P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy or verify a range.
@@ -21,7 +21,7 @@ _reached: Counter[str] = Counter()
 
 
 def reached(name: str, where: str = "") -> None:
-    """Die by SIGKILL, or wait, if this point is armed."""
+    """Die by SIGKILL, or wait, if the variable names this point."""
     armed = os.environ.get(VARIABLE)
     if not armed:
         return
@@ -40,5 +40,5 @@ def _wait_for(gate: Path) -> None:
 
 
 def die() -> None:
-    """A test that cannot spare its process puts something else here."""
+    """Kill this process. A test that runs in the same process replaces this function."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Which process that was: a pid alone is given out again."""
+"""Identifies a process by host, pid and start time, because the system reuses pids."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import psutil
 from pydantic import TypeAdapter
 
-# Two readings of one process's start may differ: the kernel tells its own start in whole seconds.
+# Two readings of one process's start may differ, because the kernel gives its own start in whole seconds.
 TOLERANCE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process of ``host``; ``started`` is in seconds after that machine started, which no clock change moves."""
+    """A process on ``host``. ``started`` is in seconds after the machine's start, so clock changes do not alter it."""
 
     host: str
     pid: int
@@ -31,9 +31,7 @@ class ProcessIdentity:
         return cls.of(os.getpid())
 
     def is_alive(self) -> bool:
-        """Whether it still runs; one that only waits for its parent to notice its end does not. Asked on its own
-        ``host``.
-        """
+        """Whether the process still runs. A zombie does not. Call this only on the process's own ``host``."""
         try:
             process = psutil.Process(self.pid)
             same = abs(_started(process) - self.started) <= TOLERANCE

@@ -1,5 +1,5 @@
-"""Ending in order: a signal becomes an exception, so that open transactions are aborted on the way out; a group of
-processes is ended.
+"""Ends processes in order. A signal raises an exception, so that open transactions are aborted; a process group gets
+time to end.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import subprocess
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGHUP is what Spark's Python daemon sends its workers when Spark ends
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # Spark's Python daemon sends SIGHUP to its workers when Spark ends
 
 
 def on_signals(*, even_ignored: bool = False) -> None:
-    """Let the first of `SIGNALS` raise SystemExit in the main thread, which calls this; further ones change nothing.
+    """Let the first of `SIGNALS` raise SystemExit in the main thread, which must call this. Later ones are ignored.
 
-    By default they end the process at once, and readers of the target wait for its transaction's time-out. A signal
-    that is ignored stays so, for that is what nohup asks for; a worker's come from Spark, not from a terminal
-    (``even_ignored``).
+    Without this a signal ends the process at once, and readers of the target wait for its transaction's time-out. A
+    signal that is ignored stays ignored, because nohup relies on that. A worker handles ignored signals too
+    (``even_ignored``), because its signals come from Spark and not from a terminal.
     """
-    for each in SIGNALS:
-        if even_ignored or signal.getsignal(each) != signal.SIG_IGN:
-            signal.signal(each, _leave)
+    for number in SIGNALS:
+        if even_ignored or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def end_group(process: subprocess.Popen[Any], seconds: float) -> None:
-    """End a process that leads its own group, and that group: asked first, killed after ``seconds``."""
+    """End a process that leads its own group, and the whole group: SIGTERM first, SIGKILL after ``seconds``."""
     if process.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):
