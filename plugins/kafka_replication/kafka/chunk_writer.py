@@ -18,7 +18,7 @@ from kafka_replication.sinks.port import Record, RefusedAt
 REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "it is larger than the target topic's max.message.bytes",
     KafkaError.INVALID_TIMESTAMP: "its timestamp is outside the limits of the target topic",
-    KafkaError.INVALID_RECORD: "the target's broker calls it invalid (in a compacted topic each record needs a key)",
+    KafkaError.INVALID_RECORD: "the target's broker calls it invalid (a compacted topic takes no record without a key)",
     KafkaError._INVALID_ARG: "the client calls it invalid",
 }
 UNKNOWN = -1  # no target offset acknowledged yet
