@@ -213,7 +213,7 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         Case(),
         State.OVERRUN,
         "orders-0: offsets [10, 30) can no longer be read, the log now starts at 30",
-        "ask for what is there: from 30",
+        "request only readable offsets: from 30",
     ),
     "source re-created": (
         Case(source_id="new"),
