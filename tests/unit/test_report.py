@@ -243,7 +243,7 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
         {"verified": ((0, 100),), "watermark": 40},
         True,
         "orders-3 is verified up to 100, but the stored watermark is 40",
-        "run again, which stores it; the log of advance says why it was not",
+        "run again, which stores it; the log of the step advance has the reason",
     ),
     "refused": (
         {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None},
