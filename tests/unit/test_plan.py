@@ -36,7 +36,12 @@ def replication(**changes: Any) -> Replication:
 
 
 def topic(name: str, topic_id: str, *offsets: tuple[int, int, int]) -> Topic:
-    return Topic(name, topic_id, {number: PartitionOffsets(*each) for number, each in enumerate(offsets)}, 3)
+    return Topic(
+        name=name,
+        topic_id=topic_id,
+        partitions={number: PartitionOffsets(*each) for number, each in enumerate(offsets)},
+        replication_factor=3,
+    )
 
 
 def position(

@@ -30,7 +30,11 @@ DEFAULTS = TopicDefaults(3, SAFE)  # of brokers that lose nothing
 
 def topic(name: str, config: Mapping[str, str], partitions: int = 2, replicas: int = 3) -> Topic:
     return Topic(
-        name, f"id-{name}", {number: PartitionOffsets(0, 9, 9) for number in range(partitions)}, replicas, config
+        name=name,
+        topic_id=f"id-{name}",
+        partitions={number: PartitionOffsets(0, 9, 9) for number in range(partitions)},
+        replication_factor=replicas,
+        config=config,
     )
 
 

@@ -49,7 +49,13 @@ def approve_gap(
     """Give up source offsets that can no longer be read, exactly these, so that copying goes on behind them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        asked = Approval(_at(topic, partition), _range(from_, until), reason, by or _user(), target_topic or None)
+        asked = Approval(
+            at=_at(topic, partition),
+            range=_range(from_, until),
+            reason=reason,
+            by=by or _user(),
+            target_topic=target_topic or None,
+        )
         with leased(run) as leased_run:
             gap, new = approval.approve(leased_run, asked)
         shown = ApprovedGap(asked.key(run.replication), gap)

@@ -38,7 +38,7 @@ class Sample:
     oldest: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillLine:
     """The effect of a backfill on one partition; ``plan`` is what would be done.
 
@@ -171,7 +171,7 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
     ``opens``: a partition that was never opened starts where its range starts, not where live copying would start.
     """
     view = own(given.replication, given.ledger)
-    planner = Planner(given.replication, given.snapshot, view, given.watermarks)
+    planner = Planner(replication=given.replication, snapshot=given.snapshot, ledger=view, watermarks=given.watermarks)
     live = {planned.key: planned for planned in given.live.partitions}
     lines = []
     for at, range_ in asked.items():
@@ -191,9 +191,12 @@ def _entry(
     if position is None:
         if not opens and live is not None:
             return replace(live, copy=None)
-        fresh = Planner(planner.replication, planner.snapshot, LedgerView(), planner.watermarks).unopened(
-            key, source, target, ids
-        )
+        fresh = Planner(
+            replication=planner.replication,
+            snapshot=planner.snapshot,
+            ledger=LedgerView(),
+            watermarks=planner.watermarks,
+        ).unopened(key, source, target, ids)
         return (
             replace(fresh, copy=None)
             if fresh.refused
@@ -223,11 +226,11 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
     left = missing.subtract(gone)
     line = BackfillLine(
-        entry,
-        asked,
-        Coverage.of(_within(coverage, asked)),
-        gone,
-        left,
+        plan=entry,
+        asked=asked,
+        covered=Coverage.of(_within(coverage, asked)),
+        gone=gone,
+        left=left,
         keeps=_keeps(given, topic, entry.key.target_topic),
         newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,
     )

@@ -26,7 +26,11 @@ def plan(
     """One entry for each selected source partition, and for each known partition whose topic is gone."""
     own_entries = own(replication, ledger)
     planner = Planner(
-        replication, snapshot, own_entries, watermarks, frozenset(key.source.topic for key in own_entries.positions)
+        replication=replication,
+        snapshot=snapshot,
+        ledger=own_entries,
+        watermarks=watermarks,
+        known=frozenset(key.source.topic for key in own_entries.positions),
     )
     planned = tuple(planner.all())
     refused = next((partition for partition in planned if partition.refused), None)
@@ -70,7 +74,7 @@ def refuse_occupied(
     return refused
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
     """Plans single partitions for `plan` and `plan_backfill`."""
 

@@ -18,7 +18,7 @@ class PartitionOffsets:
     leader_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it."""
 

@@ -13,7 +13,7 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.table import table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
     """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset."""
 
@@ -73,12 +73,12 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
         rows.append(
             PartitionStatus(
-                planned,
-                offsets.log_start if offsets else None,
-                entry.time if entry else None,
-                position.next_offset if position else None,
-                offsets.high_watermark if offsets else None,
-                listed({planned.key: view.gaps.get(planned.key, ())}),
+                plan=planned,
+                log_start=offsets.log_start if offsets else None,
+                last_verified=entry.time if entry else None,
+                position=position.next_offset if position else None,
+                high_watermark=offsets.high_watermark if offsets else None,
+                gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
             )
         )
     return rows

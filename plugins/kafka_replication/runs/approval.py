@@ -26,7 +26,7 @@ from kafka_replication.runs.steps.target_topics import create_targets
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """The offsets that a person gives up. Raises BadInput if the range, the reason or the name is missing."""
 

@@ -41,7 +41,7 @@ class AuditRequest:
     range: OffsetRange = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
     """Source, target and ledger. The target's ends are read first, so the ledger has an entry for all copies below
     them.
@@ -89,7 +89,14 @@ def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
         topics.cluster_id(run.clusters.source_admin),
         topics.describe(run.clusters.source_admin, {key.source.topic for key in keys}),
     )
-    return Sides(target, ends, cluster, source, run.view(), run.clusters.ledger.receipts(dict.fromkeys(keys)))
+    return Sides(
+        target=target,
+        ends=ends,
+        source_cluster=cluster,
+        source=source,
+        view=run.view(),
+        receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
+    )
 
 
 def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:

@@ -33,7 +33,9 @@ def report(run: LeasedRun, plan: Plan, verified: Collection[VerifyResult] = ()) 
         outcomes={(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)},
         not_verified={result.key: result for result in verified if result.error},
     )
-    document = RunReport(run.replication.name, run.run_id, account(evidence), gaps=gaps.listed(view.gaps))
+    document = RunReport(
+        replication=run.replication.name, run_id=run.run_id, ranges=account(evidence), gaps=gaps.listed(view.gaps)
+    )
     _store(run, document)
     return document
 
