@@ -51,7 +51,10 @@ def simulated(partitions: int) -> tuple[Snapshot, LedgerView]:
     offsets = {number: PartitionOffsets(0, END, END, 1) for number in range(WIDTH)}
     names = [f"t{number:05}" for number in range(partitions // WIDTH)]
     config = {"retention.ms": "604800000", "cleanup.policy": "delete", "max.message.bytes": "1048588"}
-    topics = {name: Topic(name, f"id-{name}", offsets, 3, config) for name in names}
+    topics = {
+        name: Topic(name=name, topic_id=f"id-{name}", partitions=offsets, replication_factor=3, config=config)
+        for name in names
+    }
     behind = [OffsetRange(END // 2 + 50_000 * k, END // 2 + 50_000 * k + 10_000) for k in range(1, 6)]
     position = {
         PartitionKey("many", TopicPartition(name, number), name): Position(

@@ -40,9 +40,7 @@ def test_a_backfill_is_planned_copied_and_repeated(
         True,
         300,
     )
-    assert (
-        "backfill, slice 2: af-e2e-backfill-0 [200, 250); until now 100 of 150 offsets are on the target (66%)" in log
-    )
+    assert "backfill, slice 2: af-e2e-backfill-0 [200, 250); so far 100 of 150 offsets are on the target (66%)" in log
     assert keys(target_cluster, topic) == list(range(100, 250))
 
     again, log = airflow.run("af-backfill.backfill", file=file, **asked)

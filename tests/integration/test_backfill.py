@@ -353,7 +353,13 @@ def test_what_another_target_lost_before_it_was_verified_is_given_up_there(
     scene.source.produce(scene.topic, numbered(10, 100))
     assert scene.run().outcome == "failed"
     assert scene.watermark() == 110
-    gap = Approval(TopicPartition(scene.topic, 0), OffsetRange(0, 50), "short retention", "ann", other)
+    gap = Approval(
+        at=TopicPartition(scene.topic, 0),
+        range=OffsetRange(0, 50),
+        reason="short retention",
+        by="ann",
+        target_topic=other,
+    )
     assert approve(scene.bare_run("approve"), gap)[1]
     scene.idle_run()
 

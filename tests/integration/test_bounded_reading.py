@@ -111,7 +111,9 @@ def test_receipts_that_expired_before_they_were_verified_are_named_and_can_be_gi
     assert line.error and "receipts of [0, 20) have expired" in line.error and "7776000 seconds" in line.error
     assert "approve-gap" in line.remedy and "--from 0 --until 20" in line.remedy
     assert scene.watermark() == 0
-    given_up = Approval(TopicPartition(scene.topic, 0), OffsetRange(0, 20), "receipts expired", "ann")
+    given_up = Approval(
+        at=TopicPartition(scene.topic, 0), range=OffsetRange(0, 20), reason="receipts expired", by="ann"
+    )
     gap, new = approval.approve(scene.bare_run("approving"), given_up)
     assert new and gap.copied
     assert scene.run().outcome == "done"

@@ -169,7 +169,7 @@ def test_a_ledger_that_was_deleted_after_use_is_missed(own_scene: Scenario, crea
         assert "the store says everything below 50 was verified, but the ledger has no entry" in (
             only(report).error or ""
         )
-        assert "bring back the ledger topics" in only(report).remedy
+        assert "restore the ledger topics" in only(report).remedy
     assert (read(scene.target.bootstrap, scene.topic, 0), table(scene)) == (before, watermarks)
     scene.store.close()
     for file in scene.folder.glob("store.db*"):

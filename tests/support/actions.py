@@ -25,7 +25,10 @@ def copied_once(scene: Scenario, count: int = 50, partitions: int = 1) -> None:
 
 def approve(scene: Scenario, from_: int, until: int, partition: int = 0) -> tuple[Gap, bool]:
     asked = Approval(
-        TopicPartition(scene.topic, partition), OffsetRange(from_, until), "retention was too short", "ann"
+        at=TopicPartition(scene.topic, partition),
+        range=OffsetRange(from_, until),
+        reason="retention was too short",
+        by="ann",
     )
     return approval.approve(scene.bare_run("approving"), asked)
 

@@ -87,11 +87,27 @@ class Case:
         config = one_topic(replication(**self.config), self.request)
         source = {
             "orders": Topic(
-                "orders", self.source_id, {0: PartitionOffsets(self.log_start, 1000, 1000)}, 3, {"retention.ms": "-1"}
+                name="orders",
+                topic_id=self.source_id,
+                partitions={0: PartitionOffsets(self.log_start, 1000, 1000)},
+                replication_factor=3,
+                config={"retention.ms": "-1"},
             )
         }
         name = self.request.target_topic or "orders"
-        target = {} if self.target is None else {name: Topic(name, "t", {0: PartitionOffsets(0, 0, 0)}, 3, self.target)}
+        target = (
+            {}
+            if self.target is None
+            else {
+                name: Topic(
+                    name=name,
+                    topic_id="t",
+                    partitions={0: PartitionOffsets(0, 0, 0)},
+                    replication_factor=3,
+                    config=self.target,
+                )
+            }
+        )
         key = replace(KEY, target_topic=name)
         seen = self.verified if self.verified is not None else self.position.coverage if self.position else Coverage()
         view = (
@@ -213,7 +229,7 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         Case(),
         State.OVERRUN,
         "orders-0: offsets [10, 30) can no longer be read, the log now starts at 30",
-        "ask for what is there: from 30",
+        "request only readable offsets: from 30",
     ),
     "source re-created": (
         Case(source_id="new"),
@@ -292,8 +308,15 @@ def world_with_another_target(verified: Coverage, topic_id: str = "t") -> tuple[
         {other: position(100, 200)},
         {other: Verified(generation=1, coverage=verified, level="digest", run_id="run", time="t")},
     )
-    source = {"orders": Topic("orders", "s", {0: PartitionOffsets(30, 1000, 1000)}, 3)}
-    target = {name: Topic(name, topic_id, {0: PartitionOffsets(0, 0, 0)}, 3) for name in ("orders", "again")}
+    source = {
+        "orders": Topic(
+            name="orders", topic_id="s", partitions={0: PartitionOffsets(30, 1000, 1000)}, replication_factor=3
+        )
+    }
+    target = {
+        name: Topic(name=name, topic_id=topic_id, partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3)
+        for name in ("orders", "again")
+    }
     return Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target, starts={AT: 1000}), view
 
 
@@ -349,8 +372,16 @@ class Simulated:
 
     def planned(self, end: int, asked: OffsetRange | None, most: int | None) -> Plan:
         config = replication(max_records_per_run=most)
-        source = {"orders": Topic("orders", "s", {0: PartitionOffsets(0, end, end)}, 3)}
-        target = {"orders": Topic("orders", "t", {0: PartitionOffsets(0, 0, 0)}, 3)}
+        source = {
+            "orders": Topic(
+                name="orders", topic_id="s", partitions={0: PartitionOffsets(0, end, end)}, replication_factor=3
+            )
+        }
+        target = {
+            "orders": Topic(
+                name="orders", topic_id="t", partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3
+            )
+        }
         snapshot = Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target)
         view = LedgerView(
             {KEY: self.position},

@@ -27,7 +27,14 @@ REPLICATION = Replication.model_validate(
     }
 )
 GOOD: dict[str, Any] = {"topics": ["orders"], "from_": "10", "until": "20"}
-ORDERS = {"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(0, 20, 20)}, 3)}
+ORDERS = {
+    "orders": Topic(
+        name="orders",
+        topic_id="s",
+        partitions={0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(0, 20, 20)},
+        replication_factor=3,
+    )
+}
 
 
 def read(**changes: Any) -> BackfillRequest:

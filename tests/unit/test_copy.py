@@ -628,7 +628,7 @@ AT_5 = Position(generation=1, ids=IDS, start=0, next_offset=5, coverage=Coverage
         (
             AT_5,
             task(7, 9),
-            "orders-0: the ledger's position 5 lies below 7, where it was when [7, 9) was planned: the ledger went back",
+            "orders-0: the ledger's position is 5, but it was 7 when [7, 9) was planned: the ledger went back to an older state",
             "plan again",
         ),
     ],

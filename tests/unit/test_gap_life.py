@@ -50,8 +50,13 @@ class Life:
         )
 
     def plan(self) -> PartitionPlan:
-        source = Topic("orders", "s", {0: PartitionOffsets(self.start, self.end, self.end)}, 3)
-        target = Topic("orders", "t", {0: PartitionOffsets(0, 0, 0)}, 3)
+        source = Topic(
+            name="orders",
+            topic_id="s",
+            partitions={0: PartitionOffsets(self.start, self.end, self.end)},
+            replication_factor=3,
+        )
+        target = Topic(name="orders", topic_id="t", partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3)
         snapshot = Snapshot(
             source_cluster="SRC", target_cluster="TGT", source={"orders": source}, target={"orders": target}
         )

@@ -36,7 +36,12 @@ def replication(**changes: Any) -> Replication:
 
 
 def topic(name: str, topic_id: str, *offsets: tuple[int, int, int]) -> Topic:
-    return Topic(name, topic_id, {number: PartitionOffsets(*each) for number, each in enumerate(offsets)}, 3)
+    return Topic(
+        name=name,
+        topic_id=topic_id,
+        partitions={number: PartitionOffsets(*each) for number, each in enumerate(offsets)},
+        replication_factor=3,
+    )
 
 
 def position(
@@ -255,51 +260,51 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED),
         State.SOURCE_RECREATED,
         "orders-0: the source topic was re-created (id s-orders in cluster SRC became s-other in SRC); offset 40 now means other records",
-        f"empty or re-create orders (or say on_existing_target: append), then start anew: {RESET}",
+        f"empty or re-create orders (or set on_existing_target: append), then reset the topic: {RESET}",
     ),
     "another source cluster": (
         Case(positions={key(): position(40, ids=replace(IDS, source_cluster="OLD"))}),
         State.SOURCE_RECREATED,
         "orders-0: the source topic was re-created (id s-orders in cluster OLD became s-orders in SRC); offset 40 now means other records",
-        f"empty or re-create orders (or say on_existing_target: append), then start anew: {RESET}",
+        f"empty or re-create orders (or set on_existing_target: append), then reset the topic: {RESET}",
     ),
     "target topic re-created": (
         Case(target={"orders": topic("orders", "t-other", (0, 0, 0))}, positions=OPENED),
         State.TARGET_RECREATED,
         "orders-0: the target topic orders was re-created or deleted (id t-orders became t-other); copies below offset 40 are gone with it",
-        f"start anew, from where start_from says: {RESET}",
+        f"reset the topic, which copies it again from start_from: {RESET}",
     ),
     "target topic deleted": (
         Case(target={}, positions=OPENED),
         State.TARGET_RECREATED,
         "orders-0: the target topic orders was re-created or deleted (id t-orders became none); copies below offset 40 are gone with it",
-        f"start anew, from where start_from says: {RESET}",
+        f"reset the topic, which copies it again from start_from: {RESET}",
     ),
     "ledger went back": (
         Case(positions=OPENED, watermarks={key(): 41}),
         State.LEDGER_LOST,
         "orders-dr: orders-0 -> orders: the store says everything below 41 was verified, but the ledger ends at 40: it was lost or went back",
-        f"bring back the ledger topics of the target, or empty orders and start anew: {RESET}",
+        f"restore the ledger topics of the target, or empty orders and reset the topic: {RESET}",
     ),
     "ledger empty": (
         Case(watermarks={key(): 40}),
         State.LEDGER_LOST,
         "orders-dr: orders-0 -> orders: the store says everything below 40 was verified, but the ledger has no entry: it was lost or went back",
-        f"bring back the ledger topics of the target, or empty orders and start anew: {RESET}",
+        f"restore the ledger topics of the target, or empty orders and reset the topic: {RESET}",
     ),
     "retention overran": (
         Case(source=source((55, 100, 100)), positions=OPENED),
         State.OVERRUN,
         "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55; nothing after them is copied",
-        "restore them at the source, or give them up: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
+        "restore them at the source, or approve the gap: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
         '--from 40 --until 55 --target-topic orders --reason "..."',
     ),
     "source truncated": (
         Case(source=source((0, 37, 37)), positions=OPENED),
         State.TRUNCATED,
         "orders-0: the source ends at 37, 3 offsets below the position 40: it was truncated after its records were copied",
-        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there, for what "
-        "was copied differs from what the source has now: re-create orders and start anew: "
+        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved, because the "
+        "copies differ from the source now: re-create orders and reset the topic: "
         f"{RESET}",
     ),
     "target topic missing": (
@@ -429,7 +434,7 @@ def test_a_partition_that_appears_later_and_lost_its_beginning_is_a_gap(start_fr
     assert (made.state, made.copy, made.refused) == (State.LATE_GAP, None, True)
     assert made.what == "orders-1 appeared after the replication began, and its offsets [0, 3) can no longer be read"
     assert made.remedy == (
-        "give them up, which opens it where its log starts now: "
+        "approve the gap; the partition then starts at its current log start: "
         'kafka-replication approve-gap orders-dr.yaml --topic orders --partition 1 --from 0 --until 3 --target-topic orders --reason "..."'
     )
 

@@ -30,7 +30,11 @@ DEFAULTS = TopicDefaults(3, SAFE)  # of brokers that lose nothing
 
 def topic(name: str, config: Mapping[str, str], partitions: int = 2, replicas: int = 3) -> Topic:
     return Topic(
-        name, f"id-{name}", {number: PartitionOffsets(0, 9, 9) for number in range(partitions)}, replicas, config
+        name=name,
+        topic_id=f"id-{name}",
+        partitions={number: PartitionOffsets(0, 9, 9) for number in range(partitions)},
+        replication_factor=replicas,
+        config=config,
     )
 
 
@@ -73,7 +77,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         Finding(
             "warning",
             AT,
-            "the target has 1 partitions, the source 2: others are refused",
+            "the target has 1 partitions, the source 2: the partitions without a target are refused",
             "kafka-topics.sh --alter --topic orders --partitions 2",
         ),
     ),
@@ -97,7 +101,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         Finding(
             "warning",
             AT,
-            "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are verified",
+            "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before they are verified",
             "set min.compaction.lag.ms on orders",
         ),
     ),
@@ -126,8 +130,8 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         Finding(
             "warning",
             AT,
-            "the target keeps at most 1999 bytes a partition, the source 1000: the target compresses anew and may need 2"
-            " times the room, so records may be deleted before they are verified",
+            "the target keeps at most 1999 bytes a partition, the source 1000: the target compresses records again and may need 2"
+            " times the space, so records may be deleted before they are verified",
             "raise retention.bytes of orders",
         ),
     ),
@@ -136,8 +140,8 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         Finding(
             "warning",
             AT,
-            "the target keeps at most 1999 bytes a partition, the source -1: the target compresses anew and may need 2"
-            " times the room, so records may be deleted before they are verified",
+            "the target keeps at most 1999 bytes a partition, the source -1: the target compresses records again and may need 2"
+            " times the space, so records may be deleted before they are verified",
             "raise retention.bytes of orders",
         ),
     ),
@@ -267,7 +271,7 @@ def test_renamed_topics_are_compared_with_their_target() -> None:
     source, target = topic("orders", SOURCE), topic("dr.orders", TARGET, 1)
     renamed = replication(topics={"include": ["orders"], "rename": "dr.{topic}"})
     assert [str(each) for each in check(renamed, sides({"orders": source}, {"dr.orders": target}))] == [
-        "warning: orders -> dr.orders: the target has 1 partitions, the source 2: others are refused. "
+        "warning: orders -> dr.orders: the target has 1 partitions, the source 2: the partitions without a target are refused. "
         "Remedy: kafka-topics.sh --alter --topic dr.orders --partitions 2"
     ]
 

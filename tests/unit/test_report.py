@@ -127,7 +127,7 @@ def report(
         outcomes={(KEY, wanted): copied} if wanted and copied else {},
         not_verified=failed,
     )
-    return RunReport("orders-dr", "run-2", account(evidence), gaps=listed({KEY: gaps}))
+    return RunReport(replication="orders-dr", run_id="run-2", ranges=account(evidence), gaps=listed({KEY: gaps}))
 
 
 def gap(kind: str, from_: int, until: int, generation: int = 1) -> Gap:
@@ -243,7 +243,7 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
         {"verified": ((0, 100),), "watermark": 40},
         True,
         "orders-3 is verified up to 100, but the stored watermark is 40",
-        "run again, which stores it; the log of advance says why it was not",
+        "run again, which stores it; the log of the step advance has the reason",
     ),
     "refused": (
         {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None},
@@ -301,7 +301,7 @@ FAILED = RangeReport(
 
 
 def test_the_json_of_a_run_is_the_documented_one() -> None:
-    assert RunReport("orders-dr", "run-2", (LINE, FAILED)).as_json() == {
+    assert RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, FAILED)).as_json() == {
         "replication": "orders-dr",
         "run_id": "run-2",
         "outcome": "failed",
@@ -353,21 +353,27 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
 
 def test_records_left_out_are_in_the_table_of_a_run() -> None:
     line = replace(LINE, copied=75, filtered=7, quarantined=2, skipped=1)
-    (text,) = [row for row in RunReport("orders-dr", "run-2", (line, FAILED)).table().splitlines() if "filtered" in row]
+    (text,) = [
+        row
+        for row in RunReport(replication="orders-dr", run_id="run-2", ranges=(line, FAILED)).table().splitlines()
+        if "filtered" in row
+    ]
     assert "orders-3 [0, 100)" in text and "7 filtered, 2 quarantined, 1 skipped" in text
-    assert "filtered" not in RunReport("orders-dr", "run-2", (LINE,)).table()
+    assert "filtered" not in RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE,)).table()
 
 
 @pytest.mark.parametrize(
     ("ranges", "outcome"), [((), "nothing_to_do"), ((LINE,), "done"), ((LINE, FAILED), "failed"), ((FAILED,), "failed")]
 )
 def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> None:
-    assert RunReport("orders-dr", "run-2", ranges).outcome == outcome
+    assert RunReport(replication="orders-dr", run_id="run-2", ranges=ranges).outcome == outcome
 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
     head, first, second, *failures = (
-        RunReport("orders-dr", "run-2", (LINE, replace(FAILED, digest_ok=False))).table().splitlines()
+        RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, replace(FAILED, digest_ok=False)))
+        .table()
+        .splitlines()
     )
     assert head.split() == [
         "partition",
@@ -393,7 +399,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
 
 
 def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:
-    made = RunReport("orders-dr", "run-2", (), gaps=listed({KEY: [gap("retention", 60, 90)]}))
+    made = RunReport(replication="orders-dr", run_id="run-2", ranges=(), gaps=listed({KEY: [gap("retention", 60, 90)]}))
     assert made.table().splitlines() == [
         "everything is copied and verified",
         "LOST orders-3 [60, 90): 30 offsets (retention, generation 1), given up by ann at time: too late",
@@ -402,7 +408,11 @@ def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:
 
 
 def test_a_failure_without_remedy_says_run_again() -> None:
-    assert RunReport("orders-dr", "run-2", (replace(FAILED, remedy=""),)).table().endswith("\n  remedy: run again")
+    assert (
+        RunReport(replication="orders-dr", run_id="run-2", ranges=(replace(FAILED, remedy=""),))
+        .table()
+        .endswith("\n  remedy: run again")
+    )
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:

@@ -57,7 +57,14 @@ GONE = PartitionPlan(
 SNAPSHOT = Snapshot(
     source_cluster="SRC",
     target_cluster="TGT",
-    source={"orders": Topic("orders", "s", {0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)}, 3)},
+    source={
+        "orders": Topic(
+            name="orders",
+            topic_id="s",
+            partitions={0: PartitionOffsets(3, 110, 100), 1: PartitionOffsets(5, 9, 9)},
+            replication_factor=3,
+        )
+    },
     target={},
 )
 VIEW = LedgerView(
@@ -184,7 +191,7 @@ def test_a_topic_that_is_gone_from_the_source_has_no_log_start() -> None:
     ],
 )
 def test_lag_counts_from_the_watermark_or_else_from_the_start(plan: PartitionPlan, lag: int) -> None:
-    assert PartitionStatus(plan, 0, None, None).lag == lag
+    assert PartitionStatus(plan=plan, log_start=0, last_verified=None, position=None).lag == lag
 
 
 def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> None:

@@ -22,7 +22,7 @@ from kafka_replication.verification.verify import SegmentDigest, VerifyTask, lon
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
-AUDIT = "somebody changed the receipts topic: compare source and target before going on"
+AUDIT = "another program changed the receipts topic: compare source and target (kafka-replication audit) first"
 
 
 def receipt(from_: int, until: int, *segments: Segment, count: int | None = None) -> Receipt:
@@ -146,7 +146,10 @@ def test_an_equal_copy_is_verified_whole(level: Literal["digest", "count"]) -> N
     assert reader.asked == [(each, level == "digest") for chunk in CHUNKS for each in chunk.segments]
 
 
-REMEDY = "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again under another name"
+REMEDY = (
+    "the target was changed or compacted after the copy: stop other writers, compare source and target"
+    " (kafka-replication audit), then copy again under another replication name"
+)
 DIFFERENCES: dict[str, tuple[int, SegmentDigest, list[list[int]], int, str]] = {
     "digest": (
         0,

@@ -52,7 +52,13 @@ def approve_gap(
     """Give up exactly these source offsets, which can no longer be read, so that copying continues after them."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        wanted = Approval(_at(topic, partition), _range(from_, until), reason, by or _user(), target_topic or None)
+        wanted = Approval(
+            at=_at(topic, partition),
+            range=_range(from_, until),
+            reason=reason,
+            by=by or _user(),
+            target_topic=target_topic or None,
+        )
         with leased(run) as leased_run:
             gap, new = approval.approve(leased_run, wanted)
         shown = ApprovedGap(wanted.key(run.replication), gap)

@@ -1,4 +1,4 @@
-"""What is copied (task, chunk, result), and the interface of a copy engine, which reads the source and fills chunks."""
+"""The values of copying (task, chunk, result), and the interface of an engine, which reads the source into chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
-    """One range of one partition, as planned. What is left of it, the ledger says after fencing."""
+    """One range of one partition, as planned. After fencing, the ledger says which part of it is not copied yet."""
 
     key: PartitionKey
     range: OffsetRange
@@ -49,8 +49,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyResult:
-    """The outcome of one range. ``copied`` counts the records of this call only; no ``error`` means that the whole
-    range is on the target.
+    """The outcome of one range. ``copied`` counts only the records of this call. If ``error`` is None, the whole range
+    is on the target.
     """
 
     key: PartitionKey
@@ -67,41 +67,42 @@ class CopyResult:
 
 
 class SourceReader(Protocol):
-    """Reads one source partition for one session. Any error ends it."""
+    """Reads one source partition for one session. Any error ends the session."""
 
     def check_ids(self, ids: Ids) -> None:
-        """Raise Refused unless the source topic still is the one with this id."""
+        """Raise Refused if the source topic no longer has this id."""
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        """Begin a chunk of ``target`` and write the next records of ``left`` to it, in order, from ``left.from_`` on.
+        """Begin a chunk in ``target`` and write the next records of ``left`` to it, in order, starting at
+        ``left.from_``.
 
-        The chunk ends at ``most_records``, at the engine's other bounds, or where ``left`` ends, whichever comes first.
-        Its range covers all that was read, offsets without a visible record too.
+        The chunk ends at ``most_records``, at another limit of the engine, or at the end of ``left``, whichever comes
+        first. Its range includes all offsets that were read, also those without a visible record.
 
         Raises RefusedAt for a record that cannot be copied unchanged, GapFound, Stalled, Unreachable, Refused, Fenced.
         """
 
 
 class CopyEngine(Protocol):
-    """One way to copy. Which one copied a chunk, and what its digest means, is named in the chunk's receipt."""
+    """One way to copy. The receipt of a chunk names the engine that copied it and the kind of its digest."""
 
     @property
     def name(self) -> str:
-        """With a version, as in ``record/1``; it changes when the engine copies differently."""
+        """The engine's name and version, as in ``record/1``. The version changes when the engine copies differently."""
 
     @property
     def digest_kind(self) -> str:
-        """The kind of the digests that its chunks have."""
+        """The kind of the digests of its chunks."""
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
-        """None where this engine can copy the range into the sink, else the reason why not. Raises Unreachable."""
+        """None if this engine can copy the range into the sink, else the reason why it cannot. Raises Unreachable."""
 
     def reader(self, task: CopyTask) -> AbstractContextManager[SourceReader]:
         """A new reader, with connections of its own."""
 
 
 def choose(engines: Sequence[CopyEngine], task: CopyTask, sink: Sink) -> CopyEngine:
-    """The first engine that supports the range. Raises Refused with every engine's reason."""
+    """The first engine that supports the range. Raises Refused, which names the reason of every engine."""
     reasons = []
     for engine in engines:
         reason = engine.supports(task, sink)

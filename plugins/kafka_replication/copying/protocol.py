@@ -1,6 +1,6 @@
 """Copy one bounded offset range exactly once: fence, read the position, copy what is left, chunk by chunk.
 
-This module knows the order of the steps. How records are read is the engine's matter, how they are stored the sink's.
+This module defines the order of the steps. The engine decides how records are read, the sink how they are stored.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Progress = Callable[[CopyTask, CopyResult], None]
 
 @dataclass(slots=True, kw_only=True)
 class Copier:
-    """Copies one range, in as many sessions as it takes: until ``settings.attempts`` in a row copied nothing, or the
-    ``deadline``.
+    """Copies one range in one or more sessions. Gives up after ``settings.attempts`` sessions in a row that copied
+    nothing, or at the ``deadline``.
     """
 
     engine: CopyEngine
@@ -39,10 +39,12 @@ class Copier:
     pause: Callable[[float], None] = time.sleep
     deadline: Deadline = field(default_factory=Deadline)
     _result: CopyResult = field(init=False)
-    _suspects: int = field(init=False, default=0)  # the refused record is among so many next ones; 0: none was refused
+    _suspects: int = field(
+        init=False, default=0
+    )  # the refused record is one of this many next records; 0: none was refused
 
     def copy(self, task: CopyTask) -> CopyResult:
-        """Never raises a ReplicationError: the error is in the result, so that other ranges continue."""
+        """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
         started = time.monotonic()
         self._result, self._suspects = CopyResult(key=task.key, range=task.range), 0
         try:
@@ -59,7 +61,7 @@ class Copier:
         return self._result
 
     def _sessions(self, task: CopyTask) -> None:
-        """New sessions until the range is copied, or its first refused record is named and all before it is copied."""
+        """Start sessions until the range is copied, or until all records before the first refused one are copied."""
         failures, chunks = 0, self._result.chunks
         while True:
             self.deadline.check(f"copying {task.key.source} {task.range}")
@@ -79,14 +81,14 @@ class Copier:
 
     @property
     def _most_records(self) -> int:
-        """The size of the next chunk. While a refused record is looked for: half of those it is among.
+        """The size of the next chunk. During the search for a refused record: half of the records it can be.
 
-        Each attempt halves their number, committed or refused, until a chunk of one record is refused: that names it.
+        Each attempt, committed or refused, halves their number. A refused chunk of one record names the record.
         """
         return max(1, self._suspects // 2) if self._suspects else self.settings.chunk_records
 
     def _wait(self, task: CopyTask, failures: int, error: Unreachable) -> None:
-        """Pause after so many failures in a row. Raises the error where that was the last attempt, OutOfTime."""
+        """Pause after so many failures in a row. Raises ``error`` after the last attempt, OutOfTime at the end."""
         if failures >= self.settings.attempts:
             raise error
         if self.deadline.left <= backoff(failures):
@@ -96,9 +98,9 @@ class Copier:
         self.pause(backoff(failures))
 
     def _copy_before(self, task: CopyTask, refused: RefusedAt) -> None:
-        """Copy everything before the refused record: nothing is passed over."""
+        """Copy all records before the refused one, so that none of them is missing."""
         if refused.offset is not None and refused.offset > task.range.from_:
-            # In new sessions: the refusal of an earlier record may have been on its way when this one was noticed.
+            # In new sessions, because an earlier record may have been refused too, before the sink reported it.
             self._suspects = 0
             self._sessions(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
 
@@ -110,7 +112,7 @@ class Copier:
             position = target.position()
             _check_position(task, position)
             assert position is not None
-            source.check_ids(task.ids)  # a deleted topic must not look like one that does not answer
+            source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             target.check_ids(task.ids)
             _check_target(task, target, position)
             while left := position.left_of(task.range):
@@ -152,7 +154,7 @@ class Copier:
 
 
 def _check_target(task: CopyTask, target: SinkSession, position: Position) -> None:
-    """Raise ForeignWriter for records that are not ours; Fenced where a newer copier of ours wrote them."""
+    """Raise ForeignWriter for records that are not ours. Raise Fenced if a newer copier of ours wrote them."""
     try:
         target.check_target(position)
     except ForeignWriter as e:
@@ -164,12 +166,12 @@ def _check_target(task: CopyTask, target: SinkSession, position: Position) -> No
 
 
 def _check_position(task: CopyTask, position: Position | None) -> None:
-    """Refuse to copy from a position that is not the plan's."""
+    """Raise Refused if the ledger's position does not fit the plan."""
     at = task.key.source
     if position is None:
         raise Refused(
             f"{at}: the ledger has no position for {task.key}, yet it was opened",
-            "bring back the ledger topics of the target",
+            "restore the ledger topics of the target",
         )
     if position.generation != task.generation:
         raise Refused(
@@ -177,12 +179,12 @@ def _check_position(task: CopyTask, position: Position | None) -> None:
         )
     if position.ids != task.ids:
         raise Refused(
-            f"{at}: the ledger is about {position.ids}, the plan about {task.ids}: a topic was re-created", "plan again"
+            f"{at}: the ledger has the ids {position.ids}, the plan {task.ids}: a topic was re-created", "plan again"
         )
     planned = task.range.from_ if task.position is None else task.position
     if position.next_offset < planned and position.left_of(OffsetRange(position.next_offset, planned)):
         raise Refused(
-            f"{at}: the ledger's position {position.next_offset} lies below {planned}, where it was when {task.range}"
-            " was planned: the ledger went back",
-            "find out what restored the ledger topics to an older state, then plan again",
+            f"{at}: the ledger's position is {position.next_offset}, but it was {planned} when {task.range} was"
+            " planned: the ledger went back to an older state",
+            "find out why the ledger topics are in an older state, then plan again",
         )

@@ -98,11 +98,11 @@ def describe(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     )
     return {
         name: Topic(
-            name,
-            str(d.topic_id),
-            {p.id: partition_offsets[TopicPartition(name, p.id)] for p in d.partitions},
-            min((len(p.replicas) for p in d.partitions), default=0),
-            settings[name],
+            name=name,
+            topic_id=str(d.topic_id),
+            partitions={p.id: partition_offsets[TopicPartition(name, p.id)] for p in d.partitions},
+            replication_factor=min((len(p.replicas) for p in d.partitions), default=0),
+            config=settings[name],
         )
         for name, d in described.items()
     }

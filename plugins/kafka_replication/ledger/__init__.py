@@ -1,5 +1,5 @@
 """What the ledger on the target holds.
 
-`entries` has the values, `codec` their JSON, `formats` each version of each kind, `record_keys` the keys they lie
-under, `view` what they say about one replication. Reading and writing the topics is not done here: `kafka` does it.
+`entries` has the values, `codec` their JSON, `formats` every version of every kind, `record_keys` their record keys,
+`view` the state of one replication. This package does not read or write topics: `kafka` does.
 """

@@ -1,8 +1,8 @@
-"""The JSON of ledger entries: each kind has versions of its own, and every version ever written stays readable.
+"""The JSON of ledger entries. Each kind has its own versions, and every version that was ever written stays readable.
 
 An entry is a JSON object with ``type`` (its kind), ``format`` (the version of that kind) and the fields of that
-version (`formats`). What a version requires never changes. A field that may be missing can be added at any time:
-a reader that does not know it keeps it in ``extra``. A field that a reader must understand needs a new version: an
+version (`formats`). The required fields of a version never change. An optional field can be added at any time: a
+reader that does not know it keeps it in ``extra``. A field that a reader must understand needs a new version: an
 older reader then refuses the entry and asks for an upgrade. Unknown content inside a known field is refused.
 """
 
@@ -41,9 +41,7 @@ FORMATS: Mapping[str, Mapping[int, type[formats.EntryFormat]]] = {
 
 
 def encode(entry: Entry) -> bytes:
-    """The entry as JSON of its kind's newest version: sorted keys, no blanks, UTF-8. What the entry knows wins over
-    ``extra``.
-    """
+    """The entry as JSON of its kind's newest version: sorted keys, no spaces. Known fields win over ``extra``."""
     kind, content = _content(entry)
     return dump({**entry.extra, **content, "format": max(FORMATS[kind]), "type": kind})
 
@@ -85,7 +83,7 @@ def _verified(entry: Verified) -> dict[str, Any]:
 
 
 def _receipts_from(entry: Position | Verified) -> dict[str, int]:
-    """An optional field: where it is not known it is left out."""
+    """An optional field. It is left out if it is not known."""
     return {} if entry.receipts_from is None else {"receipts_from": entry.receipts_from}
 
 
@@ -162,7 +160,7 @@ def decode_receipt(data: bytes) -> Receipt:
 
 
 def _decode(kind: str, data: bytes) -> Entry:
-    """The entry under a key of this ``kind``, whatever its version. Raises LedgerUnreadable."""
+    """The entry that a key of this ``kind`` holds, in any version. Raises LedgerUnreadable."""
     version, content = _load(kind, data)
     known = FORMATS[kind]
     if version > max(known):

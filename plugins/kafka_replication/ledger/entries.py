@@ -1,9 +1,10 @@
-"""What the ledger on the target holds, as values. `codec` has their JSON, `record_keys` the keys they lie under.
+"""The entries of the ledger as values. `codec` has their JSON, `record_keys` their record keys.
 
-Two compacted topics: `POSITIONS`, all that a copier reads and the approved gaps, and `RECEIPTS`, the audit trail.
+The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, and the approved gaps) and
+`RECEIPTS` (the audit trail).
 
-Every entry has ``extra``: top-level fields that a newer version wrote and this one does not know. Whoever writes an
-entry anew writes them back.
+Every entry has ``extra``: top-level fields that a newer version wrote and this version does not know. A process that
+writes an entry again keeps them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ UPGRADE = "upgrade this installation: a newer version wrote it"
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """What the entries are about: names can be re-used, these cannot."""
+    """The ids of the source cluster and of both topics. A name can be used again, an id cannot."""
 
     source_cluster: str
     source_topic: str
@@ -34,7 +35,7 @@ class Ids:
 class Position:
     """How far one partition was copied.
 
-    Written in the transaction of the records it speaks of, or when the partition is opened.
+    Written in the same transaction as the copied records, or when the partition is opened.
     """
 
     generation: int
@@ -42,14 +43,14 @@ class Position:
     start: int
     next_offset: int
     coverage: Coverage = field(default_factory=Coverage)
-    leader_epoch: int | None = None  # of the source offset right before the next one, where a record was read there
-    target_end: int = 0  # one past the highest target offset of ours; where a foreign writer would begin
-    receipts_from: int | None = None  # offset in the receipts topic below which there is none of this generation
+    leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
+    target_end: int = 0  # one past our highest target offset; another writer's records would follow it
+    receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
-        """This position once ``copied`` is on the target as well; ``leader_epoch`` is that of its last offset, where
-        known.
+        """This position after ``copied`` was added to the target. ``leader_epoch`` is that of its last offset, None if
+        not known.
         """
         coverage = self.coverage.add(copied)
         next_offset = coverage.contiguous_end(self.next_offset)
@@ -62,47 +63,49 @@ class Position:
         )
 
     def _epoch(self, copied: OffsetRange, leader_epoch: int | None, next_offset: int) -> int | None:
-        """The leader epoch to resume ``next_offset`` with.
+        """The leader epoch to resume at ``next_offset`` with.
 
-        An older record's would make the broker report a truncation (KIP-320).
+        With the epoch of an older record the broker would report a truncation (KIP-320).
         """
         if next_offset == self.next_offset:
             return self.leader_epoch
-        if next_offset > copied.until:  # a range copied earlier follows, whose epoch is not kept
+        if next_offset > copied.until:  # the last offset is of a range copied earlier, whose epoch is not stored
             return None
         return leader_epoch
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        """What of ``wanted`` is not yet on the target."""
+        """The parts of ``wanted`` that are not on the target yet."""
         return self.coverage.missing_from(wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Which offsets were read back and found equal, and how thoroughly.
+    """Which offsets were read back and are equal, and at which level they were verified.
 
-    Written by the verify step, which fences its predecessors.
+    The verify step writes it, after fencing earlier runs.
     """
 
     generation: int
     coverage: Coverage
-    level: str  # "digest" or "count", the weakest of all that is covered
+    level: str  # "digest" or "count": the weakest level in the coverage
     run_id: str
     time: str  # RFC 3339 UTC
-    receipts_from: int | None = None  # offset in the receipts topic below which all of this generation are verified
+    receipts_from: int | None = (
+        None  # offset in the receipts topic; all receipts of this generation below it are verified
+    )
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-# Removed at the source before it was copied; before the log start of a partition that appeared later; copied, and
-# removed from the target before it was read back.
+# retention: the source deleted the records before they were copied. late: the offsets are before the log start of a
+# partition that was added later. unverifiable: the target deleted the copies before they were read back.
 GAP_KINDS = ("retention", "late", "unverifiable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Source offsets that somebody gave up.
+    """Source offsets that a person gave up.
 
-    Written in the transaction of the position that crosses them, never removed.
+    Written in the same transaction as the position that passes them. Never removed.
     """
 
     generation: int
@@ -121,13 +124,13 @@ class Gap:
 
     @property
     def copied(self) -> bool:
-        """It was copied; given up is only the proof."""
+        """Whether the records were copied, and only their verification was given up."""
         return self.kind == "unverifiable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Consecutive records of ours on one target partition: ``first`` and ``last`` are inclusive offsets."""
+    """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
 
     partition: int
     first: int
@@ -138,14 +141,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSegments:
-    """Where a chunk lies on a Kafka target: in source order; empty where the chunk put no record there."""
+    """Where a chunk is on a Kafka target, in source order. Empty if the chunk wrote no record."""
 
     segments: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownPlacement:
-    """Where a chunk lies, in a ``kind`` of place that this version does not know. ``content`` is kept as it was."""
+    """A placement of a ``kind`` that this version does not know. ``content`` is kept unchanged."""
 
     kind: str
     content: Mapping[str, Any] = field(hash=False)
@@ -156,7 +159,7 @@ Placement = KafkaSegments | UnknownPlacement
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What changed the records on their way: its name, and the hash of what it does."""
+    """What changed the records during the copy: its name, and the hash of its definition."""
 
     name: str
     hash: str
@@ -164,7 +167,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MappedOffset:
-    """Where one source record lies on a Kafka target."""
+    """Where one source record is on a Kafka target."""
 
     source_offset: int
     target_partition: int
@@ -173,11 +176,12 @@ class MappedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What one chunk's transaction did. Its range tiles with its neighbours'.
+    """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
 
-    ``count`` is the number of records it put on the target, ``digest`` theirs. Records it read and did not put there
-    are ``filtered`` (the transform dropped them), ``quarantined`` (set aside elsewhere) or ``skipped`` (passed over by
-    approval); what remains of the range was not visible. ``offset_map`` is sparse: some of the chunk's records.
+    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. Records that it read and
+    did not write are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
+    ``skipped`` (left out by approval). The other offsets of the range had no visible record. ``offset_map`` is sparse:
+    it has some of the chunk's records.
     """
 
     generation: int
@@ -201,13 +205,13 @@ class Receipt:
     def __post_init__(self) -> None:
         offsets = [mapped.source_offset for mapped in self.offset_map]
         if any(after <= before for before, after in itertools.pairwise(offsets)):
-            raise ValueError("the offset map is not in rising order")
+            raise ValueError("the offset map is not in ascending order")
         if any(offset not in self.range for offset in offsets):
-            raise ValueError(f"the offset map leaves the range {self.range}")
+            raise ValueError(f"the offset map has offsets outside of the range {self.range}")
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """Where its records lie on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
+        """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
         if isinstance(self.placement, UnknownPlacement):
             raise LedgerUnreadable(
                 f"the receipt of source offsets {self.range} has the placement kind {self.placement.kind!r}, which this"

@@ -1,6 +1,6 @@
-"""Each version of each kind of ledger entry: which fields it requires, and which value they make.
+"""Every version of every kind of ledger entry: its required fields, and how they become a value.
 
-A class here never changes once it was released. See `codec` for when a kind needs a new version.
+A class in this module never changes after its release. `codec` says when a kind needs a new version.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset)]
 
 
 class _Part(BaseModel):
-    """A field that has fields. None of them may be unknown."""
+    """A field that has fields of its own. Unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -87,7 +87,7 @@ class JsonTransform(_Part):
 
 
 def _placement(content: Any) -> Placement:
-    """A placement of a kind that this version knows, read strictly; one of another kind as it is."""
+    """A placement. A kind that this version knows is read strictly, another kind is kept unchanged."""
     match content:
         case {"kind": "kafka-segments"}:
             known = JsonKafkaSegments.model_validate(content)
@@ -102,7 +102,7 @@ JsonPlacement = Annotated[Placement, PlainValidator(_placement)]
 
 
 class EntryFormat(BaseModel, ABC):
-    """One version of one kind. Top-level fields that it does not know are kept."""
+    """One version of one kind of entry. Unknown top-level fields are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -183,7 +183,7 @@ class Gap1(EntryFormat):
 
 
 class _Receipt(EntryFormat):
-    """What all versions of a receipt have."""
+    """The fields that all versions of a receipt have."""
 
     generation: Number
     range: JsonRange
@@ -196,7 +196,7 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
 
-    def made(self, placement: Placement, **more: Any) -> Receipt:
+    def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
             generation=self.generation,
             range=self.range,
@@ -215,16 +215,16 @@ class _Receipt(EntryFormat):
 
 
 class Receipt1(_Receipt):
-    """Of a Kafka target, every record copied as it is."""
+    """A receipt for a Kafka target; every record was copied unchanged."""
 
     segments: list[JsonSegment]
 
     def value(self) -> Receipt:
-        return self.made(KafkaSegments(tuple(segment.value() for segment in self.segments)))
+        return self.receipt(KafkaSegments(tuple(segment.value() for segment in self.segments)))
 
 
 class Receipt2(_Receipt):
-    """Has room for records that were left out, for a transform, for other targets and for single target offsets."""
+    """A receipt that can also describe omitted records, a transform, other kinds of targets and an offset map."""
 
     placement: JsonPlacement
     filtered: Number
@@ -234,7 +234,7 @@ class Receipt2(_Receipt):
     offset_map: list[JsonMappedOffset]
 
     def value(self) -> Receipt:
-        return self.made(
+        return self.receipt(
             self.placement,
             filtered=self.filtered,
             quarantined=self.quarantined,

@@ -1,7 +1,7 @@
-"""The ledger as the rest of the package sees it: the one place that reads and writes entries.
+"""The interface of the ledger: all entries are read and written through it.
 
-`kafka_replication.kafka.ledger` implements it on the target's two topics. `tests/contract/ledger` holds every
-implementation to what is promised here.
+`kafka_replication.kafka.ledger` implements it on the two topics of the target. `tests/contract/ledger` checks every
+implementation against what is documented here.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from kafka_replication.model.keys import PartitionKey
 
 
 class Ledger(Protocol):
-    """The ledger of one replication, for as long as one step or one worker needs it.
+    """The ledger of one replication. One step or one worker uses one object.
 
-    Every read returns what is committed when it is called, never less: it first waits until no open transaction can
-    hide a committed entry. An object remembers what it has read, and reads on from there.
-    Reading raises LedgerUnreadable for an entry of this replication that this version cannot read, Stalled where a
+    Every read returns at least what was committed when it was called: it first waits until no open transaction can
+    hide a committed entry. An object remembers what it has read, and the next read continues there.
+    Reading raises LedgerUnreadable for an entry of this replication that this version cannot read, Stalled if a
     transaction stays open too long, and Unreachable.
     """
 
     def exists(self) -> bool:
-        """Whether the ledger was created. Raises Refused where it is not as it must be."""
+        """Whether the ledger was created. Raises Refused if its topics have settings that are not allowed."""
 
     def ensure(self, replication: Replication) -> None:
-        """Create what is missing. Raises Refused where the ledger is not as it must be."""
+        """Create missing topics. Raises Refused if existing ones have settings that are not allowed."""
 
     def view(self) -> LedgerView:
-        """Every position, verified coverage and approved gap of this replication; empty where no ledger exists."""
+        """Every position, verified coverage and approved gap of this replication; empty if no ledger exists."""
 
     def position(self, key: PartitionKey) -> Position | None:
-        """The newest position of ``key``; None where the partition was never opened.
+        """The newest position of ``key``; None if the partition was never opened.
 
-        A copier calls it after fencing: only then no earlier producer can commit another one.
+        A copier calls it after fencing, because only then no earlier producer can commit a newer one.
         """
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
-        """The newest receipts of these keys, of every generation, from the given offset of the key's receipts partition
-        on. None: from the log start.
+        """The newest receipts of these keys, of every generation. The value is the offset to start at, in the key's
+        partition of the receipts topic. None: the log start.
         """
 
     def receipt_ends(self) -> Mapping[int, int]:
-        """For each ledger partition the offset below which no receipt can be added any more."""
+        """For each ledger partition its end offset: new receipts can be added only at or above it."""
 
     def undecided(self) -> set[PartitionKey]:
-        """Keys of this replication with an entry in an open transaction: a dead run left it, or a live one is about to
-        commit it.
+        """Keys of this replication with an entry in an open transaction. A dead run left it open, or a live run is
+        about to commit it.
         """
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
-        """Add the entry to a transaction that the caller opened, and commits."""
+        """Add the entry to a transaction that the caller began and will commit."""

@@ -1,4 +1,4 @@
-"""Receipts as they were read, and where the next reading can begin."""
+"""Receipts as they were read, and where the next read can begin."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class StoredReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipts:
-    """What one reading of the receipts topic returned, for the keys that were asked for."""
+    """What one read of the receipts topic returned for the requested keys."""
 
     stored: Mapping[PartitionKey, tuple[StoredReceipt, ...]]
-    since: Mapping[PartitionKey, int]  # what was asked for; 0: everything there is
-    log_starts: Mapping[int, int]  # of each ledger partition that was read
-    ends: Mapping[int, int]  # where reading ended: every receipt below it was committed or aborted by then
+    since: Mapping[PartitionKey, int]  # the requested offset; 0: from the log start
+    log_starts: Mapping[int, int]  # of the ledger partitions that were read
+    ends: Mapping[int, int]  # where reading ended; all transactions with receipts below it had ended
 
     def of(self, key: PartitionKey, generation: int) -> list[Receipt]:
-        """The key's receipts of one generation."""
+        """The receipts of the key in one generation."""
         return [stored.receipt for stored in self.stored[key] if stored.receipt.generation == generation]
 
     def all(self, key: PartitionKey) -> list[Receipt]:
-        """The key's receipts, of every generation, in order."""
+        """The receipts of the key in every generation, ordered by generation and source offset."""
         return sorted(
             (stored.receipt for stored in self.stored[key]),
             key=lambda receipt: (receipt.generation, receipt.range.from_),
@@ -42,12 +42,12 @@ class Receipts:
         return {stored.receipt.generation for stored in self.stored[key]}
 
     def incomplete(self, key: PartitionKey) -> bool:
-        """Whether receipts that were asked for may have expired: the log starts above where reading was to begin."""
+        """Whether requested receipts may have expired, because the log starts above the requested offset."""
         return self.log_starts[key.ledger_partition] > self.since[key]
 
     def unverified_from(self, key: PartitionKey, generation: int, verified: Coverage) -> int:
-        """The offset below which every receipt of this generation is ``verified``: the first one that is not, or else
-        where reading ended.
+        """The offset of the first receipt of this generation that is not ``verified``, or where reading ended if all
+        are.
         """
         left = (
             stored.offset

@@ -9,7 +9,7 @@ from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 
-FOREIGN = "only this product may write the ledger topics: find the writer, then delete or repair the entry"
+FOREIGN = "only this product may write the ledger topics: find the other writer, then delete or repair the entry"
 
 
 def position_key(key: PartitionKey) -> bytes:
@@ -29,7 +29,7 @@ def gap_key(key: PartitionKey, gap: Gap) -> bytes:
 
 
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
-    """(kind, key, further numbers). Raises LedgerUnreadable for what was not written by this product."""
+    """(kind, key, further numbers). Raises LedgerUnreadable for a key that this product did not write."""
     try:
         parts = json.loads(data or b"")
         if [type(part) for part in parts] != [str, str, str, int, str] + [int] * (len(parts) - 5):

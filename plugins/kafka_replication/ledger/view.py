@@ -1,4 +1,4 @@
-"""What the ledger says about one replication, as one value."""
+"""The state of one replication according to the ledger, as one value."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kafka_replication.model.offsets import Coverage
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """What the ledger says about one replication."""
+    """The positions, verified coverage and approved gaps of one replication."""
 
     positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
 
     def position(self, key: PartitionKey, generation: int) -> Position | None:
-        """The position, if it is of this generation: one of another says nothing about its records."""
-        found = self.positions.get(key)
-        return found if found is not None and found.generation == generation else None
+        """The position if it is of this generation, else None: another generation has other records."""
+        position = self.positions.get(key)
+        return position if position is not None and position.generation == generation else None
 
     def verified_with(
         self, key: PartitionKey, generation: int, more: Coverage, *, level: str, run_id: str, time: str
@@ -37,8 +37,8 @@ class LedgerView:
         return replace(entry, coverage=entry.coverage.union(more), level=weakest, run_id=run_id, time=time)
 
     def receipts_from(self, key: PartitionKey) -> int | None:
-        """The offset in the receipts topic below which no receipt of the key's generation is unverified; None where
-        that is not known, as in what earlier versions wrote.
+        """An offset in the receipts topic: all receipts of the key's generation below it are verified. None if that is
+        not known, because an earlier version wrote the entries.
         """
         position = self.positions[key]
         verified = self._verified(key, position.generation)
@@ -46,28 +46,26 @@ class LedgerView:
         return max((offset for offset in known if offset is not None), default=None)
 
     def read_back(self, key: PartitionKey, generation: int) -> Coverage:
-        """What of this generation was read back and found equal."""
+        """The offsets of this generation that were read back and are equal."""
         entry = self._verified(key, generation)
         return entry.coverage if entry else Coverage()
 
     def _verified(self, key: PartitionKey, generation: int) -> Verified | None:
-        found = self.verified.get(key)
-        return found if found is not None and found.generation == generation else None
+        entry = self.verified.get(key)
+        return entry if entry is not None and entry.generation == generation else None
 
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
-        """What of this generation was never copied and given up by approval."""
+        """The offsets of this generation that were never copied, and were given up by approval."""
         return Coverage.of(
-            each.range for each in self.gaps.get(key, ()) if each.generation == generation and not each.copied
+            gap.range for gap in self.gaps.get(key, ()) if gap.generation == generation and not gap.copied
         )
 
     def unproven(self, key: PartitionKey, generation: int) -> Coverage:
-        """What of this generation was copied, and its verification given up by approval."""
-        return Coverage.of(
-            each.range for each in self.gaps.get(key, ()) if each.generation == generation and each.copied
-        )
+        """The offsets of this generation that were copied, but whose verification was given up by approval."""
+        return Coverage.of(gap.range for gap in self.gaps.get(key, ()) if gap.generation == generation and gap.copied)
 
     def verified_or_waived(self, key: PartitionKey, generation: int) -> Coverage:
-        """What needs no further look: read back and found equal, or given up. The watermark may pass it."""
+        """The offsets that the watermark may pass: read back and equal, or given up by approval."""
         return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))
 
     def verified_end(self, key: PartitionKey) -> int:

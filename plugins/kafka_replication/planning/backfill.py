@@ -1,8 +1,8 @@
-"""Decide, purely, what a backfill has to do, and say first what it would mean.
+"""Plan a backfill, and describe its effect before it starts. Pure: no call to a cluster or the store.
 
-`plan_backfill` takes values and returns values; what it decides ends up as ordinary `PartitionPlan`s, so that copying,
-verifying and reporting know nothing of backfills. ``copy`` is the range asked for: the copier itself leaves out what
-the ledger covers.
+`plan_backfill` takes values and returns values. The result has ordinary `PartitionPlan`s, so that copying, verifying
+and reporting do not distinguish backfills. ``copy`` is the requested range: the copier leaves out what the ledger
+covers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kafka_replication.planning.live import Planner, own
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
-Times = Mapping[datetime, Mapping[TopicPartition, int]]  # what ListOffsets says of each time: `offsetsForTimes`
+Times = Mapping[datetime, Mapping[TopicPartition, int]]  # the offsets that ListOffsets returns for each time
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first records of a range, read once: ``records`` of them in ``span`` offsets.
+    """A sample of the first records of a range: ``records`` records in ``span`` offsets.
 
-    ``oldest`` is their least timestamp, in ms.
+    ``oldest`` is their lowest timestamp, in ms.
     """
 
     records: int
@@ -38,13 +38,14 @@ class Sample:
     oldest: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillLine:
-    """What a backfill means for one partition; ``plan`` is what would be done.
+    """The effect of a backfill on one partition; ``plan`` is what would be done.
 
-    ``gone`` can no longer be read and is not on the target; ``left`` would be copied, about ``records`` of ``bytes`` in
-    all, guessed from a sample. ``newer`` offsets are on the target already, before which the copies would have
-    belonged. ``keeps`` is how long the target keeps records, in ms (None: for ever), ``oldest`` a timestamp in ms.
+    ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
+    records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
+    although they come after the copies in the source. ``keeps`` is how long the target keeps records, in ms (None: for
+    ever); ``oldest`` is a timestamp in ms.
     """
 
     plan: PartitionPlan
@@ -64,42 +65,42 @@ class BackfillLine:
 
     @property
     def kept_until(self) -> int | None:
-        """When the target may delete the oldest record, in ms; None where it never does or nothing is known."""
+        """When the target may delete the oldest record, in ms; None if it never does, or if that is not known."""
         return None if self.oldest is None or self.keeps is None else self.oldest + self.keeps
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """All lines of a request, refused ones among them."""
+    """All lines of a request, including refused ones."""
 
     replication: str
     lines: tuple[BackfillLine, ...]
 
     @property
     def plan(self) -> Plan:
-        return Plan(self.replication, tuple(each.plan for each in self.lines))
+        return Plan(self.replication, tuple(line.plan for line in self.lines))
 
     @property
     def refused(self) -> tuple[BackfillLine, ...]:
-        return tuple(each for each in self.lines if each.plan.refused)
+        return tuple(line for line in self.lines if line.plan.refused)
 
     def estimated(self, samples: Mapping[TopicPartition, Sample]) -> BackfillPlan:
-        """With a guess of what is left of each partition that has a sample."""
-        return replace(self, lines=tuple(_estimated(each, samples.get(each.key.source)) for each in self.lines))
+        """This plan with an estimate for each partition that has a sample."""
+        return replace(self, lines=tuple(_estimated(line, samples.get(line.key.source)) for line in self.lines))
 
     def raise_refused(self) -> None:
-        """Raises Refused naming every partition that cannot be done: whoever asks for a range is told before a part of
-        it is copied.
+        """Raise Refused, which names every refused partition, so that the user knows before a part of the range is
+        copied.
         """
         if self.refused:
             raise Refused(
-                "; ".join(each.plan.what for each in self.refused),
-                "; ".join(dict.fromkeys(each.plan.remedy for each in self.refused)),
+                "; ".join(line.plan.what for line in self.refused),
+                "; ".join(dict.fromkeys(line.plan.remedy for line in self.refused)),
             )
 
 
 def one_topic(replication: Replication, request: BackfillRequest) -> Replication:
-    """The replication as this backfill sees it: with another target topic it is one of that source topic alone."""
+    """The replication for this request: with another target topic, it has only the requested source topic."""
     if request.target_topic is None:
         return replication
     topics = replication.topics.model_copy(
@@ -109,10 +110,8 @@ def one_topic(replication: Replication, request: BackfillRequest) -> Replication
 
 
 def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times) -> dict[TopicPartition, OffsetRange]:
-    """The request as offset ranges of partitions that exist. Raises BadInput; two times may well give an empty
-    range.
-    """
-    found: dict[TopicPartition, OffsetRange] = {}
+    """The requested offset range of each partition. Raises BadInput. Two times can give an empty range."""
+    ranges: dict[TopicPartition, OffsetRange] = {}
     for at in partitions_of(request, source):
         end = source[at.topic].partitions[at.partition].last_stable
         from_, until = (
@@ -121,13 +120,13 @@ def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times)
         )
         if isinstance(request.from_, int) or isinstance(request.until, int):
             check_order(f"{at}: ", from_, until)
-        found[at] = OffsetRange(from_, max(from_, until))
-    return found
+        ranges[at] = OffsetRange(from_, max(from_, until))
+    return ranges
 
 
 def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list[TopicPartition]:
-    """Every partition that is asked for. Raises BadInput for one that the source does not have."""
-    found = []
+    """All requested partitions. Raises BadInput for one that the source does not have."""
+    partitions = []
     for name in request.topics:
         topic = source.get(name)
         if topic is None:
@@ -138,8 +137,8 @@ def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list
                     f"partition: {name} has no partition {number}; it has {len(topic.partitions)}, from 0 on",
                     "correct it",
                 )
-        found += [TopicPartition(name, number) for number in request.partitions or sorted(topic.partitions)]
-    return found
+        partitions += [TopicPartition(name, number) for number in request.partitions or sorted(topic.partitions)]
+    return partitions
 
 
 def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Times) -> int:
@@ -155,8 +154,8 @@ def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillInput:
-    """What the planning of a backfill looks at. ``live`` is what live copying would do now: it opens the replication's
-    own targets.
+    """The input of planning a backfill. ``live`` is the plan of live copying now, which opens the replication's own
+    targets.
     """
 
     replication: Replication
@@ -167,13 +166,13 @@ class BackfillInput:
 
 
 def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
-    """One line for each partition asked for.
+    """One line for each requested partition.
 
-    ``opens``: what was never opened begins where its range does, not where live copying would.
+    ``opens``: a partition that was never opened starts where its range starts, not where live copying would start.
     """
     view = own(given.replication, given.ledger)
-    planner = Planner(given.replication, given.snapshot, view, given.watermarks)
-    live = {each.key: each for each in given.live.partitions}
+    planner = Planner(replication=given.replication, snapshot=given.snapshot, ledger=view, watermarks=given.watermarks)
+    live = {planned.key: planned for planned in given.live.partitions}
     lines = []
     for at, range_ in asked.items():
         key = PartitionKey(given.replication.name, at, given.replication.target_topic(at.topic))
@@ -185,23 +184,26 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
 def _entry(
     planner: Planner, key: PartitionKey, asked: OffsetRange, live: PartitionPlan | None, *, opens: bool
 ) -> PartitionPlan:
-    """Where the partition stands, without what is to be done: refused, not opened yet, or in sync."""
+    """The state of the partition before its work is added: refused, not opened yet, or in sync."""
     source, target = planner.snapshot.source[key.source.topic], planner.snapshot.target.get(key.target_topic)
     ids = Ids(planner.snapshot.source_cluster, source.topic_id, target.topic_id if target else "")
     position = planner.ledger.positions.get(key)
     if position is None:
         if not opens and live is not None:
             return replace(live, copy=None)
-        fresh = Planner(planner.replication, planner.snapshot, LedgerView(), planner.watermarks).unopened(
-            key, source, target, ids
-        )
+        fresh = Planner(
+            replication=planner.replication,
+            snapshot=planner.snapshot,
+            ledger=LedgerView(),
+            watermarks=planner.watermarks,
+        ).unopened(key, source, target, ids)
         return (
             replace(fresh, copy=None)
             if fresh.refused
             else replace(fresh, copy=None, start=asked.from_, position=asked.from_)
         )
     refusal = planner.refusal(key, position, source, target, ids)
-    # An overrun stops live copying; whether the asked range is still there is another question.
+    # An overrun stops live copying, but the requested range may still be readable.
     if refusal and refusal.state is State.OVERRUN:
         readable = replace(position, next_offset=source.partitions[key.source.partition].log_start)
         refusal = planner.refusal(key, readable, source, target, ids)
@@ -224,13 +226,13 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
     left = missing.subtract(gone)
     line = BackfillLine(
-        entry,
-        asked,
-        Coverage.of(_within(coverage, asked)),
-        gone,
-        left,
+        plan=entry,
+        asked=asked,
+        covered=Coverage.of(_within(coverage, asked)),
+        gone=gone,
+        left=left,
         keeps=_keeps(given, topic, entry.key.target_topic),
-        newer=sum(max(0, each.until - max(each.from_, left.ranges[0].from_)) for each in coverage) if left else 0,
+        newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,
     )
     if not entry.refused and gone:
         what = f"{entry.key.source}: offsets {gone} can no longer be read, the log now starts at {log_start}"
@@ -239,7 +241,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
         )
     if not entry.refused and left:
         state = State.OPENING if entry.state is State.OPENING else State.BEHIND
-        # What is pending inside of the range is accounted for with it: no offset belongs to two lines of a report.
+        # Pending offsets inside the range are reported with it, so that no offset is in two lines of a report.
         line = replace(
             line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked])))
         )
@@ -250,16 +252,16 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
 
 def _from(asked: OffsetRange, log_start: int) -> str:
     if log_start >= asked.until:
-        return "restore them at the source; there is nothing left of this range to copy"
-    return f"restore them at the source, or ask for what is there: from {log_start}"
+        return "restore them at the source; no offset of this range can be copied now"
+    return f"restore them at the source, or request only readable offsets: from {log_start}"
 
 
 def _within(coverage: Iterable[OffsetRange], bounds: OffsetRange) -> Iterator[OffsetRange]:
-    return (both for each in coverage if (both := each.intersection(bounds)))
+    return (both for range_ in coverage if (both := range_.intersection(bounds)))
 
 
 def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
-    """Scale the sample up to all that is left."""
+    """Extrapolate the sample to all offsets that are left."""
     if sample is None or not sample.span:
         return line
     records = round(line.left.span * sample.records / sample.span)
@@ -268,7 +270,7 @@ def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
 
 
 def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None:
-    """The target's ``retention.ms``; of a topic that will be created, what it will be given."""
+    """The target's ``retention.ms``. For a topic that does not exist yet: the value that it will get."""
     target = given.snapshot.target.get(target_topic)
     config = target.config if target else {**source.config, **given.replication.target_topics.config}
     if "delete" not in config.get("cleanup.policy", "delete"):
@@ -278,19 +280,19 @@ def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None
 
 
 def next_slice(
-    made: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
+    plan: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
 ) -> Plan:
-    """The next bounded part of a backfill: per partition at most ``most`` offsets from the first that is not on the
-    target.
+    """The next bounded part of a backfill: for each partition at most ``most`` offsets, starting at the first that is
+    not on the target.
     """
-    skipped, found = set(without), []
-    for each in made.to_copy:
+    skipped, parts = set(without), []
+    for planned in plan.to_copy:
         left = (
-            positions[each.key].left_of(each.copy)
-            if each.copy and each.key in positions and each.key not in skipped
+            positions[planned.key].left_of(planned.copy)
+            if planned.copy and planned.key in positions and planned.key not in skipped
             else ()
         )
-        if left and each.copy:
-            until = each.copy.until if most is None else min(each.copy.until, left[0].from_ + most)
-            found.append(replace(each, copy=OffsetRange(left[0].from_, until), verify=Coverage()))
-    return Plan(made.replication, tuple(found))
+        if left and planned.copy:
+            until = planned.copy.until if most is None else min(planned.copy.until, left[0].from_ + most)
+            parts.append(replace(planned, copy=OffsetRange(left[0].from_, until), verify=Coverage()))
+    return Plan(plan.replication, tuple(parts))

@@ -1,6 +1,6 @@
-"""What a backfill is asked to copy, read strictly from a form's or a command's raw values.
+"""The request of a backfill, parsed strictly from the raw values of a form or a command.
 
-Everything wrong with a value is said here, before anything is started: the field, the value and what is allowed.
+Errors are raised before anything starts. They name the field, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """Copy ``from_ <= offset < until`` of these topics; no ``partitions`` means all, no ``target_topic`` the
-    replication's own.
+    """Copy ``from_ <= offset < until`` of these topics. Without ``partitions``: all of them. Without ``target_topic``:
+    the replication's own.
     """
 
     topics: tuple[str, ...]
@@ -50,8 +50,8 @@ def parse(
     target_topic: object = None,
     dry_run: object = False,
 ) -> BackfillRequest:
-    """The request these raw values make. Raises BadInput."""
-    names = tuple(dict.fromkeys(_topic(replication, each) for each in _list("topic", topics)))
+    """Parse the raw values into a request. Raises BadInput."""
+    names = tuple(dict.fromkeys(_topic(replication, value) for value in _list("topic", topics)))
     if not names:
         raise BadInput("topic: none is given", "name at least one source topic of the replication")
     if not isinstance(dry_run, bool):
@@ -60,7 +60,7 @@ def parse(
     check_order("", start, end)
     if isinstance(start, datetime) and start > datetime.now(UTC):
         _refuse("from", show(start), "lies in the future: there is nothing to copy yet")
-    numbers = tuple(sorted({_partition(each) for each in _numbers(partitions)}))
+    numbers = tuple(sorted({_partition(value) for value in _numbers(partitions)}))
     return BackfillRequest(
         topics=names,
         from_=start,
@@ -90,12 +90,10 @@ def parse_point(field: str, value: object) -> Point:
 
 
 def check_order(where: str, from_: Point, until: Point) -> None:
-    """Raises BadInput unless ``from_`` lies before ``until``; points of two kinds are compared once they are
-    offsets.
-    """
+    """Raise BadInput unless ``from_`` is before ``until``. An offset and a time are compared later, as offsets."""
     if isinstance(from_, int) is not isinstance(until, int):
         return
-    if from_ > until:  # type: ignore[operator]  # both of one kind
+    if from_ > until:  # type: ignore[operator]  # both have the same type
         raise BadInput(
             f"{where}from: {show(from_)} lies after until: {show(until)}", "exchange them: a range is [from, until)"
         )
@@ -111,9 +109,9 @@ def show(point: Point) -> str:
 
 
 def _numbers(value: object) -> Sequence[object]:
-    """A form's one line is numbers with commas between them."""
+    """A form has the numbers in one line, separated by commas."""
     if isinstance(value, str):
-        return [each.strip() for each in value.split(",")] if value.strip() else ()
+        return [part.strip() for part in value.split(",")] if value.strip() else ()
     return () if value is None else _list("partition", value)
 
 

@@ -1,12 +1,12 @@
-"""How a missing target topic is created: it takes what the source takes, and keeps it as long as the source may.
+"""The configuration of a new target topic: it accepts the records of the source, and keeps them at least as long.
 
-Kafka deletes and compacts by segments, and judges a segment by its largest timestamp. On the source, old records may
-share a segment with young ones and stay; on the target, a transaction's marker, stamped with the present, begins a new
-segment as soon as the first record is older than `segment.ms`, and leaves the old ones alone in a segment that may go
-at once, before it is read back, or after.
+Kafka deletes and compacts whole segments, and uses the largest timestamp of a segment. On the source, old records can
+share a segment with new ones and are kept. On the target, a transaction marker has the current time. It starts a new
+segment as soon as the first record of the segment is older than `segment.ms`. The old records are then alone in a
+segment that Kafka may delete at once, even before they are read back.
 
-A limit in bytes is not taken over: the same records may need more bytes on the target, which would delete some of them,
-even before they are read back. The limit in time is.
+The source's `retention.bytes` is not used: the same records may need more bytes on the target, and some would be
+deleted, even before they are read back. The source's `retention.ms` is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from kafka_replication.config.model import DAY, MIN_COMPACTION_LAG, TargetTopics
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy")
-# The target compresses anew, with lz4 unless the connection says otherwise: up to about twice what zstd needs.
+# The target compresses records again, with lz4 unless the connection sets another codec: up to twice the size of zstd.
 ROOM = 2
 _DAY = DAY * 1000
 _FOREVER = 36_500 * _DAY
@@ -24,25 +24,25 @@ _MOST = 2**63 - 1
 
 
 def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[str, str]:
-    """The configuration of the target topic for a source topic that has ``source``; `target_topics.config` has the last
-    word.
+    """The configuration of the target topic for a source topic with the configuration ``source``. The settings in
+    `target_topics.config` override it.
     """
     config = {MIN_COMPACTION_LAG: str(settings.min_compaction_lag * 1000)}
     config |= {name: source[name] for name in _SAME_AS_SOURCE if name in source}
-    if "retention.bytes" in source:  # said, or the brokers' own limit might be one
+    if "retention.bytes" in source:  # set explicitly, because the brokers may have a default limit
         config["retention.bytes"] = "-1"
     if "retention.ms" in source:
         config["retention.ms"] = str(_kept(source))
     if "compact" in source.get("cleanup.policy", ""):
-        # Old records and the present's markers then share a segment, which min.compaction.lag.ms keeps until it is full
-        # and old.
+        # Old records and current markers then share a segment. min.compaction.lag.ms protects it until it is full and
+        # old enough.
         config["segment.ms"] = str(_FOREVER)
     return {**config, **settings.config}
 
 
 def _kept(source: Mapping[str, str]) -> int:
-    """Milliseconds, -1 for ever: a segment's oldest record is older than its youngest by up to `segment.ms`; a day is
-    for reading back.
+    """The retention in milliseconds, -1 for ever. The oldest record of a segment can be older than its newest by
+    `segment.ms`. One day is added for reading back.
     """
     retention, segment = int(source["retention.ms"]), int(source.get("segment.ms", 0))
     kept = retention + segment + _DAY

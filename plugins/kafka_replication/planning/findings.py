@@ -1,4 +1,4 @@
-"""What a check before a run says: how grave, where, what, and what to do."""
+"""The findings of the checks before a run: severity, place, problem and remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, where, and what to do. An ``error`` stops the run, a ``warning`` is shown."""
+    """A problem, its place and its remedy. An ``error`` stops the run, a ``warning`` is only logged."""
 
     severity: Severity
     where: str
@@ -25,7 +25,7 @@ class Finding:
 
 
 def raise_errors(findings: list[Finding]) -> None:
-    """Raise PreflightFailed naming every finding that stops the run."""
+    """Raise PreflightFailed if findings are errors. It names all of them."""
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
         raise PreflightFailed(
@@ -35,5 +35,5 @@ def raise_errors(findings: list[Finding]) -> None:
 
 
 def unsafe(replication: Replication) -> Severity:
-    """How grave it is that a topic can lose acknowledged records (`preflight.unsafe_target`)."""
+    """The severity for a topic that can lose acknowledged records (`preflight.unsafe_target`)."""
     return "error" if replication.preflight.unsafe_target == "refuse" else "warning"

@@ -1,4 +1,4 @@
-"""Gaps: source offsets that can no longer be read, and giving them up by name."""
+"""Gaps: source offsets that can no longer be read, and their approval."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 
 
 def lost(position: Position, log_start: int) -> OffsetRange | None:
-    """The first offsets after the position that are neither on the target nor readable; None where there are none.
+    """The first range after the position that is neither on the target nor readable; None if there is none.
 
-    Where a backfill copied some in between there are further ones behind: each is given up by itself.
+    If a backfill copied offsets in between, there can be further ranges. Each range is approved separately.
     """
     if log_start <= position.next_offset:
         return None
@@ -24,25 +24,25 @@ def lost(position: Position, log_start: int) -> OffsetRange | None:
 def unverifiable(
     pending: Coverage, receipts: Iterable[Receipt], target_start: int, expired: Coverage
 ) -> OffsetRange | None:
-    """The first run of pending chunks that cannot be verified any more, in source offsets; None where there is none.
+    """The first range of pending source offsets that can no longer be verified; None if there is none.
 
-    The target no longer has their records, or their receipts have ``expired``.
+    The target deleted their records, or their receipts have ``expired``.
     """
     gone = [
-        each.range
-        for each in receipts
-        if pending.contains(each.range) and any(s.first < target_start for s in each.segments)
+        receipt.range
+        for receipt in receipts
+        if pending.contains(receipt.range) and any(s.first < target_start for s in receipt.segments)
     ]
     return next(iter(Coverage.of(gone).union(expired)), None)
 
 
 def crossing(position: Position, gap: OffsetRange) -> Position:
-    """The position behind the gap."""
+    """The position after the gap is added to its coverage."""
     return position.after(gap, None, 0)
 
 
 def command(key: PartitionKey, gap: OffsetRange) -> str:
-    """What to type to give exactly these offsets up."""
+    """The command that approves exactly this gap."""
     at = key.source
     return (
         f"kafka-replication approve-gap {key.replication}.yaml --topic {at.topic} --partition {at.partition} "
@@ -52,7 +52,7 @@ def command(key: PartitionKey, gap: OffsetRange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApprovedGap:
-    """One gap with whose it is, as status, reports and audits show it ever after."""
+    """An approved gap and its partition, as status, reports and audits show it."""
 
     key: PartitionKey
     gap: Gap
@@ -83,5 +83,5 @@ class ApprovedGap:
 
 
 def listed(gaps: Mapping[PartitionKey, Sequence[Gap]]) -> tuple[ApprovedGap, ...]:
-    """All of them, in order."""
-    return tuple(ApprovedGap(key, each) for key in sorted(gaps) for each in gaps[key])
+    """All approved gaps, ordered by partition."""
+    return tuple(ApprovedGap(key, gap) for key in sorted(gaps) for gap in gaps[key])

@@ -1,8 +1,8 @@
-"""The settings of the ledger's two topics: how they are created, and what existing ones must and should have.
+"""The settings of the two ledger topics: how they are created, and what is checked on existing ones.
 
-Positions are read whole, so Kafka has to compact them soon: a segment is compacted once it is closed. Small segments
-that close early keep what is not compacted below about one MiB a partition. Receipts are read from where unverified
-ones can begin, and are kept for a stated time.
+The positions topic is read as a whole, so Kafka has to compact it soon. Kafka compacts a segment only after it is
+closed. Small segments that close early keep the uncompacted part below about 1 MiB per partition. The receipts topic is
+read from the first offset that can be unverified, and it is kept for `retention.receipts`.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot, Topic, TopicDefaults
 
 MIB = 1 << 20
-# What we set on the positions topic, and the largest value of an existing one that still bounds what is read.
+# The value that we set on the positions topic, and the largest value of an existing topic that still bounds reading.
 _COMPACTION: dict[str, tuple[str, float]] = {
-    "segment.bytes": (str(MIB), 16 * MIB),  # 1 MiB is the least that Kafka 4 takes (KIP-1030)
-    "segment.ms": ("60000", 3_600_000),  # so that each run closes the segment of the one before it
+    "segment.bytes": (str(MIB), 16 * MIB),  # 1 MiB is the minimum of Kafka 4 (KIP-1030)
+    "segment.ms": ("60000", 3_600_000),  # so that each run closes the segment of the previous run
     "min.cleanable.dirty.ratio": ("0.1", 0.5),
     "max.compaction.lag.ms": ("3600000", 2**63),
     "min.compaction.lag.ms": ("0", 3_600_000),
 }
-# Compressed, a MiB would hold some ten times as many entries that are not compacted yet.
+# With compression, 1 MiB would hold about ten times as many uncompacted entries.
 _STORED = {"compression.type": "uncompressed"}
-# A reader that reads on from an offset has to see what was deleted meanwhile: longer than a run lasts.
+# A reader that continues at an offset must see deletions since then, so tombstones are kept longer than a run lasts.
 _DELETIONS = {"delete.retention.ms": str(DAY * 1000)}
-# Which cleanup policies an existing topic may have. Positions are the truth about what was copied: time removes none.
+# The cleanup policies of existing topics. Positions are the only truth about what was copied, so they never expire.
 POLICIES = {POSITIONS: ("compact",), RECEIPTS: ("compact,delete", "delete,compact", "compact")}
-# An entry of ours is some hundred bytes, coverage with many holes some KiB.
+# A ledger entry has a few hundred bytes; with many holes in its coverage, a few KiB.
 _ALWAYS = {"unclean.leader.election.enable": "false", "max.message.bytes": str(4 * MIB)}
 
 
 def created(
     name: str, replication: Replication, defaults: TopicDefaults | None
 ) -> tuple[int | None, Mapping[str, str]]:
-    """The replication factor (None: the brokers' own) and the configuration that a ledger topic is created with."""
+    """The replication factor (None: the brokers' default) and the configuration of a new ledger topic."""
     settings = replication.target_topics
     return settings.replication_factor, {
         **_ALWAYS,
@@ -57,7 +57,9 @@ def created(
 
 
 def _min_insync(settings: TargetTopics, defaults: TopicDefaults | None) -> dict[str, str]:
-    """What the file says; 2 with 3 replicas or more, so that one broker may be away; else the brokers' own."""
+    """The value of the replication file. Else 2 with at least 3 replicas, so that one broker may be down. Else the
+    brokers' default.
+    """
     name = "min.insync.replicas"
     if name in settings.config:
         return {name: settings.config[name]}
@@ -66,7 +68,7 @@ def _min_insync(settings: TargetTopics, defaults: TopicDefaults | None) -> dict[
 
 
 def check(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
-    """Findings about the ledger's topics, those that the run is about to create included."""
+    """Findings about the ledger topics, including those that the run will create."""
     if snapshot.ledger is None:
         return
     for name in (POSITIONS, RECEIPTS):

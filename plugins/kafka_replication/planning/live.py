@@ -1,6 +1,6 @@
-"""Decide, purely, what a run of live copying has to do: which offset ranges to copy and to verify, or why not.
+"""Plan a run of live copying: which offset ranges to copy and to verify, or why a partition is refused.
 
-`plan` takes values and returns values. It is advisory: a copier decides again after it fenced its predecessors.
+`plan` is pure: it takes values and returns values. The plan is advisory: a copier decides again after fencing.
 """
 
 from __future__ import annotations
@@ -23,52 +23,60 @@ from kafka_replication.planning.snapshot import Snapshot, Topic
 def plan(
     replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]
 ) -> Plan:
-    """One entry per source partition the replication selects, and per known partition whose topic is gone."""
-    mine = own(replication, ledger)
-    planner = Planner(replication, snapshot, mine, watermarks, frozenset(key.source.topic for key in mine.positions))
-    found = tuple(planner.all())
-    refused = next((each for each in found if each.refused), None)
-    if refused is not None and not mine.positions:
-        found = tuple(
-            refusals.not_started(each, refused.what) if each.state is State.OPENING else each for each in found
+    """One entry for each selected source partition, and for each known partition whose topic is gone."""
+    own_entries = own(replication, ledger)
+    planner = Planner(
+        replication=replication,
+        snapshot=snapshot,
+        ledger=own_entries,
+        watermarks=watermarks,
+        known=frozenset(key.source.topic for key in own_entries.positions),
+    )
+    planned = tuple(planner.all())
+    refused = next((partition for partition in planned if partition.refused), None)
+    if refused is not None and not own_entries.positions:
+        planned = tuple(
+            refusals.not_started(partition, refused.what) if partition.state is State.OPENING else partition
+            for partition in planned
         )
-    return Plan(replication.name, (*found, *planner.pending_elsewhere(ledger)))
+    return Plan(replication.name, (*planned, *planner.pending_elsewhere(ledger)))
 
 
 def own(replication: Replication, ledger: LedgerView) -> LedgerView:
-    """The entries of the replication's own target topics; backfills to other target topics have entries of their
-    own.
-    """
-    mine = {
+    """The ledger entries for the replication's own target topics, without those of backfills to other target topics."""
+    positions = {
         key: position
         for key, position in ledger.positions.items()
         if not replication.selects(key.source.topic) or replication.target_topic(key.source.topic) == key.target_topic
     }
     return LedgerView(
-        mine,
-        {key: each for key, each in ledger.verified.items() if key in mine},
-        {key: each for key, each in ledger.gaps.items() if key in mine},
+        positions,
+        {key: verified for key, verified in ledger.verified.items() if key in positions},
+        {key: approved for key, approved in ledger.gaps.items() if key in positions},
     )
 
 
 def refuse_occupied(
     new: Collection[PartitionPlan], occupied: Mapping[PartitionKey, int], *, first: bool
 ) -> dict[PartitionKey, PartitionPlan]:
-    """Which of the ``new`` partitions may not be opened, since a target of theirs holds records, from these offsets on.
+    """The ``new`` partitions that may not be opened, because their target has records. ``occupied`` has the first
+    offsets.
 
-    The ``first`` opening of a replication is all or nothing: what it left out would count as appeared later, and begin
-    elsewhere.
+    The ``first`` opening of a replication opens all partitions or none: a partition opened later would count as added
+    later, and would start at another offset.
     """
-    refused = {each.key: refusals.occupied(each, occupied[each.key]) for each in new if each.key in occupied}
+    refused = {
+        planned.key: refusals.occupied(planned, occupied[planned.key]) for planned in new if planned.key in occupied
+    }
     if first and refused:
         what = next(iter(refused.values())).what
-        refused |= {each.key: refusals.not_started(each, what) for each in new if each.key not in refused}
+        refused |= {planned.key: refusals.not_started(planned, what) for planned in new if planned.key not in refused}
     return refused
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
-    """What `plan` finds for single partitions."""
+    """Plans single partitions for `plan` and `plan_backfill`."""
 
     replication: Replication
     snapshot: Snapshot
@@ -90,15 +98,15 @@ class Planner:
                 yield self.vanished(key, position)
 
     def left_behind(self, key: PartitionKey, position: Position) -> bool:
-        """A partition that a re-created source topic no longer has, once the topic was reset."""
+        """Whether the topic was re-created with fewer partitions and reset, so that it no longer has this partition."""
         source = self.snapshot.source.get(key.source.topic)
         others = (
-            each.ids.source_topic for at, each in self.ledger.positions.items() if at.source.topic == key.source.topic
+            other.ids.source_topic for at, other in self.ledger.positions.items() if at.source.topic == key.source.topic
         )
         return source is not None and position.ids.source_topic != source.topic_id and source.topic_id in others
 
     def pending_elsewhere(self, ledger: LedgerView) -> Iterator[PartitionPlan]:
-        """What backfills to other target topics left unverified, unless somebody deleted those topics since."""
+        """What backfills to other target topics left unverified, unless those topics were deleted since."""
         for key, position in sorted(ledger.positions.items(), key=lambda item: item[0]):
             target = self.snapshot.target.get(key.target_topic)
             if key in self.ledger.positions or target is None or target.topic_id != position.ids.target_topic:
@@ -151,7 +159,7 @@ class Planner:
     def refusal(
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Refusal | None:
-        """The first reason not to go on from this position, most fundamental first."""
+        """The first reason why this position cannot be continued, most fundamental first; None if it can."""
         offsets, was = source.partitions[key.source.partition], position.ids
         if (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):
             return refusals.source_recreated(key, position, ids)
@@ -162,7 +170,7 @@ class Planner:
         lost = gaps.lost(position, offsets.log_start)
         if lost:
             return refusals.overrun(key, lost, offsets.log_start)
-        # Neither the last stable offset nor the high watermark, which lies behind it, ever goes back.
+        # The last stable offset never decreases, and neither does the high watermark, which is at or above it.
         if offsets.last_stable < position.next_offset:
             return refusals.truncated(key, position, offsets.last_stable)
         if key.source.partition not in target.partitions:

@@ -1,4 +1,4 @@
-"""From where a run needs receipts: what is verified already needs none, so that reading does not grow with history."""
+"""From which offset a run needs receipts. Verified ranges need none, so reading does not grow with history."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafka_replication.planning.plan import PartitionPlan, Plan
 
 
 def receipts_from(plan: Plan, view: LedgerView, ends: Mapping[int, int]) -> dict[int, int]:
-    """For each ledger partition the offset from which verifying and reporting this plan needs receipts.
+    """For each ledger partition the offset from which this plan needs receipts to verify and to report.
 
-    ``ends`` were asked for before ``view`` was read: a receipt that the view does not know lies above them.
+    ``ends`` must be taken before ``view`` is read: receipts that the view does not cover are then at or above them.
     """
     offsets: dict[int, int] = {}
     for planned in plan.to_account_for:
@@ -23,7 +23,7 @@ def receipts_from(plan: Plan, view: LedgerView, ends: Mapping[int, int]) -> dict
 
 def _needed(planned: PartitionPlan, view: LedgerView, end: int) -> int:
     position = view.position(planned.key, planned.generation)
-    if position is None:  # opened after the view was read, or refused: it has no receipts yet
+    if position is None:  # opened after the view was read, or refused: there are no receipts
         return end
     verified = view.verified_or_waived(planned.key, planned.generation)
     if any(
@@ -34,6 +34,6 @@ def _needed(planned: PartitionPlan, view: LedgerView, end: int) -> int:
 
 
 def first_needed(key: PartitionKey, view: LedgerView, planned: Mapping[int, int]) -> int | None:
-    """The better of two bounds, the ledger's and the plan's, below which no receipt of ``key`` is unverified."""
+    """The higher of two offsets, the ledger's and the plan's: all receipts of ``key`` below it are verified."""
     known = (view.receipts_from(key), planned.get(key.ledger_partition))
     return max((offset for offset in known if offset is not None), default=None)

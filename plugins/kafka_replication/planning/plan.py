@@ -1,4 +1,4 @@
-"""What a run is planned to do, as values. `live` and `backfill` make them, `plan_codec` stores them."""
+"""The plan of a run, as values. `live` and `backfill` create plans, `plan_codec` encodes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 
 
 class State(StrEnum):
-    """What the planner found for one partition."""
+    """The state of one partition, as the planner sees it."""
 
     IN_SYNC = "in sync"
     BEHIND = "behind"
@@ -35,7 +35,7 @@ REFUSALS = frozenset(State) - {State.IN_SYNC, State.BEHIND, State.PENDING, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """What one partition's turn in this run is. ``copy`` and ``verify`` are source offsets."""
+    """What this run does for one partition. ``copy`` and ``verify`` are source offsets."""
 
     key: PartitionKey
     state: State
@@ -57,7 +57,7 @@ class PartitionPlan:
 
     @property
     def ranges(self) -> list[OffsetRange]:
-        """What a report accounts for, line by line."""
+        """The ranges that a report lists for this partition."""
         if self.refused:
             return [OffsetRange(self.position, max(self.position, self.source_end))]
         return [*self.verify, *([self.copy] if self.copy else [])]
@@ -70,11 +70,11 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run's bounded work; stored with the run, so that a task tried again works on the same ranges."""
+    """The bounded work of one run. It is stored with the run, so that a retried task works on the same ranges."""
 
     replication: str
     partitions: tuple[PartitionPlan, ...]
-    # For each ledger partition, the offset in the receipts topic from which this plan's run needs receipts.
+    # For each ledger partition, the offset in the receipts topic from which this run needs receipts.
     receipts_from: Mapping[int, int] = field(default_factory=dict)
 
     @property
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def to_account_for(self) -> tuple[PartitionPlan, ...]:
-        """The partitions that a report names: something is to be copied or verified there, or is refused."""
+        """The partitions that a report lists: those to copy, to verify, or refused."""
         return tuple(p for p in self.partitions if p.copy or p.verify or p.refused)
 
     @property

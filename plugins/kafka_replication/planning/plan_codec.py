@@ -1,8 +1,7 @@
-"""The JSON in which a plan is stored with its run. Every format ever stored stays readable.
+"""The JSON of a plan that is stored with its run. Every format that was ever stored stays readable.
 
-A run that an older version planned is continued by a newer one: after an upgrade, a task that is cleared works on the
-ranges that were stored. A field that a reader may ignore can be added to a format; one that it must understand needs a
-new format.
+A newer version continues a run that an older version planned: after an upgrade, a cleared task works on the stored
+ranges. A field that readers may ignore can be added to a format. A field that they must understand needs a new format.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 
-FORMAT = 1  # the one that is written
-_ANEW = "trigger a new run, which is planned anew; it copies nothing twice"
+FORMAT = 1  # the format that is written
+_ANEW = "trigger a new run, which makes a new plan and copies nothing twice"
 
-# The texts of format 1. They stay, whatever a state is called on a screen.
+# The texts of format 1. They never change, even if the texts of the states on screens do.
 _STATES_1: Mapping[str, State] = {
     "in sync": State.IN_SYNC,
     "behind": State.BEHIND,
@@ -99,11 +98,11 @@ class Partition1(_Stored):
 
 
 class Plan1(_Stored):
-    """What 0.1.0 stored."""
+    """The format of version 0.1.0."""
 
     replication: str
     partitions: list[Partition1]
-    receipts_from: dict[str, Number] = {}  # 0.1.0 did not write it: all receipts are read then
+    receipts_from: dict[str, Number] = {}  # not written by 0.1.0; if it is missing, all receipts are read
 
     def value(self) -> Plan:
         offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}
@@ -118,7 +117,7 @@ def encode(plan: Plan) -> str:
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
-    """What is stored, and what ``plan --json`` shows."""
+    """The document that is stored, and that ``plan --json`` shows."""
     return {
         "format": FORMAT,
         "replication": plan.replication,
@@ -136,13 +135,13 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def _receipts_from(plan: Plan) -> dict[str, dict[str, int]]:
-    """An optional field: left out where a plan has none."""
+    """An optional field. It is left out if the plan has no such offsets."""
     offsets = {str(partition): offset for partition, offset in plan.receipts_from.items()}
     return {"receipts_from": offsets} if offsets else {}
 
 
 def decode(text: str, run_id: str) -> Plan:
-    """The plan that was stored with this run. Raises PlanUnreadable for one that this version cannot read."""
+    """Decode the plan of this run. Raises PlanUnreadable if this version cannot read it."""
     format_, content = _load(text, run_id)
     if format_ not in FORMATS:
         raise PlanUnreadable(

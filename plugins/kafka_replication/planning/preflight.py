@@ -1,4 +1,4 @@
-"""What must fit between source and target before anything is copied. Pure: looks at a snapshot."""
+"""Checks that source and target fit together, before anything is copied. Pure: it uses a snapshot only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ __all__ = ["Finding", "check", "raise_errors", "withheld_by_open_transaction"]
 
 
 def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
-    """Every finding, errors first. ``known``: the ledger knows partitions, so that the plan says which topics are
-    gone.
-    """
+    """All findings, errors first. ``known``: the ledger has partitions, so the plan reports topics that are gone."""
     findings = list(_clusters(replication, snapshot, known))
     for name, source in sorted(snapshot.source.items()):
         findings += _open_transactions(source)
@@ -29,7 +27,7 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
 
 
 def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
-    """A target topic that does not exist: judged as it would be created, before anything is."""
+    """Findings about a target topic that does not exist, judged by the settings that it would be created with."""
     if not replication.target_topics.create:
         yield Finding(
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
@@ -45,13 +43,13 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
             "warning",
             at,
             f"the source keeps at most {source.config['retention.bytes']} bytes a partition; the target to be created"
-            " gets no such limit, because it compresses the records anew",
+            " gets no such limit, because the same records may need more bytes there",
             "set target_topics.config with retention.bytes, well above the source's, if the target needs a limit",
         )
 
 
 def withheld_by_open_transaction(last_stable: int, high_watermark: int) -> str:
-    """What an open transaction keeps from every ``read_committed`` reader, and so from a run."""
+    """The text about offsets that an open transaction hides from ``read_committed`` readers, and so from a run."""
     return (
         f"a transaction is open: the last stable offset is {last_stable}, the high watermark {high_watermark}; "
         f"the {high_watermark - last_stable} offsets between them are withheld until it ends"
@@ -87,7 +85,7 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
 
 
 def _collisions(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
-    """Two source topics may not feed one target topic; nor may the target topic be a source (it would feed itself)."""
+    """A target topic may not be selected as a source too: it would be copied to itself."""
     if snapshot.source_cluster != snapshot.target_cluster:
         return
     for name in snapshot.source:
@@ -104,8 +102,8 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
         yield Finding(
             "warning",
             at,
-            f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: others are"
-            " refused",
+            f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: the"
+            " partitions without a target are refused",
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
@@ -132,8 +130,8 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
         yield Finding(
             "warning",
             at,
-            "the target is compacted without a min.compaction.lag.ms of an hour: records may go before they are"
-            " verified",
+            "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before"
+            " they are verified",
             f"set min.compaction.lag.ms on {target.name}",
         )
     keeps = _number(target, "retention.ms") if "retention.ms" in target.config else -1
@@ -151,8 +149,8 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
             "warning",
             at,
             f"the target keeps at most {limit} bytes a partition, the source"
-            f" {source.config.get('retention.bytes', '-1')}: the target compresses anew and may need {ROOM} times the"
-            " room, so records may be deleted before they are verified",
+            f" {source.config.get('retention.bytes', '-1')}: the target compresses records again and may need {ROOM}"
+            " times the space, so records may be deleted before they are verified",
             f"raise retention.bytes of {target.name}",
         )
 

@@ -1,4 +1,4 @@
-"""Why a partition is not copied, and what to do about it."""
+"""The reasons why a partition is not copied, and their remedies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Refusal:
 
 
 def reset_command(key: PartitionKey) -> str:
-    """What to type to start the topic anew."""
+    """The command that resets the topic."""
     topic = key.source.topic
     return (
         f"kafka-replication reset {key.replication}.yaml --topic {topic} --confirm {topic} --target-topic"
@@ -36,7 +36,7 @@ def source_recreated(key: PartitionKey, position: Position, now: Ids) -> Refusal
         State.SOURCE_RECREATED,
         f"{key.source}: the source topic was re-created (id {was.source_topic} in cluster {was.source_cluster} became"
         f" {now.source_topic} in {now.source_cluster}); offset {position.next_offset} now means other records",
-        f"empty or re-create {key.target_topic} (or say on_existing_target: append), then start anew:"
+        f"empty or re-create {key.target_topic} (or set on_existing_target: append), then reset the topic:"
         f" {reset_command(key)}",
     )
 
@@ -46,7 +46,7 @@ def target_recreated(key: PartitionKey, position: Position, now: str) -> Refusal
         State.TARGET_RECREATED,
         f"{key.source}: the target topic {key.target_topic} was re-created or deleted (id {position.ids.target_topic}"
         f" became {now or 'none'}); copies below offset {position.next_offset} are gone with it",
-        f"start anew, from where start_from says: {reset_command(key)}",
+        f"reset the topic, which copies it again from start_from: {reset_command(key)}",
     )
 
 
@@ -56,7 +56,8 @@ def ledger_lost(key: PartitionKey, watermark: int, position: int | None = None) 
         State.LEDGER_LOST,
         f"{key}: the store says everything below {watermark} was verified, but the ledger {has}: it was lost or went"
         " back",
-        f"bring back the ledger topics of the target, or empty {key.target_topic} and start anew: {reset_command(key)}",
+        f"restore the ledger topics of the target, or empty {key.target_topic} and reset the topic:"
+        f" {reset_command(key)}",
     )
 
 
@@ -65,7 +66,7 @@ def overrun(key: PartitionKey, lost: OffsetRange, log_start: int) -> Refusal:
         State.OVERRUN,
         f"{key.source}: offsets {lost} can no longer be read, the log now starts at {log_start}; nothing after them is"
         " copied",
-        f"restore them at the source, or give them up: {gaps.command(key, lost)}",
+        f"restore them at the source, or approve the gap: {gaps.command(key, lost)}",
     )
 
 
@@ -75,8 +76,8 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusa
         State.TRUNCATED,
         f"{key.source}: the source ends at {last_stable}, {next_ - last_stable} offsets below the position {next_}: it"
         " was truncated after its records were copied",
-        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved there,"
-        f" for what was copied differs from what the source has now: re-create {key.target_topic} and start anew:"
+        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved,"
+        f" because the copies differ from the source now: re-create {key.target_topic} and reset the topic:"
         f" {reset_command(key)}",
     )
 
@@ -103,7 +104,7 @@ def late_gap(key: PartitionKey, log_start: int) -> Refusal:
     return Refusal(
         State.LATE_GAP,
         f"{key.source} appeared after the replication began, and its offsets {unreadable} can no longer be read",
-        f"give them up, which opens it where its log starts now: {gaps.command(key, unreadable)}",
+        f"approve the gap; the partition then starts at its current log start: {gaps.command(key, unreadable)}",
     )
 
 
@@ -116,23 +117,23 @@ def vanished(source: TopicPartition, position: Position) -> Refusal:
 
 
 def occupied(planned: PartitionPlan, offset: int) -> PartitionPlan:
-    """The plan of a new partition whose target holds a record of somebody else."""
+    """The plan of a new partition whose target has records that this replication did not copy."""
     key = planned.key
     return _not_opened(
         planned,
         f"{key.source}: {key.target} on the target already holds records (the first at offset {offset}) that"
         f" {key.replication} did not copy",
-        "replicate to an empty topic (topics.rename), or say on_existing_target: append to write behind them",
+        "replicate to an empty topic (topics.rename), or set on_existing_target: append to write after them",
     )
 
 
 def not_started(planned: PartitionPlan, because: str) -> PartitionPlan:
-    """The plan of a new partition that waits for another one: the first run starts all partitions or none."""
+    """The plan of a new partition that is not started because of another one: the first run starts all or none."""
     return _not_opened(
         planned,
         f"{planned.key.source}: not started: the first run starts all partitions together, and another partition cannot"
         f" start ({because})",
-        "mend that, or exclude that topic, and run again",
+        "solve that, or exclude that topic, and run again",
     )
 
 

@@ -9,28 +9,30 @@ from kafka_replication.planning.findings import Finding, unsafe
 from kafka_replication.planning.snapshot import Topic, TopicDefaults
 
 REMEDY = "see preflight.unsafe_target; use 3 replicas, min.insync.replicas=2 and no unclean election"
-_ASKED = ("min.insync.replicas", "unclean.leader.election.enable")
+_CHECKED = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 def check_existing(replication: Replication, where: str, what: str, topic: Topic) -> Iterator[Finding]:
-    """``what`` is named in the findings: the target, the ledger."""
+    """Findings about an existing topic. ``what`` names it in the findings, as in "the target"."""
     yield from _judge(replication, where, what, topic.replication_factor, topic.config)
 
 
 def check_created(
     replication: Replication, where: str, what: str, config: Mapping[str, str], defaults: TopicDefaults | None
 ) -> Iterator[Finding]:
-    """A topic that this run is about to create with ``config``; the brokers' ``defaults`` fill in the rest."""
+    """Findings about a topic that this run will create with ``config``. The brokers' ``defaults`` give the other
+    settings.
+    """
     factor = replication.target_topics.replication_factor or (defaults.replication_factor if defaults else None)
     expected = {**(defaults.config if defaults else {}), **config}
-    unknown = [name for name in _ASKED if name not in expected] + ["the replication factor"] * (factor is None)
+    unknown = [name for name in _CHECKED if name not in expected] + ["the replication factor"] * (factor is None)
     if unknown:
         yield Finding(
             unsafe(replication),
             where,
             f"{what} is about to be created, and {', '.join(unknown)} that it will get cannot be read from the brokers",
             "grant DescribeConfigs on the target cluster, or set target_topics.replication_factor and"
-            f" target_topics.config ({', '.join(_ASKED)})",
+            f" target_topics.config ({', '.join(_CHECKED)})",
         )
         return
     yield from _judge(replication, where, f"{what} to be created", factor or 0, expected)

@@ -1,4 +1,4 @@
-"""What both clusters looked like at one moment; taken by an adapter, decided upon by `planning.live`."""
+"""The state of both clusters at one moment. `kafka.snapshotter` takes it, `planning` uses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_replication.model.offsets import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """Kafka's own three offsets of one partition (`ListOffsets`, KIP-98), and its leader epoch where it is known."""
+    """The three offsets of one partition (`ListOffsets`, KIP-98), and its leader epoch if it is known."""
 
     log_start: int
     high_watermark: int
@@ -18,9 +18,9 @@ class PartitionOffsets:
     leader_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic: its id (KIP-516), its partitions, its configuration as `DescribeConfigs` gives it."""
+    """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it."""
 
     name: str
     topic_id: str
@@ -31,21 +31,21 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What the target's brokers give to a created topic that does not ask for something else."""
+    """The defaults of the target's brokers for a new topic."""
 
     replication_factor: int
-    config: Mapping[str, str] = field(default_factory=dict)  # names and values as of a topic
+    config: Mapping[str, str] = field(default_factory=dict)  # with the names of topic settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Both sides. ``starts`` holds the offset that ``start_from`` means now, for partitions not opened yet."""
+    """Source and target. ``starts`` has the current offset of ``start_from`` for partitions that are not opened yet."""
 
     source_cluster: str
     target_cluster: str
     source: Mapping[str, Topic]
     target: Mapping[str, Topic]
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    until: Mapping[TopicPartition, int] = field(default_factory=dict)  # an end asked for, resolved to offsets
-    ledger: Mapping[str, Topic] | None = None  # the ledger's topics that exist; None: not asked for
-    defaults: TopicDefaults | None = None  # None: not asked for, or the brokers may not be asked
+    until: Mapping[TopicPartition, int] = field(default_factory=dict)  # a requested end, resolved to offsets
+    ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested
+    defaults: TopicDefaults | None = None  # None: not requested, or the brokers do not allow it

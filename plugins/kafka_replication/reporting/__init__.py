@@ -1,1 +1,1 @@
-"""What a person or a program is told: the arithmetic of ranges, status, tables and JSON documents."""
+"""The output for people and programs: the arithmetic of ranges, status, tables and JSON documents."""

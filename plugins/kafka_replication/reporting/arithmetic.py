@@ -1,4 +1,4 @@
-"""The arithmetic of a run's ranges, decided purely from what the ledger and the store say afterwards."""
+"""The arithmetic of the ranges of a run. Pure: computed from the ledger and the store after the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_replication.watermarks.values import RangeOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What there is to judge a run by: its plan, the ledger and the store after it, and what its steps reported."""
+    """The input of the arithmetic: the plan, the ledger and the store after the run, and the results of its steps."""
 
     run_id: str
     level: str  # of verification: "digest" or "count"
@@ -73,7 +73,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
 
 
 def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> RangeReport:
-    """Add what went wrong in the plan, in verification or in the copy. Nothing unverified is called done."""
+    """Add the error of the plan, of verification or of the copy. A range that is not verified always has an error."""
     copied = evidence.outcomes.get((line.key, line.range))
     failure = evidence.not_verified.get(line.key)
     line = replace(line, seconds=copied.seconds if copied else 0.0)
@@ -89,16 +89,16 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
 
 
 def _stored(line: RangeReport, verified_end: int) -> RangeReport:
-    """What is verified and not stored is not done either: the step that advances the watermark failed."""
+    """Add an error if the watermark of verified offsets was not stored, because the step that advances it failed."""
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line
     what = f"{line.key.source} is verified up to {verified_end}, but the stored watermark is {line.watermark}"
-    return replace(line, error=what, remedy="run again, which stores it; the log of advance says why it was not")
+    return replace(line, error=what, remedy="run again, which stores it; the log of the step advance has the reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What receipts say of a range: records, the offsets they account for, bytes, and records left out on purpose."""
+    """The sums of the receipts of a range: records, offsets (``span``), bytes, and records left out on purpose."""
 
     records: int = 0
     span: int = 0
@@ -112,20 +112,22 @@ class Copied:
         return self.span - self.records - self.filtered - self.quarantined - self.skipped
 
     def __add__(self, other: Copied) -> Copied:
-        return Copied(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(Copied)})
+        return Copied(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(Copied)}
+        )
 
 
 def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
-    """What ``receipts`` hold of ``range_``."""
+    """The sums of ``receipts`` inside ``range_``."""
     shared = ((receipt, receipt.range.intersection(range_)) for receipt in receipts)
     return sum((_share(receipt, common.span) for receipt, common in shared if common), Copied())
 
 
 def _share(receipt: Receipt, span: int) -> Copied:
-    """What a receipt says of ``span`` of its offsets.
+    """The part of a receipt that belongs to ``span`` of its offsets.
 
-    A receipt that reaches over the edge of a range, as a later run's may, counts with the offsets that both share, and
-    with as many records as fit into them: where exactly its holes are it does not say.
+    A receipt of a later run can extend beyond the range. Then only the common offsets count, with as many records as
+    fit into them, because a receipt does not say which of its offsets have no record.
     """
     records = min(receipt.count, span)
     filtered = min(receipt.filtered, span - records)

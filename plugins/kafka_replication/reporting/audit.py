@@ -1,6 +1,6 @@
-"""What an audit found: differences partition by partition, for people and for programs.
+"""The result of an audit: the differences of each partition, for people and for programs.
 
-Memory is bounded by `LISTED`, whatever the range's length.
+Memory is bounded by `LISTED`, whatever the length of the range.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafka_replication.reporting.table import table
 from kafka_replication.verification.audit import Difference, Kind, area_of
 
 REPORT_FORMAT = 1
-LISTED = 100_000  # differing records remembered by offset for one partition; further ones are only counted
+LISTED = 100_000  # differing records kept with their offsets for one partition; further ones are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,26 @@ class Stretch:
     count: int
 
     def __str__(self) -> str:
-        places = [f"{side} {each}" for side, each in (("source", self.source), ("target", self.target)) if each]
+        places = [
+            f"{side} {offsets}" for side, offsets in (("source", self.source), ("target", self.target)) if offsets
+        ]
         return f"{self.kind} {', '.join(places)}: {self.count} record{'s' if self.count > 1 else ''}"
 
     def as_json(self) -> dict[str, Any]:
         pair = {
-            side: [each.from_, each.until] if each else None
-            for side, each in (("source", self.source), ("target", self.target))
+            side: [offsets.from_, offsets.until] if offsets else None
+            for side, offsets in (("source", self.source), ("target", self.target))
         }
         return {"kind": str(self.kind), **pair, "count": self.count}
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionAudit:
-    """What the audit of one partition found, growing as it goes.
+    """The result of auditing one partition. The audit adds to it step by step.
 
-    ``by_content`` and ``by_receipt`` are source offsets: compared with the source's records, or, where the source no
-    longer has them, with what the receipt says. ``not_at_source`` counts records whose receipt vouches for them and
-    that the source has lost.
+    ``by_content`` counts source offsets that were compared with the source records, ``by_receipt`` those that the
+    source no longer has, and that were compared with the receipt. ``not_at_source`` counts records that match their
+    receipt but are no longer on the source.
     """
 
     key: PartitionKey
@@ -72,22 +74,23 @@ class PartitionAudit:
     _unknown_kinds: set[str] = field(default_factory=set)
 
     def not_auditable(self, receipt: Receipt, error: ReplicationError) -> None:
-        """The digest kind of this chunk is unknown. One error for each such kind, about the first chunk that has it."""
+        """Add an error for an unknown digest kind. Each kind is reported once, for the first chunk that has it."""
         if receipt.digest_kind not in self._unknown_kinds:
             self._unknown_kinds.add(receipt.digest_kind)
             self.errors.append(str(error))
 
-    def differ(self, found: Iterable[Difference]) -> None:
-        for each in found:
-            self.counts[each.kind] += 1
+    def differ(self, differences: Iterable[Difference]) -> None:
+        """Add records that differ."""
+        for difference in differences:
+            self.counts[difference.kind] += 1
             if len(self._single) < LISTED:
-                self._single.append(each)
+                self._single.append(difference)
             else:
                 self.unlisted += 1
 
     def differ_by_receipt(self, receipt: Receipt, count: int) -> None:
-        """The target has ``count`` records that are not as the receipt says, and the source can no longer tell
-        which.
+        """Add a chunk whose ``count`` target records do not match the receipt. The source can no longer show which
+        ones.
         """
         missing = receipt.count - count
         kind = Kind.MISSING if missing > 0 else Kind.EXTRA if missing < 0 else Kind.ALTERED
@@ -95,47 +98,53 @@ class PartitionAudit:
         self._whole.append(Stretch(kind, receipt.range, area_of(receipt), abs(missing) or 1))
 
     def finish(self) -> None:
-        """A record that is missing at one place and extra at another was moved, over whatever distance."""
+        """Count a record that is missing at one offset and extra at another as moved, whatever the distance."""
         missing: dict[bytes, deque[int]] = defaultdict(deque)
-        for index, each in enumerate(self._single):
-            if each.kind is Kind.MISSING:
-                missing[each.digest].append(index)
+        for index, difference in enumerate(self._single):
+            if difference.kind is Kind.MISSING:
+                missing[difference.digest].append(index)
         gone = set[int]()
-        for index, each in enumerate(self._single):
-            if each.kind is Kind.EXTRA and missing.get(each.digest):
-                twin = missing[each.digest].popleft()
+        for index, difference in enumerate(self._single):
+            if difference.kind is Kind.EXTRA and missing.get(difference.digest):
+                twin = missing[difference.digest].popleft()
                 gone.add(twin)
-                self._single[index] = Difference(Kind.MOVED, self._single[twin].source, each.target)
+                self._single[index] = Difference(Kind.MOVED, self._single[twin].source, difference.target)
                 self.counts[Kind.MISSING] -= 1
                 self.counts[Kind.EXTRA] -= 1
                 self.counts[Kind.MOVED] += 1
-        self._single = [each for index, each in enumerate(self._single) if index not in gone]
+        self._single = [difference for index, difference in enumerate(self._single) if index not in gone]
 
     @property
     def outcome(self) -> str:
-        """``clean``, ``differs`` or ``failed`` (it could not be audited to the end)."""
+        """``clean``, ``differs`` or ``failed`` (the audit could not be finished)."""
         return "failed" if self.errors else "differs" if any(self.counts.values()) else "clean"
 
     @property
     def stretches(self) -> list[Stretch]:
-        """All listed differences, coalesced."""
-        found = list(self._whole)
+        """All listed differences; consecutive ones of one kind are joined."""
+        stretches = list(self._whole)
         order = sorted(
-            self._single, key=lambda each: (each.kind, each.source is None, each.source or 0, each.target or 0)
+            self._single,
+            key=lambda difference: (
+                difference.kind,
+                difference.source is None,
+                difference.source or 0,
+                difference.target or 0,
+            ),
         )
         for _, group in itertools.groupby(enumerate(order), key=_run):
-            first, *more = (each for _, each in group)
+            first, *more = (difference for _, difference in group)
             last = more[-1] if more else first
-            found.append(
+            stretches.append(
                 Stretch(first.kind, _span(first.source, last.source), _span(first.target, last.target), len(more) + 1)
             )
-        return found
+        return stretches
 
     def as_json(self, limit: int | None = None) -> dict[str, Any]:
-        """The stable interface of the report file; with ``limit`` it lists no more stretches than that."""
+        """The stable interface of the report file. It lists at most ``limit`` stretches."""
         stretches = self.stretches
         listed = stretches[:limit]
-        unlisted = self.unlisted + sum(each.count for each in stretches[len(listed) :])
+        unlisted = self.unlisted + sum(stretch.count for stretch in stretches[len(listed) :])
         return {
             "topic": self.key.source.topic,
             "partition": self.key.source.partition,
@@ -151,21 +160,21 @@ class PartitionAudit:
             "by_receipt": self.by_receipt,
             "not_at_source": self.not_at_source,
             **{str(kind): count for kind, count in self.counts.items()},
-            "differences": [each.as_json() for each in listed],
+            "differences": [stretch.as_json() for stretch in listed],
             "unlisted": unlisted,
-            "lost": [each.as_json() for each in self.lost],
+            "lost": [gap.as_json() for gap in self.lost],
             "notes": self.notes,
             "errors": self.errors,
         }
 
 
 def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None]:
-    """Equal for neighbours: both offsets rise by one with the number."""
-    number, each = numbered
+    """A key that is equal for consecutive differences: both offsets grow by one with the number."""
+    number, difference = numbered
     return (
-        each.kind,
-        None if each.source is None else each.source - number,
-        None if each.target is None else each.target - number,
+        difference.kind,
+        None if difference.source is None else difference.source - number,
+        None if difference.target is None else difference.target - number,
     )
 
 
@@ -184,8 +193,8 @@ class AuditReport:
 
     @property
     def outcome(self) -> str:
-        found = {each.outcome for each in self.partitions}
-        return "failed" if "failed" in found else "differs" if "differs" in found else "clean"
+        outcomes = {partition.outcome for partition in self.partitions}
+        return "failed" if "failed" in outcomes else "differs" if "differs" in outcomes else "clean"
 
     def as_json(self, limit: int | None = None) -> dict[str, Any]:
         """``limit`` bounds the stretches listed for each partition."""
@@ -195,11 +204,11 @@ class AuditReport:
             "run_id": self.run_id,
             "time": self.time,
             "outcome": self.outcome,
-            "partitions": [each.as_json(limit) for each in self.partitions],
+            "partitions": [partition.as_json(limit) for partition in self.partitions],
         }
 
     def text(self) -> str:
-        """As a person reads it: a line a partition, then what differs, at most ten stretches each."""
+        """The report for people: a line for each partition, then its differences, at most ten stretches for each."""
         head = (
             "partition",
             "range",
@@ -213,27 +222,27 @@ class AuditReport:
         )
         rows = [
             (
-                str(each.key.source),
-                str(each.range),
-                str(each.chunks),
-                str(each.source_records),
-                str(each.target_records),
-                str(each.by_content),
-                str(each.by_receipt),
-                *map(str, each.counts.values()),
-                each.outcome,
+                str(partition.key.source),
+                str(partition.range),
+                str(partition.chunks),
+                str(partition.source_records),
+                str(partition.target_records),
+                str(partition.by_content),
+                str(partition.by_receipt),
+                *map(str, partition.counts.values()),
+                partition.outcome,
             )
-            for each in self.partitions
+            for partition in self.partitions
         ]
-        return "\n".join([table(head, rows), *(line for each in self.partitions for line in _lines(each))])
+        return "\n".join([table(head, rows), *(line for partition in self.partitions for line in _lines(partition))])
 
 
-def _lines(each: PartitionAudit) -> Iterator[str]:
-    stretches = each.stretches
+def _lines(partition: PartitionAudit) -> Iterator[str]:
+    stretches = partition.stretches
     for stretch in stretches[:10]:
-        yield f"DIFFERS {each.key.source} {stretch}"
-    if len(stretches) > 10 or each.unlisted:
-        yield f"  and more of {each.key.source}: --report writes all of them to a file"
-    yield from (f"FAILED {each.key.source} {error}" for error in each.errors)
-    yield from (f"{each.key.source} {note}" for note in each.notes)
-    yield from map(str, each.lost)
+        yield f"DIFFERS {partition.key.source} {stretch}"
+    if len(stretches) > 10 or partition.unlisted:
+        yield f"  {partition.key.source} has more differences: --report FILE writes all of them"
+    yield from (f"FAILED {partition.key.source} {error}" for error in partition.errors)
+    yield from (f"{partition.key.source} {note}" for note in partition.notes)
+    yield from map(str, partition.lost)

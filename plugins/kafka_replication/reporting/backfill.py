@@ -15,24 +15,24 @@ from kafka_replication.reporting.table import table
 DAY = 86_400_000
 
 
-def outcome(made: BackfillPlan) -> str:
-    """What a run of it would come to: ``failed``, ``planned`` or ``nothing_to_do``."""
-    if made.refused:
+def outcome(backfill_plan: BackfillPlan) -> str:
+    """The outcome that a run would have: ``failed``, ``planned`` or ``nothing_to_do``."""
+    if backfill_plan.refused:
         return "failed"
-    return "nothing_to_do" if made.plan.idle else "planned"
+    return "nothing_to_do" if backfill_plan.plan.idle else "planned"
 
 
-def as_json(made: BackfillPlan) -> dict[str, Any]:
-    """The document of a dry run. Records and bytes are estimates, null where there is none."""
-    todo = [each for each in made.lines if each.plan.copy]
+def as_json(backfill_plan: BackfillPlan) -> dict[str, Any]:
+    """The document of a dry run. Records and bytes are estimates; null if there is no estimate."""
+    todo = [line for line in backfill_plan.lines if line.plan.copy]
     return {
-        "replication": made.replication,
+        "replication": backfill_plan.replication,
         "dry_run": True,
-        "outcome": outcome(made),
-        "offsets_to_copy": sum(each.left.span for each in todo),
-        "estimated_records": _total(each.records for each in todo),
-        "estimated_bytes": _total(each.bytes for each in todo),
-        "partitions": [_row(each) for each in made.lines],
+        "outcome": outcome(backfill_plan),
+        "offsets_to_copy": sum(line.left.span for line in todo),
+        "estimated_records": _total(line.records for line in todo),
+        "estimated_bytes": _total(line.bytes for line in todo),
+        "partitions": [_row(line) for line in backfill_plan.lines],
     }
 
 
@@ -60,15 +60,15 @@ def _row(line: BackfillLine) -> dict[str, Any]:
 
 def _total(values: Iterable[int | None]) -> int | None:
     known = list(values)
-    return None if None in known else sum(each or 0 for each in known)
+    return None if None in known else sum(value or 0 for value in known)
 
 
 def _time(millis: int | None) -> str | None:
     return None if millis is None else show(from_millis(millis))
 
 
-def plan_table(made: BackfillPlan, now: datetime | None = None) -> str:
-    """The plan as a person reads it: a line a partition, then what to know about them, what is refused last."""
+def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
+    """The plan for people: a line for each partition, then the summary, warnings and refusals."""
     head = (
         "partition",
         "target",
@@ -82,39 +82,42 @@ def plan_table(made: BackfillPlan, now: datetime | None = None) -> str:
         "target keeps it",
     )
     present = ((now or datetime.now(UTC)) - EPOCH).total_seconds() * 1000
-    rows = [_cells(each, present) for each in made.lines]
-    text = table(head, rows) + f"\n{summary(made)}"
-    for each in made.lines:
-        if each.newer and not each.plan.refused:
+    rows = [_cells(line, present) for line in backfill_plan.lines]
+    text = table(head, rows) + f"\n{summary(backfill_plan)}"
+    for line in backfill_plan.lines:
+        if line.newer and not line.plan.refused:
             text += (
-                f"\nORDER {each.key.source}: the copies land after {each.newer} newer offsets that are on"
-                f" {each.key.target_topic} already; another --target-topic keeps the source's order"
+                f"\nORDER {line.key.source}: the copies land after {line.newer} newer offsets that are on"
+                f" {line.key.target_topic} already; another --target-topic keeps the source's order"
             )
-        if _expired(each, present):
+        if _expired(line, present):
             text += (
-                f"\nRETENTION {each.key.source}: {each.key.target_topic} keeps records {_days(each.keeps or 0)}, and"
-                f" the oldest is from {_time(each.oldest)}: they may be deleted before they are read back; raise"
+                f"\nRETENTION {line.key.source}: {line.key.target_topic} keeps records {_days(line.keeps or 0)}, and"
+                f" the oldest is from {_time(line.oldest)}: they may be deleted before they are read back; raise"
                 " retention.ms first"
             )
-    return text + "".join(f"\nREFUSED {each.plan.what}\n  remedy: {each.plan.remedy}" for each in made.refused)
+    return text + "".join(f"\nREFUSED {line.plan.what}\n  remedy: {line.plan.remedy}" for line in backfill_plan.refused)
 
 
-def summary(made: BackfillPlan) -> str:
-    """One sentence about all of it."""
-    todo = [each for each in made.lines if each.plan.copy]
-    if made.refused:
-        return f"{len(made.refused)} of {len(made.lines)} partitions are refused: nothing would be copied"
-    if made.plan.idle:
+def summary(backfill_plan: BackfillPlan) -> str:
+    """One sentence about the whole plan."""
+    todo = [line for line in backfill_plan.lines if line.plan.copy]
+    if backfill_plan.refused:
+        counts = f"{len(backfill_plan.refused)} of {len(backfill_plan.lines)}"
+        return f"{counts} partitions are refused: nothing would be copied"
+    if backfill_plan.plan.idle:
         return "nothing to do: all of it is on the target already, and verified"
     if not todo:
-        return "nothing to copy: all of it is on the target already; what is not verified yet would be"
-    records, size = _total(each.records for each in todo), _total(each.bytes for each in todo)
+        return (
+            "nothing to copy: all of it is on the target already; the part that is not verified yet would be verified"
+        )
+    records, size = _total(line.records for line in todo), _total(line.bytes for line in todo)
     about = (
         f"about {records} records, {_size(size)} (estimated from a sample)"
         if records is not None and size is not None
         else "not estimated"
     )
-    return f"to copy: {sum(each.left.span for each in todo)} offsets of {len(todo)} partitions, {about}"
+    return f"to copy: {sum(line.left.span for line in todo)} offsets of {len(todo)} partitions, {about}"
 
 
 def _cells(line: BackfillLine, now: float) -> tuple[str, ...]:
@@ -122,7 +125,7 @@ def _cells(line: BackfillLine, now: float) -> tuple[str, ...]:
         str(line.key.source),
         line.key.target_topic,
         str(line.asked),
-        *(_ranges(each) for each in (line.covered, line.gone, line.left)),
+        *(_ranges(coverage) for coverage in (line.covered, line.gone, line.left)),
         "-" if line.records is None else f"~{line.records}",
         "-" if line.bytes is None else f"~{_size(line.bytes)}",
         f"after {line.newer} newer" if line.newer else "kept",
@@ -130,11 +133,11 @@ def _cells(line: BackfillLine, now: float) -> tuple[str, ...]:
     )
 
 
-def _ranges(found: Coverage) -> str:
-    """At most two; a fragmented coverage is told in numbers."""
-    if len(found.ranges) > 2:
-        return f"{found.span} in {len(found.ranges)} ranges"
-    return str(found) if found else "-"
+def _ranges(coverage: Coverage) -> str:
+    """The ranges if there are at most two, else their number and total span."""
+    if len(coverage.ranges) > 2:
+        return f"{coverage.span} in {len(coverage.ranges)} ranges"
+    return str(coverage) if coverage else "-"
 
 
 def _kept(line: BackfillLine, now: float) -> str:

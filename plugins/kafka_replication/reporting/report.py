@@ -1,4 +1,4 @@
-"""Explained arithmetic for every range of a run: what became of each offset between ``from`` and ``until``."""
+"""The report of a run: for every range, what happened to all offsets between ``from`` and ``until``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kafka_replication.reporting.table import table
 class RangeReport:
     """One range: ``span = copied + copied_before + filtered + quarantined + skipped + not_visible + lost + missing``.
 
-    ``copied`` counts this run's records, ``copied_before`` those that an earlier run committed and could not report.
-    Records that were read and left out are ``filtered``, ``quarantined`` or ``skipped``, by this run or an earlier one.
-    ``not_visible`` is derived: transaction markers, aborted records and what compaction removed. ``lost`` offsets were
-    given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None where nothing was verified
-    at that level. ``seconds`` are the copy's; 0 where this run copied nothing of it.
+    ``copied`` counts the records of this run, ``copied_before`` those that an earlier run committed and did not report.
+    Records that were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
+    ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost`` offsets
+    were given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None if no digest was
+    compared. ``seconds`` is the time of the copy; 0 if this run copied nothing of the range.
     """
 
     key: PartitionKey
@@ -68,9 +68,9 @@ class RangeReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` are all that were ever approved."""
+    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` has all approved gaps of the replication."""
 
     replication: str
     run_id: str
@@ -80,7 +80,7 @@ class RunReport:
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
-        return tuple(each for each in self.ranges if each.error)
+        return tuple(line for line in self.ranges if line.error)
 
     @property
     def outcome(self) -> str:
@@ -93,12 +93,12 @@ class RunReport:
             "replication": self.replication,
             "run_id": self.run_id,
             "outcome": self.outcome,
-            "ranges": [each.as_json() for each in self.ranges],
-            "gaps": [each.as_json() for each in self.gaps],
+            "ranges": [line.as_json() for line in self.ranges],
+            "gaps": [gap.as_json() for gap in self.gaps],
         }
 
     def table(self) -> str:
-        """The report as a person reads it in a log."""
+        """The report for people, as a log shows it."""
         head = (
             "partition",
             "range",
@@ -113,13 +113,13 @@ class RunReport:
             "MB/s",
         )
         failed = [
-            f"FAILED {each.key.source} {each.range}: {each.error}\n  remedy: {each.remedy or 'run again'}"
-            for each in self.failed
+            f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
+            for line in self.failed
         ]
         ranges = (
-            table(head, [_cells(each) for each in self.ranges]) if self.ranges else "everything is copied and verified"
+            table(head, [_cells(line) for line in self.ranges]) if self.ranges else "everything is copied and verified"
         )
-        left_out = [_left_out(each) for each in self.ranges if each.filtered or each.quarantined or each.skipped]
+        left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
         return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps)])
 
 
@@ -128,22 +128,22 @@ def _left_out(line: RangeReport) -> str:
     return f"{line.key.source} {line.range}: records that were not copied on purpose: {counts}"
 
 
-def _cells(each: RangeReport) -> tuple[str, ...]:
-    digest = {None: "-", True: "equal", False: "DIFFERS"}[each.digest_ok]
-    speed = f"{each.mb_per_second:.1f}" if each.seconds else "-"
-    numbers = (each.range.span, each.copied, each.copied_before, each.not_visible, each.lost, each.missing)
+def _cells(line: RangeReport) -> tuple[str, ...]:
+    digest = {None: "-", True: "equal", False: "DIFFERS"}[line.digest_ok]
+    speed = f"{line.mb_per_second:.1f}" if line.seconds else "-"
+    numbers = (line.range.span, line.copied, line.copied_before, line.not_visible, line.lost, line.missing)
     return (
-        str(each.key.source),
-        str(each.range),
+        str(line.key.source),
+        str(line.range),
         *map(str, numbers),
         digest,
-        "-" if each.watermark is None else str(each.watermark),
+        "-" if line.watermark is None else str(line.watermark),
         speed,
     )
 
 
-def plan_table(made: Plan) -> str:
-    """A plan as a person reads it, what it refuses last."""
+def plan_table(plan: Plan) -> str:
+    """The plan for people; refused partitions come last."""
     head = ("partition", "target", "state", "position", "source end", "copy", "verify")
     rows = [
         (
@@ -155,6 +155,6 @@ def plan_table(made: Plan) -> str:
             str(p.copy or "-"),
             str(p.verify or "-"),
         )
-        for p in made.partitions
+        for p in plan.partitions
     ]
-    return table(head, rows) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in made.refused)
+    return table(head, rows) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)

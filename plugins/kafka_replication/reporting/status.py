@@ -1,4 +1,4 @@
-"""Where every partition of a replication stands."""
+"""The status of every partition of a replication."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.table import table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One partition; offsets are the source's. ``lag`` counts offsets from the watermark to the last stable offset."""
+    """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset."""
 
     plan: PartitionPlan
     log_start: int | None
@@ -26,11 +26,11 @@ class PartitionStatus:
 
     @property
     def lost(self) -> int:
-        """Offsets of the current generation that were never copied and given up by approval."""
+        """How many offsets of the current generation were never copied and were given up by approval."""
         return sum(
-            each.gap.range.span
-            for each in self.gaps
-            if each.gap.generation == self.plan.generation and not each.gap.copied
+            approved.gap.range.span
+            for approved in self.gaps
+            if approved.gap.generation == self.plan.generation and not approved.gap.copied
         )
 
     @property
@@ -39,7 +39,7 @@ class PartitionStatus:
 
     @property
     def withheld(self) -> int:
-        """Offsets between the last stable offset and the high watermark: a transaction is open there."""
+        """How many offsets an open transaction hides: those from the last stable offset to the high watermark."""
         return self.high_watermark - self.plan.source_end if self.high_watermark is not None else 0
 
     def as_json(self) -> dict[str, Any]:
@@ -58,27 +58,27 @@ class PartitionStatus:
             "lag": self.lag,
             "last_verified": self.last_verified,
             "lost": self.lost,
-            "gaps": [each.as_json() for each in self.gaps],
+            "gaps": [gap.as_json() for gap in self.gaps],
             "error": self.plan.what or None,
             "remedy": self.plan.remedy or None,
         }
 
 
 def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
-    """One row a partition of the plan."""
+    """One row for each partition of the plan."""
     rows = []
-    for each in plan.partitions:
-        topic = snapshot.source.get(each.key.source.topic)
-        offsets = topic.partitions.get(each.key.source.partition) if topic else None
-        entry, position = view.verified.get(each.key), view.positions.get(each.key)
+    for planned in plan.partitions:
+        topic = snapshot.source.get(planned.key.source.topic)
+        offsets = topic.partitions.get(planned.key.source.partition) if topic else None
+        entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
         rows.append(
             PartitionStatus(
-                each,
-                offsets.log_start if offsets else None,
-                entry.time if entry else None,
-                position.next_offset if position else None,
-                offsets.high_watermark if offsets else None,
-                listed({each.key: view.gaps.get(each.key, ())}),
+                plan=planned,
+                log_start=offsets.log_start if offsets else None,
+                last_verified=entry.time if entry else None,
+                position=position.next_offset if position else None,
+                high_watermark=offsets.high_watermark if offsets else None,
+                gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
             )
         )
     return rows
@@ -114,12 +114,12 @@ def status_table(rows: list[PartitionStatus]) -> str:
         )
         for row in rows
     ]
-    held = [
+    open_transactions = [
         f"{row.plan.key.source}: {withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0)}"
         for row in rows
         if row.withheld
     ]
-    return "\n".join([table(head, lines), *held, *(str(gap) for row in rows for gap in row.gaps)])
+    return "\n".join([table(head, lines), *open_transactions, *(str(gap) for row in rows for gap in row.gaps)])
 
 
 def _text(value: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Tables as text: for a terminal, for a file, and for Airflow's log, which shows every character that it is given."""
+"""Tables as plain text, for a terminal, a file and Airflow's log. Airflow's log would show colour codes as text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _GAP = 2
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns without lines or colours. As wide as its cells need: a cell is never cut or wrapped.
+    """Aligned columns without lines or colours. A column is as wide as its cells: a cell is never cut or wrapped.
 
-    A column is one cell of many lines for rich: that takes a third of the time, 0.2 s for 1,000 partitions.
+    Each column is passed to rich as one cell with many lines. That takes a third of the time: 0.2 s for 1,000 rows.
     """
     columns = [tuple(cell.replace("\n", " ") for cell in column) for column in zip(head, *rows, strict=True)]
     grid = Table.grid(*[""] * len(columns), padding=(0, _GAP, 0, 0))

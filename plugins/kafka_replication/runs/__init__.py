@@ -1,3 +1,1 @@
-"""What a user can have done, put together from the other parts: a run and its steps, backfill, audit, approval, reset,
-rebuild.
-"""
+"""The operations of a user, composed of the other packages: run, backfill, audit, approval, reset, rebuild."""

@@ -1,4 +1,4 @@
-"""Giving up source offsets that can no longer be read: the exact ones, with a reason and a name, or not at all."""
+"""Approve a gap: give up exactly the source offsets that can no longer be read, with a reason and a name."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from kafka_replication.runs.steps.target_topics import create_targets
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What somebody gives up. Raises BadInput unless it says exactly what, why and who."""
+    """The offsets that a person gives up. Raises BadInput if the range, the reason or the name is missing."""
 
     at: TopicPartition
     range: OffsetRange
@@ -38,35 +38,34 @@ class Approval:
 
     def __post_init__(self) -> None:
         if not self.range.span:
-            raise BadInput(f"{self.range} holds no offset", "--until is the first offset after the gap")
+            raise BadInput(f"{self.range} is empty", "--until is the first offset after the gap")
         for name, text in (("--reason", self.reason), ("--by", self.by)):
             if not text.strip() or len(text) > 1000 or not text.isprintable():
-                raise BadInput(f"{name} must be one line of 1 to 1000 printable characters", f"say it with {name}")
+                raise BadInput(f"{name} must be one line of 1 to 1000 printable characters", f"pass it with {name}")
 
     def key(self, replication: Replication) -> PartitionKey:
         return PartitionKey(replication.name, self.at, self.target_topic or replication.target_topic(self.at.topic))
 
 
-def approve(run: LeasedRun, asked: Approval) -> tuple[Gap, bool]:
-    """The recorded gap, and whether it was recorded now; approving what was approved before changes nothing.
+def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
+    """Record the gap. Returns it, and whether it is new: approving the same gap twice changes nothing.
 
-    Raises BadInput, Refused, GapFound (other offsets are lost than those
-    asked for).
+    Raises BadInput, Refused, or GapFound if other offsets are lost than the approval names.
     """
     steps.fence_stale_producers(run)
     view = run.view()
-    key = asked.key(run.replication)
-    known = _known(view, key, asked.range)
+    key = approval.key(run.replication)
+    known = _recorded_gap(view, key, approval.range)
     if known is None:
-        found = _state(run, view, key)
-        if found.state is State.OVERRUN:
-            gap, new = _cross(run, found, asked), True
-        elif found.state is State.LATE_GAP:
-            gap, new = _open(run, view, found, asked), True
-        elif found.refused:
-            raise Refused(f"no gap can be approved: {found.what}", found.remedy)
+        planned = _planned(run, view, key)
+        if planned.state is State.OVERRUN:
+            gap, new = _cross(run, planned, approval), True
+        elif planned.state is State.LATE_GAP:
+            gap, new = _open(run, view, planned, approval), True
+        elif planned.refused:
+            raise Refused(f"no gap can be approved: {planned.what}", planned.remedy)
         else:
-            gap, new = _give_up_proof(run, found, asked), True
+            gap, new = _give_up_verification(run, planned, approval), True
         log.info("%s: gave up %s", key, gap.range)
     else:
         gap, new = known, False
@@ -74,61 +73,66 @@ def approve(run: LeasedRun, asked: Approval) -> tuple[Gap, bool]:
     return gap, new
 
 
-def _known(view: LedgerView, key: PartitionKey, asked: OffsetRange) -> Gap | None:
+def _recorded_gap(view: LedgerView, key: PartitionKey, range_: OffsetRange) -> Gap | None:
     position = view.positions.get(key)
     return next(
         (
-            each
-            for each in view.gaps.get(key, ())
-            if position and each.generation == position.generation and each.range == asked
+            gap
+            for gap in view.gaps.get(key, ())
+            if position and gap.generation == position.generation and gap.range == range_
         ),
         None,
     )
 
 
-def _state(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:
+def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:
     snapshot = run.snapshot(view, Request(topics=(key.source.topic,)))
-    made = plan(run.replication, snapshot, view, run.watermarks(view))
-    found = next((each for each in made.partitions if each.key == key), None)
-    if found is None:
+    run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
+    planned = next((candidate for candidate in run_plan.partitions if candidate.key == key), None)
+    if planned is None:
         raise BadInput(
             f"{run.replication.name} does not replicate {key.source} to {key.target_topic}, or has nothing to give up"
             " there",
             "check --topic, --partition and --target-topic",
         )
-    return found
+    return planned
 
 
 @contextmanager
-def _fenced(run: LeasedRun, found: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
-    """Under the partition's own transactional id: a copier that is still at work is fenced, or fences this."""
+def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
+    """A session with the partition's own transactional id. It fences a running copier, or a later copier fences it."""
     run.check()
-    with closing(run.session(found.key)) as session:
+    with closing(run.session(planned.key)) as session:
         session.fence()
         position = session.position()
-        if position is None or position.generation != found.generation:
-            raise Refused(f"{found.key.source}: its position changed meanwhile", "look at the plan, then approve again")
-        topics.check_id(run.clusters.source_admin, found.key.source.topic, position.ids.source_topic, "source")
+        if position is None or position.generation != planned.generation:
+            raise Refused(
+                f"{planned.key.source}: its position changed meanwhile",
+                "run kafka-replication plan, then approve again",
+            )
+        topics.check_id(run.clusters.source_admin, planned.key.source.topic, position.ids.source_topic, "source")
         session.check_ids(position.ids)
         yield session, position
 
 
-def _cross(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap:
-    with _fenced(run, found) as (session, position):
-        at = found.key.source
-        _exactly(found.key, asked.range, gaps.lost(position, offsets.log_starts(run.clusters.source_admin, [at])[at]))
-        gap = _gap(run, asked, position.generation, "retention", position.ids)
+def _cross(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
+    with _fenced(run, planned) as (session, position):
+        at = planned.key.source
+        _check_exact(
+            planned.key, approval.range, gaps.lost(position, offsets.log_starts(run.clusters.source_admin, [at])[at])
+        )
+        gap = _gap(run, approval, position.generation, "retention", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)
     return gap
 
 
-def _give_up_proof(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap:
-    """Of chunks that were copied, and removed from the target before they were read back.
+def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
+    """Give up the verification of chunks that the target deleted before they were read back.
 
-    The position stays where it is.
+    The position does not change.
     """
-    key = found.key
-    with _fenced(run, found) as (session, position):
+    key = planned.key
+    with _fenced(run, planned) as (session, position):
         view = run.view()
         read = run.clusters.ledger.receipts({key: view.receipts_from(key)})
         receipts = read.of(key, position.generation)
@@ -138,32 +142,32 @@ def _give_up_proof(run: LeasedRun, found: PartitionPlan, asked: Approval) -> Gap
         gone = gaps.unverifiable(pending, receipts, session.target_start(), expired)
         if gone is None:
             raise Refused(
-                f"no gap can be approved: {key.source}: nothing is lost after offset {position.next_offset}, and copies"
+                f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
                 " can be verified",
                 "run again",
             )
-        _exactly(key, asked.range, gone)
-        gap = _gap(run, asked, position.generation, "unverifiable", position.ids)
+        _check_exact(key, approval.range, gone)
+        gap = _gap(run, approval, position.generation, "unverifiable", position.ids)
         session.move(position, gap)
     return gap
 
 
-def _open(run: LeasedRun, view: LedgerView, found: PartitionPlan, asked: Approval) -> Gap:
-    """As a run opens partitions, with the gap from offset 0 on in front of the start."""
-    key = found.key
+def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Approval) -> Gap:
+    """Open the partition as a run does, with a gap from offset 0 to its log start."""
+    key = planned.key
     request = Request(topics=(key.source.topic,))
     snapshot = create_targets(run, view, run.snapshot(view, request), request)
     source, target = snapshot.source[key.source.topic], snapshot.target[key.target_topic]
-    _exactly(key, asked.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
+    _check_exact(key, approval.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
     ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
     run.check()
     with closing(run.opening()) as opening:
         if key in opening.fence():
-            raise Refused(f"{key.source} was opened meanwhile", "look at the plan, then approve again")
+            raise Refused(f"{key.source} was opened meanwhile", "run kafka-replication plan, then approve again")
         if run.replication.on_existing_target == "refuse":
-            for refused in refuse_occupied([found], opening.occupied([key]), first=False).values():
+            for refused in refuse_occupied([planned], opening.occupied([key]), first=False).values():
                 raise Refused(refused.what, refused.remedy)
-        gap = _gap(run, asked, 1, "late", ids)
+        gap = _gap(run, approval, 1, "late", ids)
         position = Position(
             generation=1, ids=ids, start=0, next_offset=gap.range.until, coverage=Coverage((gap.range,))
         )
@@ -171,25 +175,25 @@ def _open(run: LeasedRun, view: LedgerView, found: PartitionPlan, asked: Approva
     return gap
 
 
-def _exactly(key: PartitionKey, asked: OffsetRange, lost: OffsetRange | None) -> None:
+def _check_exact(key: PartitionKey, range_: OffsetRange, lost: OffsetRange | None) -> None:
     if lost is None:
         raise GapFound(
-            f"{key.source}: every offset after the position can be read", "run again: nothing needs to be given up"
+            f"{key.source}: every offset after the position can be read", "run again: there is no gap to approve"
         )
-    if asked != lost:
+    if range_ != lost:
         raise GapFound(
-            f"{key.source}: {asked} was asked for, but lost are exactly {lost}",
-            f"if they may be lost: {gaps.command(key, lost)}",
+            f"{key.source}: the approval is for {range_}, but lost are exactly {lost}",
+            f"to give up these offsets: {gaps.command(key, lost)}",
         )
 
 
-def _gap(run: LeasedRun, asked: Approval, generation: int, kind: str, ids: Ids) -> Gap:
+def _gap(run: LeasedRun, approval: Approval, generation: int, kind: str, ids: Ids) -> Gap:
     return Gap(
         generation=generation,
         kind=kind,
-        range=asked.range,
-        reason=asked.reason.strip(),
-        approved_by=asked.by.strip(),
+        range=approval.range,
+        reason=approval.reason.strip(),
+        approved_by=approval.by.strip(),
         ids=ids,
         run_id=run.run_id,
         time=now(),

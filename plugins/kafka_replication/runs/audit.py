@@ -1,4 +1,4 @@
-"""Audit past ranges of a replication: one pass over each side, in this process, without a lease and without Spark."""
+"""Audit past ranges: read source and target once, in this process, without a lease and without Spark."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ EVERYTHING = OffsetRange(0, MAX_OFFSET)
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """Which past ranges. ``range`` is widened to whole chunks; without bounds the whole target is looked through for
-    strangers.
+    """The ranges to audit. ``range`` is extended to whole chunks. Without a range, the audit also searches the whole
+    target for records of other writers.
     """
 
     topic: str | None = None
@@ -41,9 +41,11 @@ class AuditRequest:
     range: OffsetRange = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """Both clusters and the ledger, the target's ends taken first: whatever lies below them, the ledger knows."""
+    """Source, target and ledger. The target's ends are read first, so the ledger has an entry for all copies below
+    them.
+    """
 
     target: Mapping[str, Topic]
     ends: Mapping[TopicPartition, int]
@@ -54,7 +56,7 @@ class Sides:
 
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
-    """Every asked partition, one after the other. Raises BadInput where nothing was ever copied, Unreachable."""
+    """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
     keys = sorted(key for key in run.view().positions if _asked(key, request))
     if not keys:
         raise BadInput(
@@ -65,8 +67,10 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
         and request.range != EVERYTHING
     ):
-        raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger says what was")
-    return AuditReport(run.replication.name, run.run_id, now(), tuple(_one(run, sides, key, request) for key in keys))
+        raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger lists what was copied")
+    return AuditReport(
+        run.replication.name, run.run_id, now(), tuple(_audit_partition(run, sides, key, request) for key in keys)
+    )
 
 
 def _asked(key: PartitionKey, request: AuditRequest) -> bool:
@@ -85,48 +89,57 @@ def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
         topics.cluster_id(run.clusters.source_admin),
         topics.describe(run.clusters.source_admin, {key.source.topic for key in keys}),
     )
-    return Sides(target, ends, cluster, source, run.view(), run.clusters.ledger.receipts(dict.fromkeys(keys)))
+    return Sides(
+        target=target,
+        ends=ends,
+        source_cluster=cluster,
+        source=source,
+        view=run.view(),
+        receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
+    )
 
 
-def _one(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
-    """One partition's audit; what stops it is in its ``errors``, for the others go on."""
+def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
+    """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
-    mine = sides.receipts.of(key, position.generation)
-    asked = [each.range for each in mine if each.range.intersection(request.range)]
-    range_ = OffsetRange(min(asked, default=OffsetRange(0, 0)).from_, max((each.until for each in asked), default=0))
+    receipts = sides.receipts.of(key, position.generation)
+    ranges = [receipt.range for receipt in receipts if receipt.range.intersection(request.range)]
+    range_ = OffsetRange(
+        min(ranges, default=OffsetRange(0, 0)).from_, max((chunk.until for chunk in ranges), default=0)
+    )
     gaps = [
-        each
-        for each in sides.view.gaps.get(key, ())
-        if each.generation == position.generation and each.range.intersection(request.range)
+        gap
+        for gap in sides.view.gaps.get(key, ())
+        if gap.generation == position.generation and gap.range.intersection(request.range)
     ]
-    made = PartitionAudit(key=key, generation=position.generation, range=range_, lost=listed({key: gaps}))
+    result = PartitionAudit(key=key, generation=position.generation, range=range_, lost=listed({key: gaps}))
     try:
         lost = sides.view.lost(key, position.generation)
-        wanted = Coverage.of([*asked, *position.coverage.within(request.range)]).subtract(lost)
-        expired = _expired(run, sides, made, wanted)
-        work = _Work(
+        wanted = Coverage.of([*ranges, *position.coverage.within(request.range)]).subtract(lost)
+        expired = _expired(run, sides, result, wanted)
+        work = _PartitionAuditor(
             run=run,
             sides=sides,
             key=key,
-            chosen=select_receipts(wanted.subtract(expired), mine),
-            made=made,
+            chosen=select_receipts(wanted.subtract(expired), receipts),
+            result=result,
             some_expired=bool(expired),
         )
         work.all(complete=request.range == EVERYTHING)
     except ReplicationError as e:
-        made.errors.append(str(e))
-    made.finish()
-    log.info("audited %s %s: %s", key, made.range, made.outcome)
-    return made
+        result.errors.append(str(e))
+    result.finish()
+    log.info("audited %s %s: %s", key, result.range, result.outcome)
+    return result
 
 
-def _expired(run: Run, sides: Sides, made: PartitionAudit, wanted: Coverage) -> Coverage:
-    """What of ``wanted`` has no receipt any more since receipts are kept for a limited time; noted in the audit."""
-    mine = sides.receipts.of(made.key, made.generation)
-    missing = wanted.subtract(Coverage.of(receipt.range for receipt in mine))
-    if not (missing and sides.receipts.incomplete(made.key)):
+def _expired(run: Run, sides: Sides, result: PartitionAudit, wanted: Coverage) -> Coverage:
+    """The offsets of ``wanted`` whose receipts have expired. Adds a note to the audit."""
+    receipts = sides.receipts.of(result.key, result.generation)
+    missing = wanted.subtract(Coverage.of(receipt.range for receipt in receipts))
+    if not (missing and sides.receipts.incomplete(result.key)):
         return Coverage()
-    made.notes.append(
+    result.notes.append(
         f"receipts of {missing} have expired and these offsets were not compared: receipts are kept for"
         f" {run.replication.retention.receipts} seconds (retention.receipts)"
     )
@@ -134,28 +147,28 @@ def _expired(run: Run, sides: Sides, made: PartitionAudit, wanted: Coverage) -> 
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
-    """The reading of one partition on both sides."""
+class _PartitionAuditor:
+    """Reads one partition on source and target, and compares the records."""
 
     run: Run
     sides: Sides
     key: PartitionKey
     chosen: Sequence[Receipt]
-    made: PartitionAudit
+    result: PartitionAudit
     some_expired: bool
-    readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be compared with
-    there: OffsetRange = field(init=False, default=OffsetRange(0, 0))
+    readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be read
+    target_log: OffsetRange = field(init=False, default=OffsetRange(0, 0))
 
     def all(self, *, complete: bool) -> None:
         run, key = self.run, self.key
-        self._look_at_source()
-        if not self._look_at_target():
+        self._check_source()
+        if not self._check_target():
             return
         stall, group = run.replication.copying.stall_timeout, consumer_group(run.replication.name)
         others = [
-            each
-            for each in self.sides.receipts.all(self.key)
-            if each.ids.target_topic == self.sides.target[key.target_topic].topic_id
+            receipt
+            for receipt in self.sides.receipts.all(self.key)
+            if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
         work = units(self.chosen, others, self._window(complete))
         with (
@@ -163,92 +176,99 @@ class _Work:
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
         ):
             for unit in work:
-                self._unit(unit, source, target)
-            self.made.source_records, self.made.target_records = source.records, target.records
+                self._audit_unit(unit, source, target)
+            self.result.source_records, self.result.target_records = source.records, target.records
 
-    def _look_at_source(self) -> None:
+    def _check_source(self) -> None:
         topic, ids = self.sides.source.get(self.key.source.topic), self.sides.view.positions[self.key].ids
         if topic is None or (self.sides.source_cluster, topic.topic_id) != (ids.source_cluster, ids.source_topic):
-            self.made.notes.append("the source topic is gone or was re-created: compared with the receipts only")
+            self.result.notes.append(
+                "the source topic is gone or was re-created: the target is compared with the receipts only"
+            )
         elif self.key.source.partition in topic.partitions:
-            found = topic.partitions[self.key.source.partition]
-            self.readable = OffsetRange(min(found.log_start, found.last_stable), found.last_stable)
-            if found.last_stable < self.made.range.until:
-                self.made.notes.append(
-                    f"the source ends at {found.last_stable}: what was copied from above it is compared with the"
+            source_offsets = topic.partitions[self.key.source.partition]
+            self.readable = OffsetRange(
+                min(source_offsets.log_start, source_offsets.last_stable), source_offsets.last_stable
+            )
+            if source_offsets.last_stable < self.result.range.until:
+                self.result.notes.append(
+                    f"the source ends at {source_offsets.last_stable}: copies of later offsets are compared with their"
                     " receipts"
                 )
 
-    def _look_at_target(self) -> bool:
+    def _check_target(self) -> bool:
         topic, at = self.sides.target.get(self.key.target_topic), self.key.target
         if topic is None or at not in self.sides.ends:
-            self.made.errors.append(
-                f"{at} on the target is gone. Remedy: restore it, or start anew with kafka-replication reset"
+            self.result.errors.append(
+                f"{at} on the target is gone. Remedy: restore it, or reset the topic with kafka-replication reset"
             )
             return False
         if topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
-            self.made.notes.append("the target topic was re-created since: its content is compared all the same")
-        self.there = OffsetRange(
+            self.result.notes.append("the target topic was re-created since the copy: its current content is compared")
+        self.target_log = OffsetRange(
             min(topic.partitions[at.partition].log_start, self.sides.ends[at]), self.sides.ends[at]
         )
         return True
 
     def _window(self, complete: bool) -> OffsetRange | None:
-        """Where strangers are looked for: the whole log, or between the chunks that were asked for.
+        """The target offsets to search for records of other writers: the whole log, or the requested chunks.
 
-        With ``on_existing_target: append`` what lies before our first record may have been there before. Where receipts
-        have expired, what lies before the first chunk with a receipt is theirs: a partition is written in their order.
+        With ``on_existing_target: append``, records before our first one may be older than the replication. If receipts
+        have expired, records before the first chunk with a receipt belong to expired ones, because receipts and records
+        have the same order.
         """
         if self.some_expired and complete and self.run.replication.on_existing_target == "refuse":
             areas = [area for receipt in self.sides.receipts.all(self.key) if (area := area_of(receipt))]
-            first = min((area.from_ for area in areas), default=self.there.until)
-            return OffsetRange(first, MAX_OFFSET).intersection(self.there)
+            first = min((area.from_ for area in areas), default=self.target_log.until)
+            return OffsetRange(first, MAX_OFFSET).intersection(self.target_log)
         if complete and self.run.replication.on_existing_target == "refuse":
-            return self.there
-        areas = [area for each in self.chosen if (area := area_of(each))]
+            return self.target_log
+        areas = [area for receipt in self.chosen if (area := area_of(receipt))]
         if not areas:
             return None
-        until = MAX_OFFSET if complete else max(each.until for each in areas)
-        return OffsetRange(min(areas).from_, until).intersection(self.there)
+        until = MAX_OFFSET if complete else max(area.until for area in areas)
+        return OffsetRange(min(areas).from_, until).intersection(self.target_log)
 
-    def _unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
-        area = unit.target.intersection(self.there) if unit.target else None
+    def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
+        area = unit.target.intersection(self.target_log) if unit.target else None
         receipt = unit.receipt
         if receipt is None:
-            found = target.seen(area) if area else iter(())
-            self.made.differ(Difference(Kind.EXTRA, None, each.offset, each.digest) for each in found)
+            records = target.seen(area) if area else iter(())
+            self.result.differ(Difference(Kind.EXTRA, None, record.offset, record.digest) for record in records)
             return
-        self.made.chunks += 1
+        self.result.chunks += 1
         try:
             total = digest_for(receipt)()
-        except LedgerUnreadable as e:  # neither the chunk nor its digest is wrong, as far as this version can tell
-            self.made.not_auditable(receipt, e)
+        except LedgerUnreadable as e:  # the chunk may be correct; this version cannot check it
+            self.result.not_auditable(receipt, e)
             return
-        found = target.seen(area, total) if area else iter(())
+        records = target.seen(area, total) if area else iter(())
         if self.readable and receipt.range.intersection(self.readable) == receipt.range:
-            self.made.by_content += receipt.range.span
-            differences = compare(source.seen(receipt.range), found, _places(receipt))
-            if _vouched(receipt, total):  # what the source lost since (compaction, say) is no fault of the copy
-                self.made.not_at_source += sum(each.kind is Kind.EXTRA for each in differences)
-                differences = [each for each in differences if each.kind is not Kind.EXTRA]
-            self.made.differ(differences)
+            self.result.by_content += receipt.range.span
+            differences = compare(source.seen(receipt.range), records, _places(receipt))
+            if _matches_receipt(
+                receipt, total
+            ):  # records that the source removed since, as by compaction, are no error
+                self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
+                differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
+            self.result.differ(differences)
         else:
-            self.made.by_receipt += receipt.range.span
-            _drain(found)
-            if not _vouched(receipt, total):
-                self.made.differ_by_receipt(receipt, total.count)
+            self.result.by_receipt += receipt.range.span
+            _read_to_end(records)
+            if not _matches_receipt(receipt, total):
+                self.result.differ_by_receipt(receipt, total.count)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:
     """The target offset of each record of the chunk, in source order."""
-    runs = [range(each.first, each.last + 1) for each in receipt.segments]
+    runs = [range(segment.first, segment.last + 1) for segment in receipt.segments]
     return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
 
-def _vouched(receipt: Receipt, found: Digest) -> bool:
-    return found.count == receipt.count and found.hexdigest() == receipt.digest
+def _matches_receipt(receipt: Receipt, digest: Digest) -> bool:
+    return digest.count == receipt.count and digest.hexdigest() == receipt.digest
 
 
-def _drain(records: Iterator[object]) -> None:
+def _read_to_end(records: Iterator[object]) -> None:
     for _ in records:
         pass

@@ -1,6 +1,6 @@
-"""A backfill, put together: plan a range, copy what of it is not on the target in bounded slices, verify, report.
+"""A backfill: plan a range, copy its missing parts in bounded slices, verify, report.
 
-The command line and the backfill DAG call these. Everything that copies, verifies and advances is `steps`.
+The command line and the backfill DAG call these functions. `steps` copies, verifies and advances.
 """
 
 from __future__ import annotations
@@ -55,67 +55,66 @@ def run(
     launcher: Callable[[], Launcher],
     request: BackfillRequest,
 ) -> RunReport:
-    """All of a backfill with an id and a time budget of its own; see `execute`."""
+    """A whole backfill with its own run id and time budget; see `execute`."""
     deadline = Deadline.after(replication.timeouts.run)
     return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
 
 
 def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest) -> RunReport:
-    """All of a backfill, under the replication's lease. Where there is nothing to do no launcher is asked for."""
-    with leased(run) as this:
-        made = prepare(this, request)
+    """A whole backfill, under the replication's lease. If there is nothing to do, it does not call ``launcher``."""
+    with leased(run) as leased_run:
+        run_plan = prepare(leased_run, request)
         with OnDemand(launcher) as spark:
-            verified = [] if made.idle else copy_slices(this, made, spark).not_verified
-        steps.advance(this, [each.key for each in made.partitions])
-        return steps.report(this, made, verified)
+            verified = [] if run_plan.idle else copy_slices(leased_run, run_plan, spark).not_verified
+        steps.advance(leased_run, [planned.key for planned in run_plan.partitions])
+        return steps.report(leased_run, run_plan, verified)
 
 
 def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
-    """What the backfill would mean, without touching anything. Raises BadInput, PreflightFailed."""
-    this = run.of(one_topic(run.replication, request))
+    """The effect that the backfill would have. Changes nothing. Raises BadInput, PreflightFailed."""
+    narrowed = run.of(one_topic(run.replication, request))
     _check_topics(run, request)
     view = run.view()
     only = Request(topics=request.topics)
-    snapshot = this.snapshot(view, only)
-    preparing.raise_findings(preflight.check(this.replication, snapshot, known=True))
+    snapshot = narrowed.snapshot(view, only)
+    preparing.raise_findings(preflight.check(narrowed.replication, snapshot, known=True))
     live = (
         Plan(run.replication.name, ())
         if request.target_topic
         else plan(run.replication, snapshot, view, run.watermarks(view))
     )
-    return _estimated(this, _planned(this, request, snapshot, view, live))
+    return _estimated(narrowed, _planned(narrowed, request, snapshot, view, live))
 
 
 def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
-    """The plan, stored with the run, after opening what was never opened. The stored one, if there is one.
+    """Open new partitions, then plan and store the plan. If the run has a stored plan already, return that one.
 
-    Raises BadInput, PreflightFailed, Refused naming every partition that
-    cannot be done.
+    Raises BadInput, PreflightFailed, or Refused, which names every refused partition.
     """
     steps.fence_stale_producers(run)
-    known, over = preparing.planned_before(run)
+    known, outdated = preparing.planned_before(run)
     if known is not None:
         return known
-    seen = preview(run, request)
-    seen.raise_refused()
-    if seen.plan.idle:  # nothing is created or opened for nothing
-        return store(run, KIND, seen, over)
-    this, only = run.of(one_topic(run.replication, request)), Request(topics=request.topics)
+    previewed = preview(run, request)
+    previewed.raise_refused()
+    if previewed.plan.idle:  # create and open nothing if there is nothing to do
+        return store(run, KIND, previewed, outdated)
+    narrowed, only = run.of(one_topic(run.replication, request)), Request(topics=request.topics)
     if request.target_topic is None:
         snapshot, view, live = preparing.begin(run, only)
     else:
         run.clusters.ledger.ensure(run.replication)
         view, live = run.view(), Plan(run.replication.name, ())
-        snapshot = create_targets(this, view, this.snapshot(view, only), only)
-        view = open_new(this, view, _planned(this, request, snapshot, view, live))
-    made = _planned(this, request, snapshot, view, live)
-    made.raise_refused()
-    return store(run, KIND, _estimated(this, made), over)
+        snapshot = create_targets(narrowed, view, narrowed.snapshot(view, only), only)
+        view = open_new(narrowed, view, _planned(narrowed, request, snapshot, view, live))
+    backfill_plan = _planned(narrowed, request, snapshot, view, live)
+    backfill_plan.raise_refused()
+    return store(run, KIND, _estimated(narrowed, backfill_plan), outdated)
 
 
-def store(run: LeasedRun, kind: str, made: BackfillPlan, over: str | None) -> Plan:
-    log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(made))
-    return preparing.store_plan(run, kind, made.plan, over)
+def store(run: LeasedRun, kind: str, backfill_plan: BackfillPlan, outdated: str | None) -> Plan:
+    log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(backfill_plan))
+    return preparing.store_plan(run, kind, backfill_plan.plan, outdated)
 
 
 def _check_topics(run: Run, request: BackfillRequest) -> None:
@@ -139,30 +138,34 @@ def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: Ledge
     wanted = partitions_of(request, snapshot.source)
     moments = [point for point in (request.from_, request.until) if isinstance(point, datetime)]
     times = {moment: offsets.at_time(run.clusters.source_admin, wanted, ceil_millis(moment)) for moment in moments}
-    asked = resolve(request, snapshot.source, times)
+    ranges = resolve(request, snapshot.source, times)
     given = BackfillInput(
         replication=run.replication, snapshot=snapshot, ledger=view, watermarks=run.watermarks(view), live=live
     )
-    return plan_backfill(given, asked, opens=request.target_topic is not None)
+    return plan_backfill(given, ranges, opens=request.target_topic is not None)
 
 
-def _estimated(run: Run, made: BackfillPlan) -> BackfillPlan:
-    """With the first records of each range read; only for somebody to look at."""
+def _estimated(run: Run, backfill_plan: BackfillPlan) -> BackfillPlan:
+    """Add estimates from the first records of each range. They are only shown, never used."""
     wanted = {
-        each.key.source: each.left.ranges[0]
-        for each in sorted(made.lines, key=lambda line: -line.left.span)
-        if each.plan.copy
+        line.key.source: line.left.ranges[0]
+        for line in sorted(backfill_plan.lines, key=lambda line: -line.left.span)
+        if line.plan.copy
     }
     return (
-        made.estimated(samples(run.clusters.source, consumer_group(run.replication.name), wanted)) if wanted else made
+        backfill_plan.estimated(samples(run.clusters.source, consumer_group(run.replication.name), wanted))
+        if wanted
+        else backfill_plan
     )
 
 
-def open_new(run: LeasedRun, view: LedgerView, made: BackfillPlan) -> LedgerView:
-    """Open what is new, each partition where its range begins. Raises Refused where a target holds records already."""
-    made.raise_refused()
-    new = Plan(made.replication, tuple(each.plan for each in made.lines if each.plan.state is State.OPENING))
+def open_new(run: LeasedRun, view: LedgerView, backfill_plan: BackfillPlan) -> LedgerView:
+    """Open new partitions at the start of their ranges. Raises Refused if a target has records already."""
+    backfill_plan.raise_refused()
+    new = Plan(
+        backfill_plan.replication, tuple(line.plan for line in backfill_plan.lines if line.plan.state is State.OPENING)
+    )
     opened, refused = preparing.open_new(run, new)
     if refused:
-        raise Refused("; ".join(each.what for each in refused.values()), next(iter(refused.values())).remedy)
+        raise Refused("; ".join(planned.what for planned in refused.values()), next(iter(refused.values())).remedy)
     return replace(view, positions={**view.positions, **opened})

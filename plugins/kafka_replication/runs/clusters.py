@@ -1,4 +1,4 @@
-"""Both clusters of a replication as one process reaches them: settings, admin clients, the ledger's reader."""
+"""The connections of one process to both clusters of a replication: settings, admin clients, the ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_replication.runtime.deadline import Deadline
 
 
 class Clusters:
-    """Makes each client at its first use and keeps it; that use may raise BadInput, ConnectionMissing, Unreachable."""
+    """Creates a client at its first use and keeps it. That use may raise BadInput, ConnectionMissing, Unreachable."""
 
     def __init__(self, replication: Replication, connections: Connections, deadline: Deadline) -> None:
         self._replication, self._connections, self._deadline = replication, connections, deadline
@@ -42,5 +42,5 @@ class Clusters:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Remembers what it has read: every view after the first reads only what came since."""
+        """The ledger. It remembers what it has read: every view after the first reads only new entries."""
         return KafkaLedger(self.target, self.target_admin, self._replication.name, self._deadline)

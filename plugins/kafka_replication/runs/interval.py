@@ -1,4 +1,4 @@
-"""The plan of a data interval: a replication with ``progress: interval`` copies one of them in each run."""
+"""The plan of a data interval. With ``progress: interval``, each run copies one data interval."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 
 def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
-    """The plan of a data interval: per partition what lies between its two boundaries, each resolved once and stored.
+    """The plan of a data interval: for each partition the offsets between two boundaries, which are resolved once and
+    stored.
 
-    Raises PreflightFailed, Refused naming every partition that cannot be
-    done.
+    Raises PreflightFailed, or Refused, which names every refused partition.
     """
     steps.fence_stale_producers(run)
-    known, over = preparing.planned_before(run)
+    known, outdated = preparing.planned_before(run)
     if known is not None:
         return known
     view = run.view()
@@ -45,7 +45,7 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
     run.clusters.ledger.ensure(run.replication)
     snapshot = create_targets(run, view, snapshot, Request())
     _refuse_vanished(run, snapshot, view)
-    asked = _interval(run, snapshot, own(run.replication, view), start, end)
+    ranges = _interval(run, snapshot, own(run.replication, view), start, end)
 
     def planned(view: LedgerView) -> BackfillPlan:
         return plan_backfill(
@@ -56,14 +56,14 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
                 watermarks=run.watermarks(view),
                 live=Plan(run.replication.name, ()),
             ),
-            asked,
+            ranges,
             opens=True,
         )
 
-    made = planned(open_new(run, view, planned(view)))
-    made.raise_refused()
+    backfill_plan = planned(open_new(run, view, planned(view)))
+    backfill_plan.raise_refused()
     log.info("data interval [%s, %s)", start.isoformat(), end.isoformat())
-    return store(run, "interval", made, over)
+    return store(run, "interval", backfill_plan, outdated)
 
 
 def _interval(
@@ -81,35 +81,36 @@ def _interval(
     }
     newest = run.store.newest_boundary(run.replication.name) or start
 
-    def verified_or_waived(moment: datetime, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        if moment <= max(
-            start, newest
-        ):  # what appeared after the replication began is copied from its beginning, by a run yet to come
-            found = {**found, **appeared}
-        copied = {at: known[at].end_before(offset) for at, offset in found.items() if moment == start and at in known}
+    def store_boundaries(moment: datetime, resolved: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        # A partition that appeared later is copied from its log start, by a later run.
+        if moment <= max(start, newest):
+            resolved = {**resolved, **appeared}
+        copied = {
+            at: known[at].end_before(offset) for at, offset in resolved.items() if moment == start and at in known
+        }
         stored = run.store.store_boundaries(
             run.replication.name,
             moment,
-            {keys[at]: offset for at, offset in found.items()},
+            {keys[at]: offset for at, offset in resolved.items()},
             {keys[at]: offset for at, offset in copied.items()},
         )
         return {key.at: offset for key, offset in stored.items()}
 
     froms, untils = (
-        verified_or_waived(moment, offsets.at_time(run.clusters.source_admin, keys, ceil_millis(moment)))
+        store_boundaries(moment, offsets.at_time(run.clusters.source_admin, keys, ceil_millis(moment)))
         for moment in (start, end)
     )
     if newest > end:
-        verified_or_waived(newest, appeared)
+        store_boundaries(newest, appeared)
     return {at: OffsetRange(froms[at], untils[at]) for at in keys}
 
 
 def _refuse_vanished(run: Run, snapshot: Snapshot, view: LedgerView) -> None:
-    """An interval is copied once: what cannot be seen now would be in none."""
+    """Raise Refused for topics that are gone: an interval is copied once, so their records would be in no interval."""
     gone = [
-        each
-        for each in plan(run.replication, snapshot, view, run.watermarks(view)).refused
-        if each.state is State.VANISHED
+        planned
+        for planned in plan(run.replication, snapshot, view, run.watermarks(view)).refused
+        if planned.state is State.VANISHED
     ]
     if gone:
-        raise Refused("; ".join(each.what for each in gone), f"grant Describe on it, or {gone[0].remedy}")
+        raise Refused("; ".join(planned.what for planned in gone), f"grant Describe on it, or {gone[0].remedy}")

@@ -1,4 +1,4 @@
-"""Taking a replication's lease: how a `Run` becomes a `LeasedRun`."""
+"""Acquire the lease of a replication, which turns a `Run` into a `LeasedRun`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from kafka_replication.watermarks.store import WatermarkStore
 def acquire_lease(
     replication: Replication, store: WatermarkStore, owner: str, *, attempt: str, release: Release
 ) -> HeldLease:
-    """Wait for the lease of the run ``owner``, at most ``lease.wait`` seconds. Raises Busy, which names the holder.
+    """Acquire the lease for the run ``owner``; wait at most ``lease.wait`` seconds. Raises Busy, which names the
+    holder.
 
-    ``attempt`` names what will hold it. A random part makes each attempt another holder: two processes never hold a
-    lease together, whatever they are called.
+    ``attempt`` names the holder. A random part makes it unique, so that two processes of the same name never have the
+    lease at the same time.
     """
     settings, holder = replication.lease, f"{attempt} {secrets.token_hex(4)}"
     lease = wait_for_lease(store, replication.name, owner, holder, settings.duration, settings.wait)
@@ -27,6 +28,6 @@ def acquire_lease(
 
 @contextmanager
 def leased(run: Run) -> Iterator[LeasedRun]:
-    """``run`` with its lease, which is renewed while the body runs and given back after it. Raises Busy."""
+    """``run`` with its lease, which is renewed while the body runs and released after it. Raises Busy."""
     with acquire_lease(run.replication, run.store, run.run_id, attempt="command", release="always") as lease:
         yield run.holding(lease.check)

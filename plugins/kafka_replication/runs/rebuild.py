@@ -1,4 +1,4 @@
-"""Restore the watermark store from the ledger: the store is a projection of it."""
+"""Rebuild the watermarks in the store from the ledger. The store is a projection of the ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_replication.watermarks.values import Watermark
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """One partition's watermark before and after."""
+    """The watermark of one partition before and after."""
 
     before: Watermark | None
     after: Watermark
@@ -36,10 +36,10 @@ class Rebuilt:
 
 
 def rebuild_store(run: LeasedRun, *, force: bool = False) -> list[Rebuilt]:
-    """Store what the ledger says was verified, and no more, for every partition of the replication, or for none.
+    """Set every watermark of the replication to the verified end in the ledger, or change none of them.
 
-    The caller holds the replication's lease. Raises Refused where the store is ahead of the ledger: with ``force`` the
-    ledger is believed, except for a partition that it does not know at all.
+    Raises Refused if the store is ahead of the ledger. ``force`` lowers such watermarks, but a partition that is not in
+    the ledger at all is still refused.
     """
     run.check()
     view, stored = run.view(), run.store.watermarks(run.replication.name)
@@ -58,8 +58,8 @@ def _refuse_unknown(stored: Mapping[PartitionKey, Watermark], view: LedgerView) 
     unknown = sorted(stored.keys() - view.positions.keys())
     if unknown:
         raise Refused(
-            f"the store knows {', '.join(map(str, unknown))}, the ledger does not: it was lost, or it is another one",
-            "bring back the ledger topics of the target, or check the target's connection and the store's url; nothing"
+            f"the store knows {', '.join(map(str, unknown))}, the ledger does not: it was lost or is another one",
+            "restore the ledger topics of the target, or check the target's connection and the store's url; nothing"
             " was changed",
         )
 
@@ -73,8 +73,7 @@ def _refuse_ahead(stored: Mapping[PartitionKey, Watermark], view: LedgerView, en
     if ahead:
         raise Refused(
             f"the store is ahead of the ledger: {'; '.join(ahead)}",
-            "find out which of the two was changed; if it was the store, add --force, which lowers it. Nothing was"
-            " changed",
+            "find out which of the two was changed; if it was the store, add --force to lower it. Nothing was changed",
         )
 
 
@@ -82,13 +81,13 @@ def rebuilt_table(rows: list[Rebuilt]) -> str:
     head = ("partition", "target", "before", "after", "generation", "version")
     lines = [
         (
-            str(each.after.key.source),
-            each.after.key.target_topic,
-            str(each.before.offset) if each.before else "-",
-            str(each.after.offset),
-            str(each.after.generation),
-            str(each.after.version),
+            str(row.after.key.source),
+            row.after.key.target_topic,
+            str(row.before.offset) if row.before else "-",
+            str(row.after.offset),
+            str(row.after.generation),
+            str(row.after.version),
         )
-        for each in rows
+        for row in rows
     ]
     return table(head, lines)

@@ -1,4 +1,4 @@
-"""Start the replication of one topic anew, in the next generation: after its source or target topic was re-created."""
+"""Restart one topic in the next generation, after its source or target topic was re-created."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> dict[PartitionKey, Position]:
-    """The new positions of all its partitions. Receipts and gaps of earlier generations stay in the ledger.
+    """Reset all partitions of the topic, and return their new positions.
 
-    The caller holds the replication's lease. One partition's reset is atomic, the topic's is not: after a crash the
-    same call resets what is left, which is told by the topic ids. Raises PreflightFailed, Refused (the target holds
-    records), Fenced.
+    Receipts and gaps of earlier generations stay in the ledger. The reset of one partition is atomic, that of the topic
+    is not: after a crash, the same call resets the partitions whose topic ids are still the old ones. Raises
+    PreflightFailed, Fenced, or Refused if the target has records.
     """
     target = target_topic or run.replication.target_topic(topic)
     run.clusters.ledger.ensure(run.replication)
@@ -41,7 +41,7 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
     run.check()
     with closing(run.opening()) as opening:
         chosen = to_reset(keys, opening.fence(), ids)
-        for key in chosen:  # a dead copier's open transaction would hide what is on the target
+        for key in chosen:  # the open transaction of a dead copier would hide records on the target
             with closing(run.session(key)) as session:
                 session.fence()
         _refuse_occupied(run, opening, chosen)
@@ -52,23 +52,21 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
 
 
 def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
-    """Both sides of the topic, its starts as for one never replicated; its target topic is created where that is
-    missing.
-    """
+    """A snapshot of the topic, with the start offsets of a new topic. Creates the target topic if it is missing."""
     while True:
         snapshot = snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target_admin, [topic])
         preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
         snapshot = replace(snapshot, target=topics.describe(run.clusters.target_admin, [target]))
-        source, found = snapshot.source[topic], snapshot.target.get(target)
-        if found is None:
+        source, existing = snapshot.source[topic], snapshot.target.get(target)
+        if existing is None:
             if not run.replication.target_topics.create:
                 raise Refused(
                     f"the target topic {target} does not exist and target_topics.create is false", "create it"
                 )
             create_target(run, snapshot, topic, target)
-        elif source.partitions.keys() - found.partitions.keys():
+        elif source.partitions.keys() - existing.partitions.keys():
             raise Refused(
-                f"{target} has {len(found.partitions)} partitions, {topic} on the source {len(source.partitions)}",
+                f"{target} has {len(existing.partitions)} partitions, {topic} on the source {len(source.partitions)}",
                 f"add partitions: kafka-topics.sh --alter --topic {target} --partitions {len(source.partitions)}",
             )
         else:
@@ -78,8 +76,8 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
 def to_reset(
     keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Position], ids: Ids
 ) -> list[PartitionKey]:
-    """All of ``keys``; only those that speak of earlier topics (or were never opened) where some do: the others were
-    reset already.
+    """The partitions to reset: all ``keys``. If some positions have older topic ids, only those and the ones never
+    opened: the others were reset already.
     """
     stale = {key for key in keys if key in positions and positions[key].ids != ids}
     return [key for key in keys if not stale or key in stale or key not in positions]
@@ -92,29 +90,29 @@ def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[Par
         raise Refused(
             f"{key.source}: {key.target} on the target still holds records (the first at offset {offset}), which would"
             " be copied twice",
-            f"re-create {key.target_topic}, or say on_existing_target: append to write behind them",
+            f"re-create {key.target_topic}, or set on_existing_target: append to write after them",
         )
 
 
 def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """The first generation of each partition that nobody knows of: neither the ledger nor the store."""
+    """For each partition its first generation that neither the ledger nor the store has used."""
     view, stored = run.view(), run.store.watermarks(run.replication.name)
     receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
 
     def last(key: PartitionKey) -> int:
         position, mark = view.positions.get(key), stored.get(key)
         known = [position.generation if position else 0, mark.generation if mark else 0]
-        return max(*known, *receipts.generations(key), *(each.generation for each in view.gaps.get(key, ())))
+        return max(*known, *receipts.generations(key), *(gap.generation for gap in view.gaps.get(key, ())))
 
     return {key: last(key) + 1 for key in keys}
 
 
 def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int, ids: Ids, generation: int) -> Position:
-    """Under the partition's own transactional id: no copier of an earlier generation can commit any more."""
+    """Reset with the partition's own transactional id, so that no copier of an earlier generation can commit."""
     run.check()
     with closing(run.session(key)) as session:
         session.fence()
-        end = session.target_end()  # before the look: what comes after it is not ours, and the next run says so
+        end = session.target_end()  # before the check: later records are not ours, and the next run reports them
         _refuse_occupied(run, opening, [key])
         position = Position(
             generation=generation,

@@ -1,4 +1,4 @@
-"""One run of one replication: its clusters, its store and its time; and the same run while it holds the lease."""
+"""One run of one replication: its clusters, store and deadline. `LeasedRun` is a run that has the lease."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Check = Callable[[], None]  # raises Busy once the lease is lost
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a trigger may ask for: some of the topics only, an end in time, and only to look."""
+    """The options of a trigger: only some topics, an end in time, and a dry run."""
 
     topics: tuple[str, ...] = ()
     until: datetime | None = None
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of one replication. Without its lease a run only reads: steps that write take a `LeasedRun`."""
+    """One run of one replication. A run without the lease only reads; steps that write take a `LeasedRun`."""
 
     replication: Replication
     clusters: Clusters
@@ -47,19 +47,19 @@ class Run:
     deadline: Deadline = field(default_factory=Deadline)
 
     def holding(self, check: Check) -> LeasedRun:
-        """This run while it holds its lease; ``check`` raises Busy once the lease is lost."""
-        return LeasedRun(**{each.name: getattr(self, each.name) for each in fields(Run)}, check=check)
+        """This run with its lease; ``check`` raises Busy after the lease was lost."""
+        return LeasedRun(**{attribute.name: getattr(self, attribute.name) for attribute in fields(Run)}, check=check)
 
     def of(self, replication: Replication) -> Run:
-        """The same run with other settings of its replication, on the same clients."""
+        """The same run with other settings of its replication and the same clients."""
         return replace(self, replication=replication)
 
     def retry(self, doing: str, call: Callable[[], T]) -> T:
-        """Repeat a call to a cluster that answered before, within the run's time: brokers restart, leaders move."""
+        """Call, and retry until the deadline. For clusters that answered before: brokers restart, leaders move."""
         return retry(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
-        """The stored watermarks. One of an earlier generation than the ledger's is left out: it counts no more."""
+        """The stored watermarks. Those of an earlier generation than the ledger's are no longer valid, and left out."""
         positions = view.positions
         return {
             key: watermark.offset
@@ -68,18 +68,21 @@ class Run:
         }
 
     def stored_plan(self) -> Plan | None:
-        """The plan that an earlier task or attempt of this run stored."""
+        """The plan that an earlier task or attempt of this run stored; None if there is none."""
         known = self.store.run(self.run_id)
         return plan_codec.decode(known.plan, self.run_id) if known and known.plan else None
 
     def view(self) -> LedgerView:
-        """What the ledger says; empty where it does not exist yet."""
+        """The entries of the ledger; empty if it does not exist yet."""
         return self.clusters.ledger.view()
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
-        """Both clusters now, for the topics that the replication selects and ``request`` asks for."""
-        mine = own(self.replication, view).positions
-        known, others = {key.source for key in mine}, {key.target_topic for key in view.positions if key not in mine}
+        """A snapshot of both clusters, for the topics that the replication selects and ``request`` names."""
+        own_positions = own(self.replication, view).positions
+        known, other_targets = (
+            {key.source for key in own_positions},
+            {key.target_topic for key in view.positions if key not in own_positions},
+        )
         return snapshotter.take(
             self.replication,
             self.clusters.source_admin,
@@ -87,32 +90,32 @@ class Run:
             request.topics,
             request.until,
             known,
-            others,
+            other_targets,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedRun(Run):
-    """A run that holds its replication's lease. Only this may write to the target, the ledger or the store."""
+    """A run with the lease of its replication. Only such a run may write to the target, the ledger or the store."""
 
     check: Check
 
     def of(self, replication: Replication) -> LeasedRun:
-        """The same run with other settings of its replication, on the same clients, under the same lease."""
+        """The same run with other settings of its replication, with the same clients and lease."""
         return replace(self, replication=replication)
 
     def session(self, key: PartitionKey) -> PartitionSession:
-        """A life of this partition's own producer, to be closed."""
+        """A new session of this partition's own producer. The caller closes it."""
         return PartitionSession(key, self.clusters.target, self.replication.copying, self.deadline)
 
     def writer(self, transactional_id: str, what: str) -> TransactionalProducer:
-        """A producer of the ledger under this id, to be closed; ``what`` is named in errors."""
+        """A producer for ledger entries with this id. The caller closes it. Errors name ``what``."""
         return TransactionalProducer(
             transactional_id, what, self.clusters.target, self.replication.copying, self.deadline
         )
 
     def opening(self) -> StartOffsets:
-        """To be closed."""
+        """The writer of start offsets. The caller closes it."""
         return StartOffsets(
             self.replication.name,
             self.clusters.ledger,
@@ -130,7 +133,7 @@ def open_run(
     run_id: str,
     deadline: Deadline | None = None,
 ) -> Run:
-    """A run that holds no lease yet. Connects to nothing: clients are made at their first use."""
+    """A run without a lease. Does not connect: clients are created at their first use."""
     deadline = deadline or Deadline()
     clusters = Clusters(replication, connections, deadline)
     return Run(replication=replication, clusters=clusters, store=store, run_id=run_id, deadline=deadline)

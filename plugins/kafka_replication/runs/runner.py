@@ -1,4 +1,4 @@
-"""One whole run, under the replication's lease: what the command line does, and what the DAG spreads over tasks."""
+"""One whole run in one process, under the replication's lease. A DAG runs the same steps in several tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def new_run_id() -> str:
-    """Names this run wherever it is named: in leases, receipts and reports."""
+    """A new run id, as it appears in leases, receipts and reports."""
     return f"cli-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
@@ -35,7 +35,7 @@ def run(
     launcher: Callable[[], Launcher],
     request: Request,
 ) -> RunReport:
-    """All steps of one run with an id and a time budget of its own; see `execute`."""
+    """All steps of one run with its own run id and time budget; see `execute`."""
     deadline = Deadline.after(replication.timeouts.run)
     return execute(open_run(replication, connections, store, new_run_id(), deadline), launcher, request)
 
@@ -43,7 +43,7 @@ def run(
 def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> RunReport:
     """All steps of one run, under the replication's lease.
 
-    An idle run never asks for a launcher, so no Spark starts. Raises BadInput for ``progress: interval``.
+    An idle run does not call ``launcher``, so Spark does not start. Raises BadInput for ``progress: interval``.
     """
     if run.replication.progress == "interval":
         check_interval(run.replication.name, None, None, datetime.now(UTC))

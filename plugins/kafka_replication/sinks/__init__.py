@@ -1,1 +1,1 @@
-"""Where records are copied to: the interface of a sink. Kafka's implementation is `kafka/sink.py`."""
+"""The interface of a sink, which is where records are copied to. Kafka's implementation is `kafka/sink.py`."""

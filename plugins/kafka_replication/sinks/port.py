@@ -1,4 +1,4 @@
-"""What a place must do to receive records exactly once. The copier and the engines know a target only by this.
+"""What a sink must do so that records arrive exactly once. The copier and the engines use a target only through this.
 
 Kafka is the first implementation. A store that can set a position only if it is still the expected one (a search
 engine with ``if_seq_no``, HBase with ``checkAndPut``) can be another: its `fence` takes a new epoch for the key, its
@@ -30,14 +30,16 @@ Record = tuple[int, int, bytes | None, bytes | None, Any]
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """A target topic (index, table) as it is now. A target that was re-created has another ``id``."""
+    """The current state of a target topic (index, table). A target that was re-created has another ``id``."""
 
     id: str
     partitions: frozenset[int]
 
 
 class RefusedAt(RecordRefused):
-    """The target refuses a record: the one at source offset ``offset``, or (None) one of the last ``among`` written."""
+    """The target refused a record: the one at source offset ``offset``. None: one of the last ``among`` written
+    records.
+    """
 
     def __init__(self, what: str, remedy: str, offset: int | None, among: int = 1) -> None:
         super().__init__(what, remedy)
@@ -45,71 +47,73 @@ class RefusedAt(RecordRefused):
 
 
 class RecordWriter(Protocol):
-    """Writes one chunk's records, in the order of the calls."""
+    """Writes the records of one chunk, in the order of the calls."""
 
     def write(self, records: Sequence[Record]) -> None:
-        """Send these records; returns before they are acknowledged, and waits while the client's queue is full.
+        """Send these records. Returns before they are acknowledged. Waits while the client's queue is full.
 
-        Call it without records while the source sends nothing, so that errors are noticed early.
+        Call it with no records while the source is idle, so that errors are reported early.
 
         Raises RefusedAt, Unreachable (Stalled when nothing is acknowledged any more), Fenced.
         """
 
     def finish(self, digest: str) -> Placement:
-        """Wait until every record is acknowledged; where they are on the target. ``digest`` is that of all of them.
+        """Wait until every record is acknowledged. Return where they are on the target. ``digest`` covers all of them.
 
-        Raises what `write` raises, and ForeignWriter where another writer's records lie between ours.
+        Raises the errors of `write`, and ForeignWriter if records of another writer are between ours.
         """
 
 
 class SinkSession(Protocol):
-    """The one writer of one key. Any error ends it: what was not committed must then never count as copied.
+    """The one writer of one key. Any error ends the session; uncommitted records must then never count as copied.
 
-    The copier calls in this order: `fence`, `position`, `check_target`, then for each chunk `begin`, the writer's
-    `write` and `finish`, `check_ids`, `commit`.
+    The copier calls the methods in this order: `fence`, `position`, `check_target`, then for each chunk `begin`, the
+    writer's `write` and `finish`, `check_ids`, `commit`.
     """
 
     def fence(self) -> None:
-        """Make every earlier session of this key unable to commit, and decide what such a session left open.
+        """Make every earlier session of this key unable to commit, and commit or abort what such a session left open.
 
-        Must refuse a target that is gone or was re-created (Refused), before it waits for anything of that target.
+        Must raise Refused for a target that is gone or was re-created, before it waits for that target.
         """
 
     def position(self) -> Position | None:
-        """The newest committed position, never an older one; None where the partition was never opened. After `fence`.
+        """The newest committed position, never an older one; None if the partition was never opened. Call after
+        `fence`.
 
-        Must include every commit that an earlier session was told of, or was not told of, before `fence` returned.
+        Must include every commit of an earlier session that took effect before `fence` returned, whether or not that
+        session was told so.
         """
 
     def check_target(self, position: Position) -> None:
-        """Raise ForeignWriter where the target holds records that the ledger does not know, or lacks what it knows."""
+        """Raise ForeignWriter if the target has records that are not in the ledger, or lacks records that are."""
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target still is the one with this id."""
 
     def begin(self) -> RecordWriter:
-        """Begin the next chunk: nothing written before is part of it."""
+        """Begin the next chunk. Records written before do not belong to it."""
 
     def commit(self, position: Position, receipt: Receipt) -> None:
-        """Commit the chunk, its receipt and the new position, all of them or none. Returning means: committed.
+        """Commit the chunk, its receipt and the new position: all of them or none. If it returns, they are committed.
 
-        Raises Fenced where a newer session exists, also when it fenced this one after `finish`. After any other error
-        the outcome is unknown; `fence` and `position` of a new session tell it.
+        Raises Fenced if a newer session exists, even if that one started after `finish`. After any other error the
+        outcome is unknown: open a new session, call `fence`, and read `position` to learn it.
         """
 
 
 class Sink(Protocol):
-    """One target cluster (or store). Sessions of different keys do not disturb each other."""
+    """One target cluster (or store). Sessions of different keys are independent of each other."""
 
     @property
     def guarantee(self) -> Guarantee:
         """What readers of the target may rely on."""
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
-        """Those of the named targets that exist. Raises Unreachable."""
+        """The state of those named targets that exist. Raises Unreachable."""
 
     def session(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[SinkSession]:
-        """A new session; leaving it aborts what is open. ``ids`` are those of the plan."""
+        """A new session; leaving the context aborts what is not committed. ``ids`` are those of the plan."""
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         """Reads copied records back as the target's readers see them, with connections of its own."""

@@ -1,1 +1,1 @@
-"""What counts as verified: receipts, digests, and the comparison of both sides."""
+"""What counts as verified: receipts, digests, and the comparison of source and target."""

@@ -1,7 +1,7 @@
-"""The digest of a run of records: equal digests mean the same records in the same order, byte for byte.
+"""The digest of a sequence of records: equal digests mean the same records in the same order, byte for byte.
 
-Fed per field, after a packed header, so that no two different records feed the same bytes; independent of how records
-are batched or compressed on the way. The timestamp's type is not part of it, nor are offsets.
+Each record is added field by field, after a packed header, so that no two different records add the same bytes. The
+digest does not depend on how records are batched or compressed. It does not include offsets or the timestamp type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _header = struct.Struct("<ii").pack  # name length in bytes, value length; -1 = 
 
 
 class Fingerprint:
-    """Accumulates count, bytes and digest of records in their order."""
+    """The count, size and digest of the records that were added, in their order."""
 
     __slots__ = ("_update", "bytes", "count", "hash")
 
@@ -30,7 +30,7 @@ class Fingerprint:
         self.bytes = 0
 
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> None:
-        """Feed one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
+        """Add one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
         update = self._update
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)

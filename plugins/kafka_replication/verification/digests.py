@@ -1,6 +1,6 @@
 """The digest kinds that this version can compute. A receipt names the kind of its digests.
 
-A kind is never changed, because receipts name it for ever: another way to compute a digest gets another name.
+A kind never changes, because stored receipts name it. Another way to compute a digest gets another name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Content = bytes | None  # of a key or a value; None is null
 
 
 class Digest(Protocol):
-    """Accumulates records in their order. Equal digests of one kind mean the same records."""
+    """The digest of the records that were added, in their order. Equal digests of one kind mean equal records."""
 
     count: int
     bytes: int
 
     def add(self, timestamp: int, key: Content, value: Content, headers: Headers | None) -> None:
-        """Feed one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
+        """Add one record; ``timestamp`` in ms since the epoch, -1 where the record has none."""
 
     def hexdigest(self) -> str: ...
 
@@ -31,9 +31,10 @@ DIGESTS: Mapping[str, Callable[[], Digest]] = {DIGEST_KIND: Fingerprint}
 
 
 def digest_for(receipt: Receipt) -> Callable[[], Digest]:
-    """What makes digests of the receipt's kind.
+    """Return the constructor of digests of the receipt's kind.
 
-    Raises LedgerUnreadable for a kind that this version does not know: the copy may be right, it cannot be told.
+    Raises LedgerUnreadable for a kind that this version does not know: the copy may be correct, but this version cannot
+    check it.
     """
     make = DIGESTS.get(receipt.digest_kind)
     if make is None:

@@ -1,6 +1,6 @@
-"""What counts as verified: receipts cover the range exactly, and what is on the target equals what they say.
+"""A range is verified if receipts cover it exactly, and the records on the target match the receipts.
 
-The digest that is compared is of the kind that the receipt names.
+The receipt names the kind of digest that is compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_replication.verification.digests import Digest, digest_for
 
 @dataclass(frozen=True, slots=True)
 class VerifyTask:
-    """The receipts of one partition that are still to be verified, in source order."""
+    """The receipts of one partition that are not verified yet, in source order."""
 
     key: PartitionKey
     receipts: tuple[Receipt, ...]
@@ -28,7 +28,7 @@ class VerifyTask:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDigest:
-    """What was read back for one segment. ``digest`` is empty where none was asked for."""
+    """What was read back for one segment. ``digest`` is empty if only records were counted."""
 
     count: int
     digest: str
@@ -36,7 +36,7 @@ class SegmentDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """What of one partition was read back and found equal; ``error`` names the first chunk that was not."""
+    """The offsets of one partition that were read back and are equal; ``error`` names the first chunk that differs."""
 
     key: PartitionKey
     verified: Coverage
@@ -49,17 +49,17 @@ class VerifyResult:
 
 
 class TargetReader(Protocol):
-    """Reads segments of one target partition afresh, as a ``read_committed`` consumer sees them."""
+    """Reads segments of one target partition again, as a ``read_committed`` consumer sees them."""
 
     def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
-        """Feed the segment's records to ``digest``, a new one; None: count them only.
+        """Add the segment's records to ``digest``, which is new and empty. None: only count them.
 
-        Raises Stalled (naming the last stable offset) or VerificationFailed where the log starts above the segment.
+        Raises Stalled, which names the last stable offset, or VerificationFailed if the log starts after the segment.
         """
 
 
 def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
-    """The receipts that cover ``wanted`` exactly, in order. Raises VerificationFailed for a hole or an overlap."""
+    """The receipts that cover ``wanted`` exactly, in source order. Raises VerificationFailed for holes or overlaps."""
     chosen = sorted((r for r in receipts if not wanted.missing_from(r.range)), key=lambda r: r.range.from_)
     for before, after in itertools.pairwise(chosen):
         if after.range.from_ < before.range.until:
@@ -72,11 +72,11 @@ def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Rece
     return tuple(chosen)
 
 
-_AUDIT = "somebody changed the receipts topic: compare source and target before going on"
+_AUDIT = "another program changed the receipts topic: compare source and target (kafka-replication audit) first"
 
 
 def verify(task: VerifyTask, reader: TargetReader) -> VerifyResult:
-    """Compare chunk by chunk, stop at the first difference; everything before it counts as verified. Never raises."""
+    """Compare chunk by chunk and stop at the first difference. All chunks before it count as verified. Never raises."""
     done: list[OffsetRange] = []
     records = size = 0
     try:
@@ -107,23 +107,24 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
         )
     make_digest = digest_for(receipt) if task.level == "digest" else None
     for segment in segments:
-        found = reader.read(segment, make_digest() if make_digest else None)
-        differences = list(_differences(task, segment, found))
+        read_back = reader.read(segment, make_digest() if make_digest else None)
+        differences = list(_differences(task, segment, read_back))
         if differences:
             raise VerificationFailed(
                 f"{task.key.source} {receipt.range}: the copy at {task.key.target_topic}-{segment.partition} offsets "
                 f"[{segment.first}, {segment.last + 1}) differs from its receipt: {', '.join(differences)}",
-                "the target was changed or compacted after the copy: stop other writers, compare both sides, copy again"
-                " under another name",
+                "the target was changed or compacted after the copy: stop other writers, compare source and target"
+                " (kafka-replication audit), then copy again under another replication name",
             )
 
 
-def _differences(task: VerifyTask, segment: Segment, found: SegmentDigest) -> Iterator[str]:
-    if found.count != segment.count:
-        yield f"{found.count} records, not {segment.count}"
-    if task.level == "digest" and found.digest != segment.digest:
-        yield f"digest {found.digest}, not {segment.digest}"
+def _differences(task: VerifyTask, segment: Segment, read_back: SegmentDigest) -> Iterator[str]:
+    if read_back.count != segment.count:
+        yield f"{read_back.count} records, not {segment.count}"
+    if task.level == "digest" and read_back.digest != segment.digest:
+        yield f"digest {read_back.digest}, not {segment.digest}"
 
 
 def longest_first(tasks: Sequence[VerifyTask]) -> list[VerifyTask]:
+    """Most records first, so that no long task starts last."""
     return sorted(tasks, key=lambda task: -sum(receipt.count for receipt in task.receipts))

@@ -1,4 +1,4 @@
-"""The step that moves the stored watermarks to what the ledger says is verified."""
+"""The step that moves the stored watermarks to the verified ends in the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_replication.watermarks.values import Watermark, WatermarkChange
 def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
     """Move each stored watermark to the end of the contiguous verified coverage.
 
-    Raises StaleWriter or Refused, which names the partitions that cannot be moved, after all others were.
+    Raises StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
     run.check()
     view, stored = run.retry("reading the ledger", run.view), run.store.watermarks(run.replication.name)

@@ -1,4 +1,4 @@
-"""The step that copies: submit the planned ranges to Spark, and judge the result by the ledger."""
+"""The step that copies: submit the planned ranges to Spark, then read from the ledger what was copied."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ from kafka_replication.watermarks.values import RangeOutcome
 log = logging.getLogger(__name__)
 
 
-def copy(run: LeasedRun, made: Plan, spark: Launcher) -> JobResult:
-    """Copy every planned range that is not on the target yet, in at most ``copy.rounds`` jobs, while the lease is ours.
+def copy(run: LeasedRun, plan: Plan, spark: Launcher) -> JobResult:
+    """Copy every planned range that is not on the target yet, in at most ``copy.rounds`` jobs, while this run has the
+    lease.
 
-    Another round is for ranges that were fenced or whose Spark task died: the copier itself repeats all other errors
-    that a retry can help.
+    A further round copies ranges that were fenced or whose Spark task died. The copier itself retries all other
+    retriable errors.
     """
     done: dict[PartitionKey, CopyResult] = {}
-    left, last = list(made.to_copy), JobResult()
+    left, last = list(plan.to_copy), JobResult()
     view = run.retry("reading the ledger", run.view) if left else LedgerView()
     for round_ in range(run.replication.copying.rounds):
         left = _not_on_target(left, view)
         if not left:
             break
         run.check()
-        run.deadline.check(f"{made.replication}: copying")
+        run.deadline.check(f"{plan.replication}: copying")
         log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, "copying %d ranges, round %d", len(left), round_ + 1)
-        last = spark.submit(job_of(run, "copy", copies=[_task(run, each) for each in left]))
+        last = spark.submit(job_of(run, "copy", copies=[_task(run, planned) for planned in left]))
         view = run.retry("reading the ledger", lambda: _fence_and_read(run))
         done.update({result.key: result for result in last.copies})
         left = _to_repeat(left, last)
         if not (left and last.retriable):
             break
-    return replace(last, copies=_record(run, made, view, done, last))
+    return replace(last, copies=_record(run, plan, view, done, last))
 
 
 def _fence_and_read(run: LeasedRun) -> LedgerView:
-    """The ledger, after the producers are fenced that a dead worker left with an open transaction."""
+    """Fence the producers that dead workers left with an open transaction, then read the ledger."""
     fence_stale_producers(run)
     return run.view()
 
@@ -57,9 +58,9 @@ def _not_on_target(planned: list[PartitionPlan], view: LedgerView) -> list[Parti
 
 
 def _to_repeat(submitted: list[PartitionPlan], result: JobResult) -> list[PartitionPlan]:
-    """The ranges for another round: fenced ones, and after a failed job those without a result."""
-    fenced = {each.key for each in result.copies if each.fenced}
-    answered = {each.key for each in result.copies}
+    """The ranges for the next round: fenced ones and, after a failed job, those without a result."""
+    fenced = {outcome.key for outcome in result.copies if outcome.fenced}
+    answered = {outcome.key for outcome in result.copies}
     return [p for p in submitted if p.key in fenced or (result.error and p.key not in answered)]
 
 
@@ -76,10 +77,10 @@ def _task(run: LeasedRun, planned: PartitionPlan) -> CopyTask:
 
 
 def _record(
-    run: LeasedRun, made: Plan, view: LedgerView, done: dict[PartitionKey, CopyResult], last: JobResult
+    run: LeasedRun, plan: Plan, view: LedgerView, done: dict[PartitionKey, CopyResult], last: JobResult
 ) -> list[CopyResult]:
-    """Store the outcome of each range, judged by the ledger: what is not covered has failed, whatever was reported."""
-    results = [_judge(planned, view, done.get(planned.key), last) for planned in made.to_copy]
+    """Store the outcome of each range. A range that the ledger does not cover has failed, whatever Spark reported."""
+    results = [_judge(planned, view, done.get(planned.key), last) for planned in plan.to_copy]
     outcomes = [
         RangeOutcome(
             run_id=run.run_id,
@@ -95,7 +96,7 @@ def _record(
     try:
         run.store.record_outcomes(outcomes)
     except BadInput:
-        # Another store is where ours was. If another run holds the lease there, that is what ends this run.
+        # Another store has replaced ours. If another run has the lease there, report that instead.
         run.check()
         raise
     return results

@@ -1,4 +1,4 @@
-"""End what an earlier run of this replication left open on the target."""
+"""End transactions that earlier runs of this replication left open on the target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 def fence_stale_producers(run: LeasedRun) -> None:
-    """Fence the producers of dead or hanging runs that keep a ledger entry of ours in an open transaction.
+    """Fence the producers of dead or hanging runs that have a ledger entry in an open transaction.
 
-    Without this the ledger could not be read before their transactions time out, 10 minutes by default.
+    Without this, the ledger could not be read until those transactions time out, after 10 minutes by default.
     """
     undecided = sorted(run.clusters.ledger.undecided())
     ids = {key.transactional_id: str(key) for key in undecided}

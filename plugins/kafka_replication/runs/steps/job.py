@@ -1,4 +1,4 @@
-"""What a run hands to Spark."""
+"""The Spark job of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_replication.spark.jobs import Job
 
 
 def job_of(run: LeasedRun, kind: Literal["copy", "verify"], **tasks: Any) -> Job:
-    """A job of this run with these tasks; it may take as long as the run has left."""
+    """A job with these tasks. Its time limit is what is left of the run's."""
     settings = run.replication
     return Job(
         kind=kind,

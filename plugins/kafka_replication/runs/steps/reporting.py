@@ -1,4 +1,4 @@
-"""The last step: account for every range of the plan, and close the run in the store."""
+"""The last step: report every range of the plan, and finish the run in the store."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from kafka_replication.watermarks.values import RangeOutcome
 log = logging.getLogger(__name__)
 
 
-def report(run: LeasedRun, made: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
-    """The arithmetic of every range of the plan, from the ledger; stored with the run, whose state it closes."""
+def report(run: LeasedRun, plan: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
+    """Compute the report of every range from the ledger, store the outcomes, and finish the run in the store."""
     view = run.retry("reading the ledger", run.view)
-    known = [p for p in made.to_account_for if p.key in view.positions]
-    wanted = {p.key: made.receipts_from.get(p.key.ledger_partition) for p in known}
+    known = [p for p in plan.to_account_for if p.key in view.positions]
+    wanted = {p.key: plan.receipts_from.get(p.key.ledger_partition) for p in known}
     read = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(wanted))
     evidence = Evidence(
         run_id=run.run_id,
         level=run.replication.verify.level,
-        plan=made,
+        plan=plan,
         view=view,
         watermarks=run.watermarks(view),
         receipts={p.key: read.of(p.key, p.generation) for p in known},
         outcomes={(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)},
         not_verified={result.key: result for result in verified if result.error},
     )
-    document = RunReport(run.replication.name, run.run_id, account(evidence), gaps=gaps.listed(view.gaps))
+    document = RunReport(
+        replication=run.replication.name, run_id=run.run_id, ranges=account(evidence), gaps=gaps.listed(view.gaps)
+    )
     _store(run, document)
     return document
 
@@ -62,5 +64,5 @@ def _store(run: LeasedRun, document: RunReport) -> None:
     run.store.finish_run(run.run_id, document.outcome)
     try:
         run.store.prune(run.replication.name, run.replication.retention.history)
-    except ReplicationError as problem:  # this run is closed; the next one deletes what is old
+    except ReplicationError as problem:  # this run is finished; the next one deletes old rows
         log.warning("%s: old rows of the store were not deleted: %s", run.replication.name, problem)

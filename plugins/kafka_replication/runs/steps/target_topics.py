@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request: Request) -> Snapshot:
-    """Create the missing target topics of source topics never replicated before.
+    """Create the missing target topics of source topics that were never replicated.
 
-    Returns ``snapshot`` if nothing is missing, else a new one that shows what was created. Raises PreflightFailed where
-    brokers created a topic otherwise than they said: nothing is written to it.
+    Returns ``snapshot`` if no topic is missing, else a new snapshot with the created topics. Raises PreflightFailed if
+    the brokers created a topic with other settings than requested; nothing is written to it then.
     """
     settings = run.replication.target_topics
     missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
@@ -43,7 +43,7 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
 def _await_visible(run: LeasedRun, view: LedgerView, request: Request, created: Collection[str]) -> Snapshot:
     """A snapshot that shows the topics just created. Raises Unreachable.
 
-    Brokers may learn of them late, and no partition may be opened without its topic's id.
+    Brokers may see new topics late, and a partition cannot be opened without the id of its topic.
     """
     seconds = run.deadline.within(run.replication.timeouts.request)
 
@@ -53,10 +53,10 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, created: 
         wait=tenacity.wait_fixed(0.1),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    def look() -> Snapshot:
+    def take_snapshot() -> Snapshot:
         return run.snapshot(view, request)
 
-    snapshot = look()
+    snapshot = take_snapshot()
     hidden = [target for target in created if target not in snapshot.target]
     if hidden:
         raise Unreachable(
@@ -66,7 +66,7 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, created: 
 
 
 def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) -> None:
-    """Create ``target`` for the source topic ``name``, with as many partitions."""
+    """Create ``target`` for the source topic ``name``, with the same number of partitions."""
     settings, partitions = run.replication.target_topics, len(snapshot.source[name].partitions)
     config = created_config(snapshot.source[name].config, settings)
     run.check()

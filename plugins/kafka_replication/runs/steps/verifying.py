@@ -1,4 +1,4 @@
-"""The step that verifies: read back what is copied, and write to the ledger what was found equal."""
+"""The step that verifies: read back the copies, and write to the ledger which of them are equal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kafka_replication.verification.verify import VerifyResult, VerifyTask, long
 def verify(
     run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher, receipts_from: Mapping[int, int] = {}
 ) -> list[VerifyResult]:
-    """Read back what of these partitions is copied and not verified. Write to the ledger what was found equal.
+    """Read back the copies of these partitions that are not verified. Write to the ledger which of them are equal.
 
-    ``receipts_from`` is the plan's: no receipt below it is needed. Without it the ledger says where to begin.
+    ``receipts_from`` is that of the plan: receipts below it are not needed. Without it, the ledger says where to start.
     """
     view = run.retry("reading the ledger", run.view)
     pending = {key: coverage for key in keys if key in view.positions and (coverage := pending_of(view, key))}
@@ -41,7 +41,7 @@ def verify(
 
 
 def pending_of(view: LedgerView, key: PartitionKey) -> Coverage:
-    """What of the current generation is copied and neither verified nor waived by an approval."""
+    """The offsets of the current generation that are copied, but neither verified nor waived by an approval."""
     position = view.positions[key]
     return position.coverage.subtract(view.verified_or_waived(key, position.generation))
 
@@ -49,10 +49,10 @@ def pending_of(view: LedgerView, key: PartitionKey) -> Coverage:
 def _receipts(
     run: LeasedRun, view: LedgerView, pending: Mapping[PartitionKey, Coverage], receipts_from: Mapping[int, int]
 ) -> Mapping[PartitionKey, Receipts]:
-    """What to take each partition's receipts from.
+    """The receipts of each partition.
 
-    They are read from where unverified ones can begin. Where some are missing then, all are read, before anything is
-    said about them: somebody may have re-created the topic, or restored it.
+    Reading starts at the first receipt that can be unverified. If receipts are missing, all are read before an error is
+    raised, because the topic may have been re-created or restored.
     """
     ledger = run.clusters.ledger
     read = ledger.receipts({key: first_needed(key, view, receipts_from) for key in pending})
@@ -72,7 +72,7 @@ def _tasks(
     pending: Mapping[PartitionKey, Coverage],
     receipts: Mapping[PartitionKey, Receipts],
 ) -> tuple[list[VerifyTask], list[VerifyResult]]:
-    """A task for each partition whose receipts cover what is pending, and an error for each of the others."""
+    """A task for each partition whose receipts cover its pending offsets, and an error for each other partition."""
     tasks, errors = [], []
     for key, coverage in pending.items():
         try:
@@ -85,23 +85,23 @@ def _tasks(
 
 
 def _refuse_expired(run: LeasedRun, view: LedgerView, key: PartitionKey, pending: Coverage, receipts: Receipts) -> None:
-    """Raise ReceiptsExpired where receipts are missing that the receipts topic may have deleted by age."""
+    """Raise ReceiptsExpired if receipts are missing that the receipts topic may have deleted by age."""
     missing = _without_receipt(view, key, pending, receipts)
     if missing and receipts.incomplete(key):
         raise ReceiptsExpired(
             f"{key.source}: receipts of {missing} have expired before they were verified: they are kept for"
             f" {run.replication.retention.receipts} seconds (retention.receipts)",
-            f"give up the proof for what cannot be verified any more: {gaps.command(key, missing.ranges[0])}; raise"
+            f"give up verifying these copies: {gaps.command(key, missing.ranges[0])}; raise"
             " retention.receipts, and retention.ms of the receipts topic",
         )
 
 
 def _read_back(run: LeasedRun, tasks: list[VerifyTask], spark: Launcher) -> list[VerifyResult]:
-    """One result for each task; a task that Spark lost has the job's error."""
+    """One result for each task. A task without a result gets the error of the job."""
     run.check()
     run.deadline.check(f"{run.replication.name}: verifying")
     result = spark.submit(job_of(run, "verify", verifications=tasks))
-    lost = {task.key for task in tasks} - {each.key for each in result.verifications}
+    lost = {task.key for task in tasks} - {verification.key for verification in result.verifications}
     error, remedy = result.error or "not verified", result.remedy or "run again"
     return [
         *result.verifications,
@@ -126,7 +126,7 @@ def _write_verified(
 def _add_verified(
     run: LeasedRun, verified: Mapping[PartitionKey, tuple[int, Coverage]], receipts: Mapping[PartitionKey, Receipts]
 ) -> None:
-    """Add to what the ledger says after fencing: a run that lost its lease while it verified takes nothing back."""
+    """Add to the entries read after fencing, so that a run that lost its lease meanwhile removes nothing."""
     run.check()
     name, ledger = run.replication.name, run.clusters.ledger
     with closing(run.writer(opening_id(name), f"{name}: writing what is verified")) as writer:
@@ -135,9 +135,9 @@ def _add_verified(
         writer.begin()
         for key, (generation, coverage) in verified.items():
             if view.position(key, generation):
-                needless = view.verified_or_waived(key, generation).union(coverage)
+                verified_or_waived = view.verified_or_waived(key, generation).union(coverage)
                 level = run.replication.verify.level
                 entry = view.verified_with(key, generation, coverage, level=level, run_id=run.run_id, time=now())
-                entry = replace(entry, receipts_from=receipts[key].unverified_from(key, generation, needless))
+                entry = replace(entry, receipts_from=receipts[key].unverified_from(key, generation, verified_or_waived))
                 ledger.write(writer, key, entry)
         writer.commit()
