@@ -52,7 +52,8 @@ demo: install ## replicate a topic between two real clusters and show what happe
 # More than half of a test is waiting, so three tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
 # so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
-QUICK := tests/lint tests/unit tests/contract tests/dags
+# The watermark store's contract needs no broker, the other contracts (folders of tests/contract) do.
+QUICK := tests/lint tests/unit tests/contract/test_*.py tests/dags
 quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes
 	@$(PYTEST) -m 'not slow' $(QUICK)
 

@@ -80,7 +80,13 @@ def target3(stack_folder: Path) -> KafkaCluster:
 
 
 # Tests that ask for one of these share what only one process may have, or what takes long to start.
-GROUPS = {"own_cluster": "own cluster", "target3": "three brokers", "obliging": "obliging", "session": "faults"}
+GROUPS = {
+    "own_cluster": "own cluster",
+    "target3": "three brokers",
+    "obliging": "obliging",
+    "bearer_target": "bearer",
+    "session": "faults",
+}
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
