@@ -113,7 +113,7 @@ def test_where_nothing_is_lost_nothing_can_be_given_up(scene: Scenario) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
     scene.run(max_records_per_run=20)
-    with pytest.raises(Refused, match="nothing is lost after offset 20"):
+    with pytest.raises(Refused, match="no offset after 20 is lost"):
         approve(scene, 20, 50)
     assert scene.run().outcome == "done"
     scene.assert_copied()
@@ -241,7 +241,7 @@ def test_copies_that_the_target_lost_before_they_were_verified(scene: Scenario) 
     run = scene.bare_run()
     assert str(run.view().read_back(scene.key(), 1)) == "[100, 200)"
     assert approve(scene, 0, 100) == (gap, False)
-    with pytest.raises(Refused, match="nothing is lost"):
+    with pytest.raises(Refused, match="no offset after 200 is lost"):
         approve(scene, 100, 150)
 
 
