@@ -26,7 +26,8 @@ def scene(target3: KafkaCluster, source_cluster: Brokers, tmp_path: Path) -> Ite
 
 
 def replicas_in_sync(scene: Scenario) -> list[int]:
-    return sorted(scene.source.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[0].isrs)
+    partitions = scene.source.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions
+    return sorted(partitions[0].isrs) if partitions else []  # a broker that just started may not know the topic yet
 
 
 def elect_the_one_that_missed_some(scene: Scenario, brokers: KafkaCluster) -> None:
