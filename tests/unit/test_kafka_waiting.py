@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka import offsets, topics
@@ -62,6 +62,16 @@ def test_only_the_partition_that_did_not_answer_is_asked_again() -> None:
     assert {at: info.offset for at, info in found.items()} == dict.fromkeys(wanted, 7)
     assert admin.asked == [{"a-0", "b-0", "c-0"}, {"b-0"}, {"b-0"}]
     assert admin.metadata == ["b", "b"]
+
+
+def test_a_partition_without_an_error_and_without_an_offset_is_asked_again() -> None:
+    """So librdkafka answers for the partitions of a broker that closed the connection."""
+    answers = [OFFSET_INVALID, OFFSET_INVALID, 7]
+    admin = Admin(lambda at, level: answers.pop(0))
+    assert ask(admin, TopicPartition("a", 0), patience=15.0)[TopicPartition("a", 0)].offset == 7
+    admin = Admin(lambda at, level: OFFSET_INVALID)
+    with pytest.raises(Unreachable, match="listing offsets of a-0: _NO_OFFSET: its broker did not answer"):
+        ask(admin, TopicPartition("a", 0), patience=0.0)
 
 
 def test_a_partition_without_a_leader_is_named() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import tenacity
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
@@ -31,6 +31,7 @@ _PASSING = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError._NOENT,
+        KafkaError._NO_OFFSET,
     }
 )
 
@@ -80,9 +81,16 @@ def _ask_missing(
     for at, future in admin.list_offsets(left, isolation_level=level, request_timeout=timeout).items():
         partition = TopicPartition(at.topic, at.partition)
         try:
-            answers[partition] = future.result(timeout * 2)
+            answer = future.result(timeout * 2)
         except KafkaException as e:
             failed[partition] = e
+        else:
+            # librdkafka 2.16 drops the error of a broker that did not answer: its partitions have no error, and no
+            # offset.
+            if answer.offset == OFFSET_INVALID:
+                failed[partition] = KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
+            else:
+                answers[partition] = answer
     if failed:
         lasting = {at: e for at, e in failed.items() if e.args[0].code() not in _PASSING}
         _refresh_metadata(admin, {at.topic for at in failed.keys() - lasting.keys()})
