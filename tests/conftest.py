@@ -112,3 +112,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Without groups, tests that share a cluster would stop each other's brokers: pytest 9.2 ignores what xdist 3.8 sets."""
+    if getattr(session.config.option, "loadgroup", False):
+        lost = [item for item in session.items if _group(item) and "@" not in item.nodeid]
+        assert not lost, f"this pytest and this pytest-xdist do not keep groups together: {lost[0].nodeid}"
