@@ -52,7 +52,8 @@ from kafka_replication.model.times import now
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import NEVER
-from kafka_replication.spark.jobs import Job, JobResult
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
@@ -256,32 +257,37 @@ class Constant:
     def __exit__(self, *_: object) -> None:
         """Has nothing to end."""
 
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         started = time.monotonic()
-        try:
-            return self._copied(job) if job.kind == "copy" else self._verified(job)
-        finally:
-            self.seconds += time.monotonic() - started
+        results = self._replicated(job)
+        self.seconds += time.monotonic() - started
+        deliver(results)
+        return JobEnd()
 
-    def _copied(self, job: Job) -> JobResult:
+    def _replicated(self, job: Job) -> list[RangeResult]:
         config = {"bootstrap.servers": self._target}
         ledger = KafkaLedger(config, clients.admin(config), job.replication)
+        tasks = [task.copy for task in job.tasks if task.copy is not None]
         with closing(TransactionalProducer("bench", "bench", config, job.settings, NEVER)) as transaction:
             transaction.fence()
             view = ledger.view()
             transaction.begin()
-            for task in job.copies:
+            for task in tasks:
                 here, range_ = view.positions[task.key], task.range
                 ledger.write(transaction, task.key, here.after(range_, None, 0))
                 ledger.write(transaction, task.key, receipt(task.ids, range_.from_, range_.until, task.run_id))
             transaction.commit()
-        return JobResult(
-            copies=[CopyResult(key=task.key, range=task.range, copied=task.range.span) for task in job.copies]
-        )
-
-    def _verified(self, job: Job) -> JobResult:
-        equal = ((task.key, Coverage.of(each.range for each in task.receipts)) for task in job.verifications)
-        return JobResult(verifications=[VerifyResult(key=key, verified=coverage) for key, coverage in equal])
+        view, ends = ledger.view(), ledger.receipt_ends()
+        return [
+            RangeResult(
+                key=task.key,
+                copied=CopyResult(key=task.key, range=task.range, copied=task.range.span),
+                read_back=VerifyResult(
+                    key=task.key, verified=view.pending(task.key), receipts_from=ends[task.key.ledger_partition]
+                ),
+            )
+            for task in tasks
+        ]
 
 
 def measure(kind: str, size: int, source: str, target: str, folder: str) -> dict[str, float]:

@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Self
@@ -28,11 +27,15 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from benchmarks import mirrormaker
 from benchmarks.bootstraps import Bootstraps
 from kafka_replication.config import Replication
+from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.spark.jobs import Job, JobResult
-from kafka_replication.spark.worker import copy_one, verify_one
+from kafka_replication.runtime.deadline import NEVER
+from kafka_replication.spark import worker
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.store import open_store
+from kafka_replication.verification.verify import VerifyResult
 from stack.artifacts import kafka_jars
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
 
@@ -80,17 +83,24 @@ class TwoWorkers:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def submit(self, job: Job) -> JobResult:
-        function: Callable[..., object] = copy_one if job.kind == "copy" else verify_one
-        tasks = [(function, job, task) for task in job.copies or job.verifications]
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         with multiprocessing.get_context("spawn").Pool(2, _warm) as pool:
             pool.map(_nothing, range(4))
             started = time.monotonic()
-            results = pool.map(_work, tasks, chunksize=1)
-            self.seconds[job.kind] = time.monotonic() - started
-        self.peak_mb = max(self.peak_mb, *(memory for _, memory in results))
-        found = [result for result, _ in results]
-        return JobResult(copies=found) if job.kind == "copy" else JobResult(verifications=found)  # type: ignore[arg-type]
+            copied = pool.map(_copy, [(job, task) for task in job.tasks], chunksize=1)
+            read_back = pool.map(_read_back, [(job, task) for task in job.tasks], chunksize=1)
+            self.seconds = {
+                "copy": max(ended for _, ended, _ in copied) - started,
+                "verify": max(ended for _, ended, _ in read_back) - max(ended for _, ended, _ in copied),
+            }
+        self.peak_mb = max(self.peak_mb, *(memory for _, _, memory in (*copied, *read_back)))
+        deliver(
+            [
+                RangeResult(key=task.key, copied=one, read_back=other)
+                for task, (one, _, _), (other, _, _) in zip(job.tasks, copied, read_back, strict=True)
+            ]
+        )
+        return JobEnd()
 
 
 def _warm() -> None:
@@ -102,9 +112,19 @@ def _nothing(_: int) -> None:
     pass
 
 
-def _work(what: tuple[Callable[..., object], Job, object]) -> tuple[object, float]:
-    function, job, task = what
-    return function(job, task), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _copy(what: tuple[Job, RangeTask]) -> tuple[CopyResult, float, float]:
+    job, task = what
+    assert task.copy is not None
+    return worker.copy(job, task.copy, NEVER), time.monotonic(), _peak_mb()
+
+
+def _read_back(what: tuple[Job, RangeTask]) -> tuple[VerifyResult, float, float]:
+    job, task = what
+    return worker.read_back(job, task.read_back, NEVER, job.settings.attempts), time.monotonic(), _peak_mb()
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
@@ -121,10 +141,9 @@ def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
     run = open_run(replication, Bootstraps(source, target), store, f"bench-{number}").holding(lambda: None)
     launcher = TwoWorkers()
     plan = steps.prepare(run, Request())
-    steps.copy(run, plan, launcher)
-    verified = steps.verify(run, [p.key for p in plan.partitions], launcher)
-    if any(each.error for each in verified) or not verified:
-        raise SystemExit(f"not verified: {verified}")
+    done = steps.replicate(run, plan, launcher)
+    if done.not_copied or done.not_verified or not done.read_back:
+        raise SystemExit(f"not verified: {done}")
     return launcher
 
 

@@ -55,8 +55,8 @@ def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
         task.task_id: (sorted(task.upstream_task_ids), task.trigger_rule.value, task.owner) for task in dag.tasks
     } == {
         "plan": ([], "all_success", "data"),
-        "copy": (["plan"], "all_success", "data"),
-        "report": (["copy", "plan"], "all_done_min_one_success", "data"),
+        "replicate": (["plan"], "all_success", "data"),
+        "report": (["plan", "replicate"], "all_done_min_one_success", "data"),
     }
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert all(not task.template_fields for task in dag.tasks), "a form's value is never rendered as a template"
@@ -153,7 +153,7 @@ def test_an_interval_replication_has_intervals_since_its_start_and_catches_up() 
         1,
         datetime(2024, 1, 31, 6, tzinfo=UTC),
     )
-    assert [task.task_id for task in dag.tasks] == ["plan", "copy", "report"]
+    assert [task.task_id for task in dag.tasks] == ["plan", "replicate", "report"]
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
 
 

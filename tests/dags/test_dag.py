@@ -39,17 +39,15 @@ def dag() -> DAG:
 def test_the_steps_follow_each_other_and_each_needs_a_plan(dag: DAG) -> None:
     assert {task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks} == {
         "plan": [],
-        "copy": ["plan"],
-        "verify": ["copy", "plan"],
-        "advance": ["plan", "verify"],
-        "report": ["advance", "plan"],
+        "replicate": ["plan"],
+        "report": ["plan", "replicate"],
     }
 
 
-def test_what_a_failed_copy_leaves_is_verified_but_nothing_runs_without_a_plan(dag: DAG) -> None:
+def test_a_failed_replication_is_reported_but_nothing_runs_without_a_plan(dag: DAG) -> None:
     rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
-    assert rules["plan"] == rules["copy"] == "all_success"
-    assert {rules[name] for name in ("verify", "advance", "report")} == {"all_done_min_one_success"}
+    assert rules["plan"] == rules["replicate"] == "all_success"
+    assert rules["report"] == "all_done_min_one_success"
 
 
 def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
@@ -73,7 +71,14 @@ def test_the_file_decides_schedule_owner_tags_and_retries() -> None:
 def test_the_page_says_what_is_replicated_and_what_to_clear(dag: DAG) -> None:
     page = build_dag(replication(description="Ask *ops* first.")).doc_md or ""
     assert page.startswith("Ask *ops* first.\n")
-    for text in ("`here`", "`there`", "`orders`", "`audit.scratch`", "`^audit\\.(a&#124;b)$`", "`copy` and downstream"):
+    for text in (
+        "`here`",
+        "`there`",
+        "`orders`",
+        "`audit.scratch`",
+        "`^audit\\.(a&#124;b)$`",
+        "`replicate` and downstream",
+    ):
         assert text in page
 
 

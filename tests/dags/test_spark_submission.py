@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.spark_hook import HookSubmission
 from kafka_replication.spark import submit
-from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.workspace import workspace
 
 SECRET = "do-not-show-me"
@@ -36,23 +34,18 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
     return define
 
 
-def command() -> tuple[list[str], int]:
-    """The command line of a copy job, and the mode of its job file."""
-    here = AirflowConnections().kafka("here")
-    job = Job(
-        kind="copy", replication="orders-dr", run_id="run-1", source=here, target=here, settings=REPLICATION.copying
-    )
-    with workspace(job) as files:
-        argv = HookSubmission(REPLICATION).hook(job, files)._build_spark_submit_command(str(submit.script("copy")))
-        return argv, stat.S_IMODE(files.job.stat().st_mode)
+def command() -> list[str]:
+    """The command line of spark-submit."""
+    with workspace() as files:
+        made = HookSubmission(REPLICATION).hook(files, "kafka-replication orders-dr")
+        return list(made._build_spark_submit_command(str(submit.script())))
 
 
 def test_no_secret_is_on_the_command_line(connect: Any) -> None:
     connect("here", conn_type="kafka", extra={"bootstrap.servers": "broker:9092", "sasl.password": SECRET})
     connect("spark_default", conn_type="spark", host="local[*]", extra={"deploy-mode": "cluster"})
-    argv, mode = command()
+    argv = command()
     assert SECRET not in " ".join(argv)
-    assert mode == 0o600
     assert argv[argv.index("--master") + 1] == "local[*,4]"
     assert argv[argv.index("--deploy-mode") + 1] == "client"
     assert {"spark.driver.bindAddress=127.0.0.1", "spark.log.level=WARN", "spark.executor.memory=2g"} <= set(argv)

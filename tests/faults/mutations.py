@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSinkSession
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
-from kafka_replication.model.keys import PartitionKey
+from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.advancing import change_to
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.verification.verify import VerifyResult
 
 
 def position_before_fencing() -> None:
@@ -69,23 +68,21 @@ def receipt_outside() -> None:
 
 
 def watermark_before_verification() -> None:
-    """The watermark is stored as soon as the copy is done."""
-    verify = steps.verify
+    """The watermark is stored before anything is copied or read back."""
+    replicate = steps.replicate
 
-    def hasty(
-        run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher, receipts_from: Mapping[int, int] = {}
-    ) -> list[VerifyResult]:
-        stored = run.store.watermarks(run.replication.name)
-        positions = run.view().positions
+    def hasty(run: LeasedRun, plan: Plan, spark: Launcher) -> steps.Replicated:
+        stored, positions = run.store.watermarks(run.replication.name), run.view().positions
         run.store.advance_many(
             [
-                change_to(key, position, position.next_offset, stored.get(key), run.run_id)
-                for key, position in positions.items()
+                change_to(p.key, positions[p.key], p.copy.until, stored.get(p.key), run.run_id)
+                for p in plan.to_copy
+                if p.copy
             ]
         )
-        return verify(run, keys, spark, receipts_from)
+        return replicate(run, plan, spark)
 
-    steps.verify = hasty
+    steps.replicate = hasty
 
 
 ALL: dict[str, Callable[[], None]] = {

@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,10 +21,10 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
-from kafka_replication.spark.jobs import Job, JobResult
-from kafka_replication.spark.launcher import Launcher
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.spark.submit import terminal_launcher
-from kafka_replication.spark.worker import copy_one, verify_one
+from kafka_replication.spark.worker import replicate
 from kafka_replication.store import open_store
 from tests.faults import mutations
 
@@ -54,12 +54,15 @@ class Threads:
     def __enter__(self) -> Self:
         return self
 
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         with ThreadPoolExecutor(HANDS) as pool:
-            copies = list(pool.map(lambda task: copy_one(job, task), job.copies))
-            verifications = list(pool.map(lambda task: verify_one(job, task), job.verifications))
-        self.final += [each.error for each in copies if each.error and not (each.retriable or each.fenced)]
-        return JobResult(copies=copies, verifications=verifications)
+            for done in as_completed([pool.submit(replicate, job, task) for task in job.tasks]):
+                result = done.result()
+                copied = result.copied
+                if copied is not None and copied.error and not (copied.retriable or copied.fenced):
+                    self.final.append(copied.error)
+                deliver([result])
+        return JobEnd()
 
     def __exit__(self, *_: object) -> None: ...
 

@@ -15,7 +15,8 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import BadInput
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
-from kafka_replication.spark.jobs import JOB, Job, JobResult
+from kafka_replication.spark.jobs import JOB, Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
 from stack.kafka_cluster import KafkaCluster
 from tests import oauth
 from tests.support.clusters import started
@@ -63,8 +64,8 @@ def connections(
 class AsSpark(InProcess):
     """Each job crosses to another process as JSON."""
 
-    def submit(self, job: Job) -> JobResult:
-        return super().submit(JOB.validate_json(JOB.dump_json(job)))
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        return super().submit(JOB.validate_json(JOB.dump_json(job)), deliver)
 
 
 def test_a_run_logs_in_with_the_tokens_of_the_named_function(

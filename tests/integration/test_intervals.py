@@ -11,13 +11,12 @@ import pytest
 from kafka_replication.kafka import topics
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import steps
+from kafka_replication.runs import runner
 from kafka_replication.runs.interval import prepare_interval
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.rebuild import rebuild_store
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
-from kafka_replication.runs.slices import copy_slices
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from tests.support.checker import read
@@ -38,9 +37,7 @@ def interval(scene: Scenario, minute: int, launcher: Launcher | None = None) -> 
     replication = scene.replication(**SETTINGS)
     with leased(open_run(replication, scene.connections, scene.store, run_id)) as run:
         made = prepare_interval(run, SIX + minute * MINUTE, SIX + (minute + 1) * MINUTE)
-        done = [] if made.idle else copy_slices(run, made, launcher or InProcess()).not_verified
-        steps.advance(run, [each.key for each in made.partitions])
-        return steps.report(run, made, done)
+        return runner.carry_out(run, made, lambda: launcher or InProcess())
 
 
 def copied(report: RunReport) -> int:

@@ -12,7 +12,7 @@ from kafka_replication.store import open_store
 from tests.support import watermarks
 from tests.support.actions import table
 from tests.support.command_line import cli, ended
-from tests.support.scenario import InProcess, Scenario, numbered
+from tests.support.scenario import Scenario, copy_once, numbered
 
 
 def copied(scene: Scenario) -> None:
@@ -110,7 +110,7 @@ def test_an_old_backup_and_an_emptied_store_heal_by_running(scene: Scenario) -> 
 def test_what_is_copied_and_not_verified_is_not_restored(scene: Scenario) -> None:
     copied(scene)
     scene.source.produce(scene.topic, numbered(40, 60))
-    assert InProcess().submit(scene.copy_job(run_id="copies-only")).copies[0].copied == 40
+    assert copy_once(scene.copy_job(run_id="copies-only")).copied == 40
     replace_store(scene)
     assert rebuild(scene)[0] == 0
     assert (scene.watermark(0), scene.watermark(1)) == (60, 25)

@@ -19,7 +19,7 @@ from kafka_replication.model.errors import Fenced
 from tests.support import watermarks
 from tests.support.actions import copied_once
 from tests.support.checker import read
-from tests.support.scenario import Rec, Scenario, numbered, only
+from tests.support.scenario import Rec, Scenario, copies, numbered, only
 
 
 def refused(scene: Scenario, *words: str, partition: int = 0) -> None:
@@ -229,7 +229,7 @@ def test_foreign_writer_between_the_chunks_of_a_run(scene: Scenario, abort: bool
         settings=job.settings,
         progress=intrude,
     )
-    result = copier.copy(job.copies[0])
+    result = copier.copy(copies(job)[0])
     if abort:  # nobody sees it
         assert (result.error, result.copied) == (None, 200)
         return

@@ -15,7 +15,7 @@ from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
 from tests.support.checker import read
 from tests.support.command_line import command
-from tests.support.scenario import ALL, InProcess, Rec, Scenario, numbered, only
+from tests.support.scenario import ALL, Rec, Scenario, copy_once, numbered, only
 
 
 def copied(scene: Scenario, partitions: int = 2) -> None:
@@ -87,7 +87,7 @@ def test_a_run_that_was_planned_before_copies_nothing_after(scene: Scenario) -> 
     scene.source.produce(scene.topic, numbered(50))
     job = scene.copy_job()
     reset_topic(scene.bare_run("reset"), scene.topic)
-    result = InProcess().submit(job).copies[0]
+    result = copy_once(job)
     assert result.copied == 0 and "the plan is for generation 1, the ledger is at 2" in (result.error or "")
     assert scene.run().outcome == "done"
     scene.assert_copied()

@@ -14,10 +14,9 @@ from kafka_replication.model.errors import Busy, PreflightFailed
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
-from kafka_replication.spark.jobs import Job
 from kafka_replication.store import open_store
 from tests.support.checker import high_watermark, read
-from tests.support.scenario import ALL, SAFETY, Gate, InProcess, Rec, Scenario, numbered, only
+from tests.support.scenario import ALL, SAFETY, Gate, InProcess, Rec, Scenario, after_copy, copies, numbered, only
 
 
 def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) -> None:
@@ -25,7 +24,7 @@ def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) 
     scene.source.produce(scene.topic, numbered(1_000))
     launcher = InProcess()
     assert scene.run(launcher).outcome == "done"
-    assert [job.kind for job in launcher.jobs] == ["copy", "verify"]
+    assert [len(copies(job)) for job in launcher.jobs] == [1], "one job copies and reads back"
     scene.idle_run()
     scene.source.produce(scene.topic, numbered(5, 1_000))
     report = scene.run()
@@ -164,13 +163,11 @@ def test_a_run_that_lost_its_lease_while_it_verified_takes_nothing_back(scene: S
     scene.source.produce(scene.topic, numbered(100))
     sleeper = scene.bare_run("sleeper")  # without a lease: nothing but the fencing keeps it from writing
 
-    def meanwhile(job: Job) -> None:
-        if job.kind == "verify":
-            scene.source.produce(scene.topic, numbered(100, 100))
-            assert scene.run().outcome == "done"
+    def meanwhile() -> None:
+        scene.source.produce(scene.topic, numbered(100, 100))
+        assert scene.run().outcome == "done"
 
-    steps.copy(sleeper, steps.prepare(sleeper, ALL), InProcess())
-    steps.verify(sleeper, [scene.key()], InProcess(meanwhile))
+    steps.replicate(sleeper, steps.prepare(sleeper, ALL), after_copy(meanwhile))
     assert str(scene.bare_run().view().read_back(scene.key(), 1)) == "[0, 200)"
     assert scene.watermark() == 200
 

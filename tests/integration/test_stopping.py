@@ -41,7 +41,10 @@ def test_a_copier_that_is_stopped_aborts_its_transaction(scene: Scenario, number
     }
     job = scene.copy_job()
     # The range ends beyond the source's end, so that its chunk stays open: the copier waits for more.
-    job = replace(job, copies=[replace(each, range=OffsetRange(0, RECORDS + 1)) for each in job.copies])
+    longer = [
+        replace(task, copy=replace(task.copy, range=OffsetRange(0, RECORDS + 1))) for task in job.tasks if task.copy
+    ]
+    job = replace(job, tasks=longer)
     process = copy_process(scene, job)
     wait_until(lambda: high_watermark(scene.target.bootstrap, scene.topic, 0) > 0)
     process.send_signal(number)

@@ -24,7 +24,7 @@ from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import high_watermark
 from tests.support.command_line import cli, ended
-from tests.support.scenario import SAFETY, Cluster, Rec, Scenario, numbered, only, send, wait_until
+from tests.support.scenario import SAFETY, Cluster, Rec, Scenario, copies, numbered, only, send, wait_until
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def test_the_ledger_is_never_read_stale(scene: Scenario) -> None:
         settings=settings,
         progress=after_first_chunk,
     )
-    result = copier.copy(job.copies[0])
+    result = copier.copy(copies(job)[0])
     answers = list[int]()
     admin = clients.admin(job.target)
 

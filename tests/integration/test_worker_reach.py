@@ -13,9 +13,8 @@ from kafka_replication.kafka import reach
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime.deadline import NEVER
-from kafka_replication.spark.worker import copy_one, verify_one
-from kafka_replication.verification.verify import VerifyTask
-from tests.support.scenario import Scenario, numbered
+from kafka_replication.spark import worker
+from tests.support.scenario import Scenario, copies, numbered
 
 TOPIC = TopicPartition("orders", 0)
 
@@ -35,7 +34,7 @@ def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent
     job = replace(scene.copy_job(), request_seconds=1.0)
     assert job.settings.attempts == 500
     clusters: dict[str, Any] = {"source": job.source, "target": job.target, side: {"bootstrap.servers": silent}}
-    done = copy_one(replace(job, **clusters), job.copies[0])
+    done = worker.copy(replace(job, **clusters), copies(job)[0], NEVER)
     assert done.retriable and done.copied == 0 and done.sessions == 0
     for part in (f"{scene.topic}-0", f"the {side} cluster", socket.gethostname(), silent):
         assert part in str(done.error), done.error
@@ -46,9 +45,8 @@ def test_reading_back_names_it_too(scene: Scenario, silent: str) -> None:
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(20))
     job = scene.copy_job()
-    task = VerifyTask(key=job.copies[0].key, receipts=(), level="digest")
-    away = replace(job, kind="verify", copies=[], target={"bootstrap.servers": silent}, request_seconds=1.0)
-    done = verify_one(away, task)
+    away = replace(job, target={"bootstrap.servers": silent}, request_seconds=1.0)
+    done = worker.read_back(away, job.tasks[0].read_back, NEVER, job.settings.attempts)
     assert done.retriable and done.verified == Coverage() and silent in str(done.error)
 
 

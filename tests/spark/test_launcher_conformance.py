@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -11,9 +12,9 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submit import terminal_launcher
-from tests.contract.launcher.conformance import Subject, check_launcher, check_names_what_is_missing, copy_job
+from tests.contract.launcher.conformance import Subject, check_launcher, check_names_what_is_missing, range_job
 from tests.spark.pythons import python_without
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, numbered, wait_until
 
 
 def launcher() -> Launcher:
@@ -32,9 +33,36 @@ def test_the_submit_launcher_conforms(scene: Scenario) -> None:
     check_launcher(Subject(launcher, killing), scene)
 
 
+def test_partitions_are_verified_and_advanced_while_another_is_still_at_work(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of three stands still; watermarks and outcomes of the other two are in the store before it goes on."""
+    scene.source.create(scene.topic, 3)
+    for partition in range(3):
+        scene.source.produce(scene.topic, numbered(300 - partition), partition)  # the one that stands still is first
+    gate = scene.folder / "gate"
+    gate.touch()
+    monkeypatch.setenv(failpoints.VARIABLE, f"W@{scene.topic}-0={gate}")
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(scene.run, launcher())
+        try:
+            wait_until(lambda: run.done() or (scene.watermark(1), scene.watermark(2)) == (299, 298))
+            assert not run.done()
+            assert scene.watermark(0) in (None, 0) and scene.target.size(scene.topic) < 2 * 300
+            lease = scene.store.lease_of(scene.name)
+            assert lease is not None
+            outcomes = {each.key.source.partition: each.error for each in scene.store.outcomes(lease.owner)}
+            assert outcomes == {1: None, 2: None}
+        finally:
+            gate.unlink()
+        assert run.result().outcome == "done"
+    assert [scene.watermark(partition) for partition in range(3)] == [300, 299, 298]
+    scene.assert_copied(0, 1, 2)
+
+
 @pytest.mark.parametrize(
     "module", [pytest.param(name, marks=pytest.mark.slow) for name in ("confluent_kafka", "pydantic")]
 )
 def test_an_executor_without_a_module_is_named(scene: Scenario, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(python_without(module, scene.folder / "executor")))
-    check_names_what_is_missing(launcher, copy_job(scene), module)
+    check_names_what_is_missing(launcher, range_job(scene), module)

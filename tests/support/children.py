@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.jobs import COPY_RESULT, JOB, Job
+from kafka_replication.spark.jobs import JOB, RESULT, Job
 from tests.support.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -55,4 +55,6 @@ def end_of(process: subprocess.Popen[str]) -> int:
 def result_of(process: subprocess.Popen[str]) -> CopyResult:
     lines = lines_until(process, lambda line: line.startswith("RESULT"))
     assert end_of(process) == 0
-    return COPY_RESULT.validate_json(lines[-1].removeprefix("RESULT "))
+    copied = RESULT.validate_json(lines[-1].removeprefix("RESULT ")).copied
+    assert copied is not None
+    return copied

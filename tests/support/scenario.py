@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,11 +32,12 @@ from kafka_replication.model import offsets as product
 from kafka_replication.reporting.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
-from kafka_replication.spark.jobs import Job, JobResult, died, encode, gather
-from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.worker import copy_one, verify_one
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.spark import worker
+from kafka_replication.spark.jobs import RESULT, Job, JobEnd, RangeResult, RangeTask, died
+from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.store import open_store
-from kafka_replication.verification.verify import VerifyResult, VerifyTask
+from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.checker import Comparison, check, high_watermark
 
@@ -71,32 +72,66 @@ class WorkerDied(BaseException):
 
 @dataclass
 class InProcess:
-    """A launcher without Spark: the workers' real functions, one after the other. ``then`` is called after each job."""
+    """A launcher without Spark: the workers' real functions, one after the other.
+
+    ``between`` is called once in a job that copies, after its copies and before they are read back; ``then`` after each
+    job.
+    """
 
     then: Callable[[Job], None] = lambda job: None
+    between: Callable[[], None] | None = None
     jobs: list[Job] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         return self
 
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         self.jobs.append(job)
-        result = gather(job.kind, [encode(self._work(job, task)) for task in job.tasks])
+        copied: dict[keys.PartitionKey, CopyResult] = {}
+        if self.between is not None and (tasks := copies(job)):
+            copied = {task.key: worker.copy(job, task, Deadline.after(job.seconds)) for task in tasks}
+            self.between()
+        for task in job.tasks:
+            # As JSON and back, as on the way from Spark.
+            result = self._work(job, replace(task, copy=None) if task.key in copied else task)
+            deliver(
+                [RESULT.validate_json(RESULT.dump_json(replace(result, copied=copied.get(task.key, result.copied))))]
+            )
         self.then(job)
-        return result
+        return JobEnd()
 
-    def _work(self, job: Job, task: CopyTask | VerifyTask) -> CopyResult | VerifyResult:
+    def _work(self, job: Job, task: RangeTask) -> RangeResult:
         try:
-            return copy_one(job, task) if isinstance(task, CopyTask) else verify_one(job, task)
+            return worker.replicate(job, task)
         except WorkerDied as death:
             return died(task, repr(death))
 
     def __exit__(self, *_: object) -> None: ...
 
 
+def copies(job: Job) -> list[CopyTask]:
+    """What a job is to copy."""
+    return [task.copy for task in job.tasks if task.copy is not None]
+
+
+def submit(job: Job, launcher: Launcher | None = None) -> list[RangeResult]:
+    """The results of a job that ended well."""
+    results: list[RangeResult] = []
+    end = (launcher or InProcess()).submit(job, results.extend)
+    assert end.error is None, end
+    return results
+
+
+def copy_once(job: Job, launcher: Launcher | None = None) -> CopyResult:
+    """The one copy of a job."""
+    (result,) = submit(job, launcher)
+    assert result.copied is not None
+    return result.copied
+
+
 def after_copy(act: Callable[[], None]) -> InProcess:
-    """Something happens between copying and verifying."""
-    return InProcess(lambda job: act() if job.kind == "copy" else None)
+    """Something happens between copying and reading back."""
+    return InProcess(between=act)
 
 
 class Gate(InProcess):
@@ -356,19 +391,33 @@ class Scenario:
         run = self.bare_run(run_id)
         plan = steps.prepare(run, Request())
         tasks = [
-            CopyTask(key=p.key, range=p.copy, ids=p.ids, generation=p.generation, run_id=run_id)
+            RangeTask(
+                copy=CopyTask(key=p.key, range=p.copy, ids=p.ids, generation=p.generation, run_id=run_id),
+                read_back=reading(p.key, p.generation),
+            )
             for p in plan.to_copy
             if p.copy
         ]
         return Job(
-            kind="copy",
             replication=self.name,
             run_id=run_id,
             source=run.clusters.source,
             target=run.clusters.target,
             settings=run.replication.copying,
-            copies=tasks,
+            tasks=tasks,
         )
+
+
+def reading(key: keys.PartitionKey, generation: int = 1) -> ReadBackTask:
+    """Everything of one partition, however often it was read back."""
+    return ReadBackTask(
+        key=key,
+        generation=generation,
+        verified=product.Coverage(),
+        receipts_from=None,
+        level="digest",
+        kept_seconds=7 * 86_400,
+    )
 
 
 def only(report: RunReport, partition: int = 0) -> RangeReport:

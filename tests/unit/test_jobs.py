@@ -1,14 +1,10 @@
-"""What travels between a run and Spark: unchanged, and readable by its owner alone."""
+"""What travels between a run and Spark arrives unchanged."""
 
 from __future__ import annotations
 
-import os
-import stat
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,17 +14,21 @@ from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segmen
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.spark.jobs import (
-    COPY_RESULT,
+    ANSWER,
     JOB,
     RESULT,
     TASK,
     VERIFY_RESULT,
+    Answer,
     Job,
-    JobResult,
-    partition_tasks,
-    write_private,
+    JobEnd,
+    RangeResult,
+    RangeTask,
+    died,
+    longest_first,
 )
-from kafka_replication.verification.verify import VerifyResult, VerifyTask
+from kafka_replication.verification.read_back import ReadBackTask
+from kafka_replication.verification.verify import VerifyResult
 
 TEXT = st.text(max_size=5)
 OFFSET = st.integers(0, MAX_OFFSET)
@@ -56,23 +56,27 @@ RECEIPTS = st.builds(
     run_id=TEXT,
     time=TEXT,
 )
-COPIES = st.lists(st.builds(CopyTask, key=KEYS, range=RANGES, ids=IDS, generation=OFFSET, run_id=TEXT), max_size=2)
-VERIFICATIONS = st.lists(
-    st.builds(VerifyTask, KEYS, st.lists(RECEIPTS, max_size=2).map(tuple), st.sampled_from(["digest", "count"])),
-    max_size=2,
+COPIES = st.builds(CopyTask, key=KEYS, range=RANGES, ids=IDS, generation=OFFSET, run_id=TEXT)
+READINGS = st.builds(
+    ReadBackTask,
+    key=KEYS,
+    generation=OFFSET,
+    verified=COVERAGES,
+    receipts_from=st.none() | OFFSET,
+    level=st.sampled_from(["digest", "count"]),
+    kept_seconds=OFFSET,
 )
+TASKS = st.builds(RangeTask, copy=st.none() | COPIES, read_back=READINGS)
 CLIENT: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans(), max_size=3)
 SETTINGS = st.builds(Copy, chunk_records=st.integers(1, 10_000_000), attempts=st.integers(1, 500))
 JOBS = st.builds(
     Job,
-    kind=st.sampled_from(["copy", "verify"]),
     replication=TEXT,
     run_id=TEXT,
     source=CLIENT,
     target=CLIENT,
     settings=SETTINGS,
-    copies=COPIES,
-    verifications=VERIFICATIONS,
+    tasks=st.lists(TASKS, max_size=2),
     parallelism=st.none() | st.integers(1, 9),
     seconds=st.none() | SECONDS,
     request_seconds=SECONDS,
@@ -102,30 +106,27 @@ VERIFY_RESULTS = st.builds(
     remedy=TEXT,
     retriable=st.booleans(),
 )
-RESULTS = st.builds(
-    JobResult,
-    copies=st.lists(COPY_RESULTS, max_size=2),
-    verifications=st.lists(VERIFY_RESULTS, max_size=2),
-    error=st.none() | TEXT,
-    remedy=TEXT,
-    retriable=st.booleans(),
-)
+RANGE_RESULTS = st.builds(RangeResult, key=KEYS, copied=st.none() | COPY_RESULTS, read_back=st.none() | VERIFY_RESULTS)
+ENDS = st.builds(JobEnd, error=st.none() | TEXT, remedy=TEXT, retriable=st.booleans())
+ANSWERS = st.builds(Answer, result=st.none() | RANGE_RESULTS, end=st.none() | ENDS)
 
 
 @given(JOBS)
-def test_a_job_survives_its_file(job: Job) -> None:
+def test_a_job_survives_its_way_to_the_driver(job: Job) -> None:
     assert JOB.validate_json(JOB.dump_json(job)) == job
 
 
-@given(RESULTS)
-def test_a_result_survives_its_file(result: JobResult) -> None:
+@given(ANSWERS)
+def test_an_answer_survives_its_way_to_the_launcher(answer: Answer) -> None:
+    assert ANSWER.validate_json(ANSWER.dump_json(answer)) == answer
+
+
+@given(TASKS, RANGE_RESULTS)
+def test_a_task_survives_its_way_to_an_executor_and_its_result_the_way_back(
+    task: RangeTask, result: RangeResult
+) -> None:
+    assert TASK.validate_json(TASK.dump_json(task)) == task
     assert RESULT.validate_json(RESULT.dump_json(result)) == result
-
-
-@given(COPY_RESULTS, VERIFY_RESULTS)
-def test_single_results_survive_the_way_back_from_an_executor(copied: CopyResult, verified: VerifyResult) -> None:
-    assert COPY_RESULT.validate_json(COPY_RESULT.dump_json(copied)) == copied
-    assert VERIFY_RESULT.validate_json(VERIFY_RESULT.dump_json(verified)) == verified
 
 
 def test_what_is_read_back_can_be_calculated_with() -> None:
@@ -136,80 +137,23 @@ def test_what_is_read_back_can_be_calculated_with() -> None:
     assert back.key.transactional_id == key.transactional_id
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
-def test_a_private_file_is_readable_by_its_owner_alone(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        write_private(tmp_path / "job.json", b"secret")
-    finally:
-        os.umask(before)
-    mode = stat.S_IMODE((tmp_path / "job.json").stat().st_mode)
-    assert mode & 0o077 == 0
-    assert mode == 0o600 & ~umask
-
-
-def test_a_leftover_that_everybody_may_read_does_not_make_the_next_file_readable(tmp_path: Path) -> None:
-    leftover = tmp_path / "job.part"
-    leftover.write_bytes(b"a much longer leftover of a run that was killed")
-    leftover.chmod(0o644)
-    write_private(tmp_path / "job.json", b"secret")
-    assert stat.S_IMODE((tmp_path / "job.json").stat().st_mode) == 0o600
-    assert (tmp_path / "job.json").read_bytes() == b"secret"
-
-
-def test_a_private_file_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    write_private(path, b"the first, longer content")
-    path.chmod(0o644)
-    write_private(path, b"second")
-    assert path.read_bytes() == b"second"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("count", "parallelism", "tasks"),
-    [
-        (0, 3, []),
-        (0, None, []),
-        (3, None, [[0], [1], [2]]),
-        (3, 9, [[0], [1], [2]]),
-        (5, 2, [[0, 2, 4], [1, 3]]),
-        (3, 1, [[0, 1, 2]]),
-    ],
-)
-def test_ranges_are_spread_longest_first(count: int, parallelism: int | None, tasks: list[list[int]]) -> None:
-    assert partition_tasks(count, parallelism) == tasks
-
-
-@given(st.integers(0, 40), st.none() | st.integers(1, 10))
-def test_every_range_is_in_one_spark_task_and_they_are_even(count: int, parallelism: int | None) -> None:
-    tasks = partition_tasks(count, parallelism)
-    assert sorted(number for numbers in tasks for number in numbers) == list(range(count))
-    assert len(tasks) == min(count, parallelism or count)
-    assert all(tasks)
-    assert max(map(len, tasks), default=0) - min(map(len, tasks), default=0) <= 1
-    assert all(numbers == sorted(numbers) for numbers in tasks)  # within a Spark task the longest still comes first
-
-
 @given(JOBS)
-def test_a_spark_task_gets_its_own_ranges_and_nothing_of_the_others(job: Job) -> None:
+def test_what_all_tasks_share_has_none_of_them(job: Job) -> None:
     assert job.common.tasks == []
-    assert replace(job.common, copies=job.copies, verifications=job.verifications) == job
-    assert [TASK[job.kind].validate_json(row) for row in job.rows()] == list(job.tasks)
+    assert replace(job.common, tasks=job.tasks) == job
 
 
-def test_what_all_ranges_share_does_not_grow_with_them() -> None:
-    key = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
-    task = CopyTask(key=key, range=OffsetRange(0, 10), ids=Ids("c", "s", "t"), generation=0, run_id="run-1")
-    job = Job(
-        kind="copy",
-        replication="orders-dr",
-        run_id="run-1",
-        source={},
-        target={},
-        settings=Copy(),
-        copies=[task] * 1_000,
-    )
-    assert len(JOB.dump_json(job.common)) < 1_000
-    assert max(map(len, job.rows())) < 1_000
+@given(st.lists(TASKS, max_size=6))
+def test_the_longest_copy_is_first_and_what_is_only_read_back_last(tasks: list[RangeTask]) -> None:
+    spans = [task.copy.range.span if task.copy else 0 for task in longest_first(tasks)]
+    assert spans == sorted(spans, reverse=True)
+
+
+@given(TASKS)
+def test_a_task_whose_worker_died_has_one_retriable_error(task: RangeTask) -> None:
+    result = died(task, "Python worker exited")
+    errors = [each for each in (result.copied, result.read_back) if each is not None]
+    assert result.key == task.key
+    assert [each.retriable and "Python worker exited" in str(each.error) and bool(each.remedy) for each in errors] == [
+        True
+    ]

@@ -1,7 +1,9 @@
-"""A Spark task that fails too often aborts its stage: what becomes of its ranges, and of all the others."""
+"""Tasks are dealt one by one: what becomes of one whose workers die, and of all the others."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -9,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
-from kafka_replication.copying.engine import CopyTask
+from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.spark.jobs import COPY_RESULT, Job, encode, gather
-from kafka_replication.spark.stages import MISSING, MOST_ABORTS, Abort, cause_of, isolate
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
+from kafka_replication.spark.stages import MOST_ABORTS, Aborted, Dealer, GaveUp, cause_of, missing
+from tests.support.scenario import reading
 
 ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task {task} in stage 2.0 failed 4 times, \
@@ -25,123 +28,128 @@ Caused by: java.io.EOFException
 """
 
 
-def job(ranges: int, parallelism: int | None = None) -> Job:
+def job(ranges: int) -> Job:
+    keys = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(ranges)]
     tasks = [
-        CopyTask(
-            key=PartitionKey("orders-dr", TopicPartition("orders", number), "orders"),
-            range=OffsetRange(0, 10),
-            ids=Ids("c", "s", "t"),
-            generation=0,
-            run_id="run-1",
+        RangeTask(
+            copy=CopyTask(key=key, range=OffsetRange(0, 10), ids=Ids("c", "s", "t"), generation=0, run_id="run-1"),
+            read_back=reading(key),
         )
-        for number in range(ranges)
+        for key in keys
     ]
-    return Job(
-        kind="copy",
-        replication="orders-dr",
-        run_id="run-1",
-        source={},
-        target={},
-        settings=Copy(),
-        copies=tasks,
-        parallelism=parallelism,
-    )
+    return Job(replication="orders-dr", run_id="run-1", source={}, target={}, settings=Copy(), tasks=tasks)
 
 
-class FakeStages:
-    """Spark with workers that ``dies`` says something about; ``finished`` ranges are done before a stage is aborted."""
+class Spark:
+    """Runs tasks; ``run_one`` says what becomes of one. Counts how often each was run, and how many at a time."""
 
-    def __init__(self, work: Job, dies: Callable[[int], bool], finished: int = 0) -> None:
-        self.results: dict[int, str] = {}
-        self.submitted: list[list[list[int]]] = []
-        self._job, self._dies, self._finished = work, dies, finished
+    def __init__(self, tasks: int, run_one: Callable[[int], None], at_a_time: int = 3) -> None:
+        self.runs: Counter[int] = Counter()
+        self.order: list[int] = []
+        self.most_at_a_time = 0
+        self._at_work, self._lock, self._run_one = 0, threading.Lock(), run_one
+        self.results: dict[int, RangeResult] = {}
+        self.end = Dealer(job(tasks), self._run, self._deliver).deal(at_a_time)
 
-    def run(self, tasks: list[list[int]]) -> Abort | None:
-        self.submitted.append(tasks)
-        for task, numbers in enumerate(tasks):
-            if any(self._dies(number) for number in numbers):
-                healthy = [numbers for numbers in tasks if not any(map(self._dies, numbers))]
-                self._finish([number for numbers in healthy for number in numbers][: self._finished])
-                return Abort.of(RuntimeError(ABORTED.format(task=task)))
-        self._finish([number for numbers in tasks for number in numbers])
-        return None
+    def _run(self, task: RangeTask) -> RangeResult:
+        number = task.key.source.partition
+        with self._lock:
+            self.runs[number] += 1
+            self.order.append(number)
+            self._at_work += 1
+            self.most_at_a_time = max(self.most_at_a_time, self._at_work)
+        try:
+            self._run_one(number)
+        finally:
+            with self._lock:
+                self._at_work -= 1
+        return RangeResult(key=task.key, copied=CopyResult(key=task.key, range=OffsetRange(0, 10), copied=10))
 
-    def _finish(self, numbers: list[int]) -> None:
-        for number in numbers:
-            task = self._job.copies[number]
-            done = COPY_RESULT.validate_python({"key": task.key, "range": task.range, "copied": 10})
-            self.results[number] = encode(done)
+    def _deliver(self, result: RangeResult) -> None:
+        with self._lock:
+            number = result.key.source.partition
+            assert number not in self.results
+            self.results[number] = result
 
-
-def outcome(work: Job, stages: FakeStages) -> dict[int, str | None]:
-    """Each range's error."""
-    assert isolate(work, stages) is None  # type: ignore[arg-type]  # it is all that isolate asks of it
-    done = gather("copy", list(stages.results.values())).copies
-    assert all(result.retriable for result in done if result.error)
-    return {result.key.source.partition: result.error for result in done}
-
-
-def test_without_a_death_there_is_one_stage() -> None:
-    work = job(5, parallelism=2)
-    stages = FakeStages(work, lambda number: False)
-    assert outcome(work, stages) == dict.fromkeys(range(5))
-    assert stages.submitted == [[[0, 2, 4], [1, 3]]]
+    @property
+    def failed(self) -> set[int]:
+        return {number for number, result in self.results.items() if result.copied and result.copied.error}
 
 
-def test_a_range_that_kills_its_workers_ends_alone() -> None:
-    work = job(4)
-    stages = FakeStages(work, lambda number: number == 1, finished=1)
-    errors = outcome(work, stages)
-    assert errors.pop(1) is not None and errors == {0: None, 2: None, 3: None}
-    assert stages.submitted == [[[0], [1], [2], [3]], [[2], [3]], [[1]]]
+def dies(*numbers: int) -> Callable[[int], None]:
+    def run_one(number: int) -> None:
+        if number in numbers:
+            raise Aborted("Python worker exited unexpectedly")
+
+    return run_one
 
 
-def test_its_neighbours_in_the_same_spark_task_are_copied_all_the_same() -> None:
-    work = job(6, parallelism=2)
-    stages = FakeStages(work, lambda number: number == 2)
-    errors = outcome(work, stages)
-    assert [number for number, error in errors.items() if error] == [2]
-    assert stages.submitted == [[[0, 2, 4], [1, 3, 5]], [[1, 3, 5]], [[0]], [[2]], [[4]]]
+@given(st.integers(0, 40), st.integers(1, 6))
+def test_every_task_is_run_once_in_order_and_never_more_than_that_many_at_a_time(tasks: int, at_a_time: int) -> None:
+    spark = Spark(tasks, dies(), at_a_time)
+    assert spark.end == JobEnd()
+    assert spark.runs == Counter(range(tasks))
+    assert spark.most_at_a_time <= at_a_time
+    if at_a_time == 1:
+        assert spark.order == list(range(tasks))
 
 
-@given(st.sets(st.integers(0, 11), max_size=4), st.none() | st.integers(1, 5), st.integers(0, 3))
-def test_every_range_has_a_result_and_only_the_deadly_ones_fail(
-    deadly: set[int], parallelism: int | None, finished: int
-) -> None:
-    work = job(12, parallelism)
-    errors = outcome(work, FakeStages(work, deadly.__contains__, finished))
-    assert {number for number, error in errors.items() if error} == deadly
-    assert set(errors) == set(range(12))
+def test_no_task_waits_for_another_s_end() -> None:
+    """The first is at work until all the others are done."""
+    others = threading.Semaphore(0)
+
+    def run_one(number: int) -> None:
+        if number == 0:
+            for _ in range(9):
+                assert others.acquire(timeout=60)
+        else:
+            others.release()
+
+    assert len(Spark(10, run_one, at_a_time=2).results) == 10
+
+
+@given(st.sets(st.integers(0, 11), max_size=MOST_ABORTS - 1), st.integers(1, 5))
+def test_only_the_deadly_ones_fail_each_in_two_jobs(deadly: set[int], at_a_time: int) -> None:
+    spark = Spark(12, dies(*deadly), at_a_time)
+    assert spark.end == JobEnd()
+    assert set(spark.results) == set(range(12)) and spark.failed == deadly
+    assert all(spark.runs[number] == (2 if number in deadly else 1) for number in range(12))
+
+
+def test_one_that_died_with_its_neighbour_is_run_again_alone() -> None:
+    spark: list[int] = []
+
+    def run_one(number: int) -> None:
+        spark.append(number)
+        if number == 1 or (number == 2 and spark.count(2) == 1):
+            raise Aborted("the executor was lost")
+
+    assert Spark(4, run_one).failed == {1}
 
 
 def test_where_all_workers_die_spark_is_not_asked_for_ever() -> None:
-    work = job(1_000)
-    stages = FakeStages(work, lambda number: True)
-    error = isolate(work, stages)  # type: ignore[arg-type]
-    assert error is not None and "Python worker exited unexpectedly" in error
-    assert len(stages.submitted) == MOST_ABORTS and stages.results == {}
+    spark = Spark(1_000, dies(*range(1_000)))
+    assert spark.end.error == "Spark gave up: Python worker exited unexpectedly" and spark.end.retriable
+    assert sum(spark.runs.values()) <= MOST_ABORTS + 2 and spark.results == {}
 
 
 def test_what_names_no_task_ends_the_job_and_keeps_what_is_done() -> None:
-    work = job(3)
-    stages = FakeStages(work, lambda number: False)
+    def run_one(number: int) -> None:
+        if number == 5:
+            raise RuntimeError("Job 0 cancelled because SparkContext was shut down")
 
-    def shut_down(tasks: list[list[int]]) -> Abort:
-        stages._finish([0])
-        return Abort.of(RuntimeError("org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut"))
-
-    stages.run = shut_down  # type: ignore[method-assign]
-    error = isolate(work, stages)  # type: ignore[arg-type]
-    assert error is not None and "SparkContext was shut" in error
-    assert list(stages.results) == [0]
+    spark = Spark(1_000, run_one)
+    assert "SparkContext was shut" in str(spark.end.error)
+    assert 3 <= len(spark.results) < 1_000 and not spark.failed
 
 
 def test_what_an_executor_lacks_ends_the_job_at_once() -> None:
-    work = job(3)
-    stages = FakeStages(work, lambda number: number == 0)
-    stages.results[MISSING] = "python3 on host cannot import xxhash"
-    isolate(work, stages)  # type: ignore[arg-type]
-    assert len(stages.submitted) == 1
+    def run_one(number: int) -> None:
+        raise GaveUp(missing("python3 on host cannot import xxhash"))
+
+    spark = Spark(1_000, run_one)
+    assert "cannot import xxhash" in str(spark.end.error) and not spark.end.retriable
+    assert sum(spark.runs.values()) <= 3
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.verification import digests
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.verify import SegmentDigest, VerifyTask, longest_first, select_receipts, verify
+from kafka_replication.verification.verify import SegmentDigest, VerifyTask, select_receipts, verify
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
@@ -251,8 +251,3 @@ def test_a_receipt_that_does_not_add_up_is_refused_before_anything_is_read() -> 
 
 def test_no_receipts_verify_nothing() -> None:
     assert verify(task(receipts=()), Reader()).verified == Coverage()
-
-
-def test_the_partition_with_most_records_is_verified_first() -> None:
-    tasks = [task(receipts=CHUNKS[1:2]), task(receipts=CHUNKS), task(receipts=CHUNKS[2:])]
-    assert longest_first(tasks) == [tasks[1], tasks[2], tasks[0]]

@@ -1,8 +1,9 @@
-"""The private folder of a submitted job: what is in it, and what killed processes left of theirs."""
+"""The private folder of a launcher: what is in it, and what killed processes left of theirs."""
 
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -13,26 +14,22 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Copy
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
 from kafka_replication.spark import workspace as module
-from kafka_replication.spark.jobs import JOB, Job, JobResult
+from kafka_replication.spark.channel import listen
+from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.submit import SubmitLauncher
 from kafka_replication.spark.workspace import Workspace, workspace
 
-JOB_WITH_PASSWORD = Job(
-    kind="copy",
-    replication="orders-dr",
-    run_id="run-1",
-    source={"sasl.password": "secret"},
-    target={},
-    settings=Copy(),
-)
+JOB = Job(replication="orders-dr", run_id="run-1", source={}, target={}, settings=Copy())
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kr-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -48,7 +45,7 @@ def left_behind(folder: Path, owner: ProcessIdentity | None) -> Path:
     made = folder / f"{module.PREFIX}left"
     made.mkdir()
     here = Workspace(made)
-    here.job.write_bytes(JOB.dump_json(JOB_WITH_PASSWORD))
+    here.package.write_bytes(b"the package")
     if owner is not None:
         here.owner.write_bytes(IDENTITY.dump_json(owner))
     return made
@@ -56,11 +53,11 @@ def left_behind(folder: Path, owner: ProcessIdentity | None) -> Path:
 
 def test_the_next_job_removes_what_a_killed_process_left(temporary: Path, another: subprocess.Popen[bytes]) -> None:
     left = left_behind(temporary, ProcessIdentity.of(another.pid))
-    with workspace(JOB_WITH_PASSWORD):
+    with workspace():
         assert left.exists(), "its owner lives"
     another.kill()
     another.wait()
-    with workspace(JOB_WITH_PASSWORD) as here:
+    with workspace() as here:
         assert [path.name for path in temporary.iterdir()] == [here.folder.name]
     assert list(temporary.iterdir()) == []
 
@@ -106,30 +103,50 @@ def test_the_package_is_zipped_whatever_its_files_are_dated(
     (package / "__init__.py").write_text("")
     os.utime(package / "__init__.py", (0, 0))
     monkeypatch.setattr(module, "PACKAGE", package)
-    with workspace(JOB_WITH_PASSWORD) as here:
+    with workspace() as here:
         assert zipfile.ZipFile(here.package).namelist() == ["kafka_replication/__init__.py"]
 
 
-def test_the_folder_is_gone_when_the_submission_fails(temporary: Path) -> None:
-    class Broken:
-        def run(self, job: Job, here: Workspace) -> str:
-            assert here.job.exists()
-            raise OSError("no such file")
-
-        def stop(self) -> None: ...
-
-    with SubmitLauncher(Broken()) as spark, pytest.raises(OSError, match="no such file"):
-        spark.submit(JOB_WITH_PASSWORD)
+def test_the_folder_is_for_its_owner_alone_and_holds_no_job(temporary: Path) -> None:
+    with workspace() as here:
+        assert stat.S_IMODE(here.folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(here.owner.stat().st_mode) == 0o600
+        assert sorted(path.name for path in here.folder.iterdir()) == ["kafka_replication.zip", "owner.json"]
     assert list(temporary.iterdir()) == []
 
 
-def test_a_result_counts_whatever_spark_ended_with(temporary: Path) -> None:
-    class Killed:
-        def run(self, job: Job, here: Workspace) -> str:
-            here.result.write_text('{"error": "Spark gave up"}')
-            return "exit code 137"
+def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with workspace() as here, listen(here.socket):
+        assert here.folder.parent == Path("/tmp")
+    assert not here.folder.exists()
 
-        def stop(self) -> None: ...
 
-    with SubmitLauncher(Killed()) as spark:
-        assert spark.submit(JOB_WITH_PASSWORD) == JobResult(error="Spark gave up")
+class Ended:
+    """A spark-submit that ends before the driver answers."""
+
+    def start(self, here: Workspace, name: str) -> None:
+        assert here.package.exists() and name == "kafka-replication orders-dr"
+
+    def wait(self, seconds: float) -> str | None:
+        return "exit code 137"
+
+    def stop(self) -> None: ...
+
+
+def test_spark_that_does_not_start_is_unreachable_and_the_folder_is_gone(temporary: Path) -> None:
+    with SubmitLauncher(Ended()) as spark, pytest.raises(Unreachable, match="exit code 137"):
+        spark.submit(JOB, lambda results: None)
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_folder_is_gone_when_the_submission_fails(temporary: Path) -> None:
+    class Broken(Ended):
+        def start(self, here: Workspace, name: str) -> None:
+            raise OSError("no such file")
+
+    with SubmitLauncher(Broken()) as spark, pytest.raises(OSError, match="no such file"):
+        spark.submit(JOB, lambda results: None)
+    assert list(temporary.iterdir()) == []

@@ -68,6 +68,11 @@ class LedgerView:
         """The offsets that the watermark may pass: read back and equal, or given up by approval."""
         return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))
 
+    def pending(self, key: PartitionKey) -> Coverage:
+        """The offsets of a known partition that are on the target, but neither verified nor waived by an approval."""
+        position = self.positions[key]
+        return position.coverage.subtract(self.verified_or_waived(key, position.generation))
+
     def verified_end(self, key: PartitionKey) -> int:
         """Where the watermark of a known partition may stand: the end of its contiguous verified coverage."""
         position = self.positions[key]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
-from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk import DAG, Param
 
 from kafka_replication.config import Replication
 from kafka_replication.config.time import TIME_PATTERN
-from kafka_replication.orchestration import alerts
-from kafka_replication.orchestration.backfill_operators import (
-    BackfillPlanOperator,
-    IntervalPlanOperator,
-    SlicesOperator,
-)
+from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator
 from kafka_replication.orchestration.doc_md import backfill_md
 from kafka_replication.orchestration.import_errors import good_replications
-from kafka_replication.orchestration.operators import ReportOperator
+from kafka_replication.orchestration.tasks import add_tasks, default_args
 
 SUFFIX = ".backfill"
 TOPIC = "^[A-Za-z0-9._-]{1,249}$"
@@ -30,9 +24,7 @@ def load_backfill_dags(folder: Path) -> dict[str, DAG]:
 
 
 def build_backfill_dag(replication: Replication) -> DAG:
-    """``plan -> copy -> report``, never scheduled. One run at a time. It takes the same lease as the replication's own
-    DAG.
-    """
+    """``plan >> replicate >> report``, never scheduled. One run at a time, with the lease of the replication."""
     with DAG(
         dag_id=f"{replication.name}{SUFFIX}",
         schedule=None,
@@ -46,33 +38,6 @@ def build_backfill_dag(replication: Replication) -> DAG:
     ) as dag:
         add_tasks(replication, BackfillPlanOperator(task_id="plan", replication=replication))
     return dag
-
-
-def default_args(replication: Replication) -> dict[str, object]:
-    retries = replication.retries
-    return {
-        "owner": replication.owner,
-        "retries": retries.attempts,
-        "retry_delay": timedelta(seconds=retries.delay),
-        "retry_exponential_backoff": 2,
-        "max_retry_delay": timedelta(seconds=retries.max_delay),
-    }
-
-
-def add_tasks(replication: Replication, plan: BackfillPlanOperator | IntervalPlanOperator) -> None:
-    """Add the tasks after ``plan``. The report runs after a failed copy too, but never without a plan."""
-    alert = alerts.on_failure(replication)
-    plan.on_failure_callback = [alert]
-    copy = SlicesOperator(task_id="copy", replication=replication)
-    report = ReportOperator(
-        task_id="report",
-        replication=replication,
-        verified_by="copy",
-        trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
-        on_failure_callback=alert,
-    )
-    plan >> copy >> report
-    plan >> report
 
 
 def _params() -> dict[str, Param]:

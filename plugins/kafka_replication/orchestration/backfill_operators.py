@@ -1,4 +1,4 @@
-"""The tasks of a backfill, and of a replication that copies data intervals: plan a range, then copy it in slices."""
+"""The plan tasks of a backfill, and of a replication that copies data intervals."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.orchestration import task_run
-from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS, StepOperator
-from kafka_replication.orchestration.spark_submit import ReplicationSparkSubmitOperator
+from kafka_replication.orchestration.operators import StepOperator
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import interval, slices, steps
-from kafka_replication.spark.jobs import VERIFY_RESULT
+from kafka_replication.runs import interval
 from kafka_replication.watermarks.boundaries import check_interval
 
 if TYPE_CHECKING:
@@ -77,36 +75,3 @@ def _numbers(run_id: str, plan: Plan) -> dict[str, Any]:
         "to_verify": len(plan.pending),
         "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
     }
-
-
-class SlicesOperator(ReplicationSparkSubmitOperator):
-    """Copies, verifies and advances in bounded slices. Starts Spark only if something is left to do.
-
-    A retry continues where the last try ended.
-    """
-
-    def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
-        """Returns what was copied, in numbers."""
-        with task_run.working(self.replication, context) as run:
-            plan = task_run.planned(run)
-            if plan.idle:
-                self.log.info("nothing to do: all of it is on the target already, and verified; no Spark is started")
-                steps.advance(run, plan.workable)
-                return {"ranges": 0, "records": 0, "bytes": 0}
-            with self.launcher() as spark:
-                done = slices.copy_slices(run, plan, spark)
-        context["ti"].xcom_push(
-            FAILED_VERIFICATIONS, [VERIFY_RESULT.dump_json(result).decode() for result in done.not_verified]
-        )
-        lines = [
-            f"{result.key.source} {result.range}: {result.error}\n  remedy: {result.remedy or 'run again'}"
-            for result in done.not_copied
-        ]
-        lines += [
-            f"{result.key.source}: {result.error}\n  remedy: {result.remedy or 'run again'}"
-            for result in done.not_verified
-        ]
-        if lines:
-            retriable = bool(done.not_verified) or any(result.retriable or result.fenced for result in done.not_copied)
-            raise task_run.failure(f"{len(lines)} partitions are not done\n" + "\n".join(lines), retriable=retriable)
-        return {"ranges": len(plan.to_copy), "records": done.records, "bytes": done.bytes}

@@ -5,17 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 from kafka_replication.config import Replication
 from kafka_replication.config.time import TIME_PATTERN
-from kafka_replication.orchestration import alerts
-from kafka_replication.orchestration.backfill_dag import add_tasks, default_args
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.import_errors import good_replications
-from kafka_replication.orchestration.operators import AdvanceOperator, PlanOperator, ReportOperator
-from kafka_replication.orchestration.spark_submit import CopyOperator, VerifyOperator
+from kafka_replication.orchestration.operators import PlanOperator
+from kafka_replication.orchestration.tasks import add_tasks, default_args
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -28,7 +26,7 @@ def load_dags(folder: Path) -> dict[str, DAG]:
 
 
 def build_dag(replication: Replication) -> DAG:
-    """``plan -> copy -> verify -> advance -> report``; see `_tasks` for which of them run after a failure."""
+    """``plan >> replicate >> report``."""
     if replication.progress == "interval":
         return _build_interval_dag(replication)
     with DAG(
@@ -43,12 +41,12 @@ def build_dag(replication: Replication) -> DAG:
         params=_params(),
         default_args=default_args(replication),
     ) as dag:
-        _tasks(replication)
+        add_tasks(replication, PlanOperator(task_id="plan", replication=replication))
     return dag
 
 
 def _build_interval_dag(replication: Replication) -> DAG:
-    """``plan -> copy -> report`` of each data interval since ``start_from``, so that Airflow's own backfill works.
+    """``plan >> replicate >> report`` of each data interval since ``start_from``, so that Airflow's own backfill works.
 
     The timetable is needed because in Airflow 3 a plain cron string gives runs whose data interval is empty.
     """
@@ -68,24 +66,6 @@ def _build_interval_dag(replication: Replication) -> DAG:
     ) as dag:
         add_tasks(replication, IntervalPlanOperator(task_id="plan", replication=replication))
     return dag
-
-
-def _tasks(replication: Replication) -> None:
-    """After ``plan``, each task runs when the tasks before it have ended, successful or not. So the ranges that were
-    copied are also verified, advanced and reported.
-
-    The trigger rule needs one success among the direct upstream tasks, and ``plan`` is one of them: without a plan no
-    task runs.
-    """
-    rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
-    alert = alerts.on_failure(replication)
-    plan = PlanOperator(task_id="plan", replication=replication, on_failure_callback=alert)
-    copy = CopyOperator(task_id="copy", replication=replication)
-    verify = VerifyOperator(task_id="verify", replication=replication, trigger_rule=rule)
-    advance = AdvanceOperator(task_id="advance", replication=replication, trigger_rule=rule)
-    report = ReportOperator(task_id="report", replication=replication, trigger_rule=rule, on_failure_callback=alert)
-    plan >> copy >> verify >> advance >> report
-    plan >> [verify, advance, report]
 
 
 def _params() -> dict[str, Param]:

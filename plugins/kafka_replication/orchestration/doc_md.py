@@ -20,7 +20,7 @@ def doc_md(replication: Replication) -> str:
 | read back | by {replication.verify.level} |
 
 **When a run failed**, the log of `report` names each range with its remedy. Follow it, then clear
-**`copy` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed, or refused
+**`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed, or refused
 a partition, trigger a new run instead.
 """
     return f"{replication.description.strip()}\n\n{summary}" if replication.description.strip() else summary
@@ -35,5 +35,5 @@ already on the target, which part is gone from the source, how much would be cop
 records, and how long the target keeps records that old.
 
 A backfill copies only what is not on the target, so you can repeat it. After a failure clear
-**`copy` and downstream**.
+**`replicate` and downstream**.
 """

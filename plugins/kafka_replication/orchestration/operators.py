@@ -1,4 +1,4 @@
-"""The tasks around copying: plan, advance, report. They call the same step functions as the command line."""
+"""The tasks before and after the work: plan and report. They call the same step functions as the command line."""
 
 from __future__ import annotations
 
@@ -71,24 +71,12 @@ class PlanOperator(StepOperator):
             preflight.raise_errors(findings)
 
 
-class AdvanceOperator(StepOperator):
-    """Moves the stored watermarks to the end of what is verified."""
-
-    def execute(self, context: Context) -> dict[str, int]:
-        """Returns the watermark of every partition and target: ``{"orders-0 -> dr.orders": 120}``."""
-        with task_run.working(self.replication, context) as run:
-            moved = steps.advance(run, task_run.planned(run).workable)
-        for key, offset in sorted(moved.items()):
-            self.log.info("%s: watermark %d", key, offset)
-        return {f"{key.source} -> {key.target_topic}": offset for key, offset in sorted(moved.items())}
-
-
 class ReportOperator(StepOperator):
     """Reports every range, releases the lease, and fails if a range failed. ``verified_by`` is the id of the task that
     verified.
     """
 
-    def __init__(self, *, verified_by: str = "verify", **kwargs: Any) -> None:
+    def __init__(self, *, verified_by: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.verified_by = verified_by
 
@@ -109,6 +97,6 @@ class ReportOperator(StepOperator):
 def _summary(report: RunReport) -> str:
     return (
         f"{len(report.failed)} of {len(report.ranges)} ranges failed; the others are done\n{report.table()}\n"
-        "Follow the remedies, then clear 'copy' with its downstream tasks: only what is left is repeated. For a range"
-        " that the plan refused, trigger a new run instead."
+        "Follow the remedies, then clear 'replicate' with its downstream tasks: only what is left is repeated. For a"
+        " range that the plan refused, trigger a new run instead."
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -14,7 +16,6 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import submit
-from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.workspace import Workspace
 
 STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
@@ -44,26 +45,26 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
 
 
 class HookSubmission:
-    """Calls spark-submit for one replication. Client deploy mode: the job file stays on this machine."""
+    """Calls spark-submit for one replication, in a thread, because the hook returns when spark-submit has ended."""
 
     def __init__(self, replication: Replication) -> None:
         self._replication = replication
         self._hook: ReplicationSparkSubmitHook | None = None
+        self._thread: Future[str] | None = None
 
-    def run(self, job: Job, here: Workspace) -> str:
-        """Submit and wait. Raises BadInput, ConnectionMissing."""
-        self._hook = self.hook(job, here)
-        settings = submit.environment()
-        settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        try:
-            self._hook.submit_in_session(str(submit.script(job.kind)), settings)
-        except FileNotFoundError as e:
-            raise BadInput(
-                f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
-            ) from e
-        except AirflowException as e:
-            return str(e)
-        return "exit code 0"
+    def start(self, here: Workspace, name: str) -> None:
+        """Resolve the connection in this thread, then submit in another. Raises BadInput, ConnectionMissing."""
+        hook = self._hook = self.hook(here, name)
+        pool = ThreadPoolExecutor(1, thread_name_prefix="spark-submit")
+        self._thread = pool.submit(_submit, hook)
+        pool.shutdown(wait=False)
+
+    def wait(self, seconds: float) -> str | None:
+        """Raises BadInput if the spark-submit program is missing."""
+        assert self._thread is not None
+        with suppress(TimeoutError):
+            return self._thread.result(seconds)
+        return None
 
     def stop(self) -> None:
         """End spark-submit and the processes that it started on this machine."""
@@ -76,7 +77,7 @@ class HookSubmission:
             self._hook.stop()
             self._hook.on_kill()
 
-    def hook(self, job: Job, here: Workspace) -> ReplicationSparkSubmitHook:
+    def hook(self, here: Workspace, name: str) -> ReplicationSparkSubmitHook:
         """Raises BadInput, ConnectionMissing."""
         spark = self._replication.spark
         conf = {
@@ -89,9 +90,24 @@ class HookSubmission:
                 conf=conf,
                 conn_id=spark.connection,
                 py_files=str(here.package),
-                application_args=[str(here.job), str(here.result)],
+                application_args=[str(here.socket)],
                 deploy_mode="client",
-                name=f"kafka-replication {job.kind} {job.replication}",
+                name=name,
             )
         except ValueError as e:
             raise BadInput(f"connection {spark.connection!r}: {e}", "correct its extra, see docs/connections.md") from e
+
+
+def _submit(hook: ReplicationSparkSubmitHook) -> str:
+    """Submit and wait; how it ended. Raises BadInput."""
+    settings = submit.environment()
+    settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    try:
+        hook.submit_in_session(str(submit.script()), settings)
+    except FileNotFoundError as e:
+        raise BadInput(
+            f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"
+        ) from e
+    except AirflowException as e:
+        return str(e)
+    return "exit code 0"

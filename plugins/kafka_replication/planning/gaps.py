@@ -41,15 +41,6 @@ def crossing(position: Position, gap: OffsetRange) -> Position:
     return position.after(gap, None, 0)
 
 
-def command(key: PartitionKey, gap: OffsetRange) -> str:
-    """The command that approves exactly this gap."""
-    at = key.source
-    return (
-        f"kafka-replication approve-gap {key.replication}.yaml --topic {at.topic} --partition {at.partition} "
-        f'--from {gap.from_} --until {gap.until} --target-topic {key.target_topic} --reason "..."'
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ApprovedGap:
     """An approved gap and its partition, as status, reports and audits show it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model import commands
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import Topic
 
@@ -66,7 +66,7 @@ def overrun(key: PartitionKey, lost: OffsetRange, log_start: int) -> Refusal:
         State.OVERRUN,
         f"{key.source}: offsets {lost} can no longer be read, the log now starts at {log_start}; nothing after them is"
         " copied",
-        f"restore them at the source, or approve the gap: {gaps.command(key, lost)}",
+        f"restore them at the source, or approve the gap: {commands.approve_gap(key, lost)}",
     )
 
 
@@ -104,7 +104,7 @@ def late_gap(key: PartitionKey, log_start: int) -> Refusal:
     return Refusal(
         State.LATE_GAP,
         f"{key.source} appeared after the replication began, and its offsets {unreadable} can no longer be read",
-        f"approve the gap; the partition then starts at its current log start: {gaps.command(key, unreadable)}",
+        f"approve the gap; the partition then starts at its current log start: {commands.approve_gap(key, unreadable)}",
     )
 
 

@@ -12,6 +12,7 @@ from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model import commands
 from kafka_replication.model.errors import BadInput, GapFound, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -183,7 +184,7 @@ def _check_exact(key: PartitionKey, range_: OffsetRange, lost: OffsetRange | Non
     if range_ != lost:
         raise GapFound(
             f"{key.source}: the approval is for {range_}, but lost are exactly {lost}",
-            f"to give up these offsets: {gaps.command(key, lost)}",
+            f"to give up these offsets: {commands.approve_gap(key, lost)}",
         )
 
 

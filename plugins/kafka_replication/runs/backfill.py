@@ -1,6 +1,6 @@
-"""A backfill: plan a range, copy its missing parts in bounded slices, verify, report.
+"""A backfill: plan a range, replicate its missing parts in bounded slices, report.
 
-The command line and the backfill DAG call these functions. `steps` copies, verifies and advances.
+The command line and the backfill DAG call these functions. `steps` replicates and reports.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
-from kafka_replication.runs.runner import new_run_id
-from kafka_replication.runs.slices import copy_slices
+from kafka_replication.runs.runner import carry_out, new_run_id
 from kafka_replication.runs.steps import preparing
 from kafka_replication.runs.steps.target_topics import create_targets
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.spark.launcher import Launcher, OnDemand
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
@@ -63,11 +62,7 @@ def run(
 def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest) -> RunReport:
     """A whole backfill, under the replication's lease. If there is nothing to do, it does not call ``launcher``."""
     with leased(run) as leased_run:
-        run_plan = prepare(leased_run, request)
-        with OnDemand(launcher) as spark:
-            verified = [] if run_plan.idle else copy_slices(leased_run, run_plan, spark).not_verified
-        steps.advance(leased_run, [planned.key for planned in run_plan.partitions])
-        return steps.report(leased_run, run_plan, verified)
+        return carry_out(leased_run, prepare(leased_run, request), launcher)
 
 
 def preview(run: Run, request: BackfillRequest) -> BackfillPlan:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
+from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import leased
-from kafka_replication.runs.run import Request, Run, open_run
+from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher, OnDemand
 from kafka_replication.watermarks.boundaries import check_interval
@@ -48,11 +49,11 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
     if run.replication.progress == "interval":
         check_interval(run.replication.name, None, None, datetime.now(UTC))
     with leased(run) as leased_run:
-        plan = steps.prepare(leased_run, request)
-        not_verified = []
-        if not plan.idle:
-            with OnDemand(launcher) as spark:
-                steps.copy(leased_run, plan, spark)
-                not_verified = steps.verify(leased_run, plan.workable, spark, plan.receipts_from)
-        steps.advance(leased_run, plan.workable)
-        return steps.report(leased_run, plan, not_verified)
+        return carry_out(leased_run, steps.prepare(leased_run, request), launcher)
+
+
+def carry_out(run: LeasedRun, plan: Plan, launcher: Callable[[], Launcher]) -> RunReport:
+    """Replicate the plan and report it. A plan without work does not call ``launcher``."""
+    with OnDemand(launcher) as spark:
+        done = steps.replicate(run, plan, spark)
+    return steps.report(run, plan, done.not_verified)

@@ -1,36 +1,46 @@
-"""Runs in the Spark driver: reads the job, runs its ranges on the executors, and writes one result per range."""
+"""Runs in the Spark driver: takes jobs from its launcher, and sends back the result of each task when it is there."""
 
 from __future__ import annotations
 
 import logging
+import os
+import queue
 import sys
-from pathlib import Path
+import threading
 
+import psutil
 from pyspark import SparkConf, SparkContext
 
-from kafka_replication.spark import submitter
-from kafka_replication.spark.jobs import JOB, RESULT, write_private
+from kafka_replication.spark import jvm
+from kafka_replication.spark.channel import DriverSide, Gone
+from kafka_replication.spark.jobs import Answer, Job
 from kafka_replication.spark.stages import run
 
 log = logging.getLogger(__name__)
+Jobs = queue.SimpleQueue[Job | None]
 
 
-def main(kind: str | None = None) -> None:
-    """Entry point of the scripts: ``SCRIPT JOB_FILE RESULT_FILE``. ``kind`` is the only kind of job that the script
-    runs; None means both.
-
-    The driver removes the job file as soon as it has read it, because it holds the client settings.
-    """
+def main() -> None:
+    """Entry point of the script: ``SCRIPT SOCKET``. Ends when the launcher says so, or is gone."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    submitter.watch()
-    file, result = map(Path, sys.argv[1:3])
-    job = JOB.validate_json(file.read_bytes())
-    file.unlink()
-    if kind not in (None, job.kind):
-        sys.exit(f"{file} is a {job.kind} job, not a {kind} job")
-    context = SparkContext.getOrCreate(SparkConf().setAppName(f"kafka-replication {job.kind} {job.replication}"))
+    parent = jvm.watch()
+    launcher, jobs = DriverSide(sys.argv[1]), Jobs()
+    threading.Thread(target=_take, args=(launcher, jobs, parent), daemon=True, name="take-jobs").start()
+    context = SparkContext.getOrCreate(SparkConf())
     try:
-        done = run(context, job)
+        while (job := jobs.get()) is not None:
+            end = run(context, job, lambda result: launcher.send(Answer(result=result)))
+            launcher.send(Answer(end=end))
     finally:
         context.stop()
-    write_private(result, RESULT.dump_json(done))
+
+
+def _take(launcher: DriverSide, jobs: Jobs, parent: psutil.Process | None) -> None:
+    try:
+        for job in launcher.jobs():
+            jobs.put(job)
+    except Gone:
+        log.error("the process that submitted these jobs is gone: stopping")
+        jvm.end(parent)
+        os._exit(1)
+    jobs.put(None)

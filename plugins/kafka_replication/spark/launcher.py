@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self
 
-from kafka_replication.spark.jobs import Job, JobResult
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
+
+Deliver = Callable[[Sequence[RangeResult]], None]
 
 
 class Launcher(Protocol):
-    """Runs jobs inside a ``with`` block: ``with launcher as spark: spark.submit(job)``.
+    """One Spark application, that takes any number of jobs inside a ``with`` block:
+    ``with launcher as spark: spark.submit(job, deliver)``.
 
     `tests/contract/launcher` checks the rules that every launcher must keep.
     """
 
     def __enter__(self) -> Self: ...
 
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         """Run the job and wait for it.
 
-        Every range has one result. A range that failed has a result with its error. A range whose worker died in every
-        attempt has a result with a retriable error. Neither stops another range. The `JobResult` itself has an error
-        only if the job as a whole ended early; it still contains the results that came before. Raises
-        ReplicationError if the job could not run at all, and OutOfTime if it was stopped because the run's time was
-        used up.
+        ``deliver`` is called in this thread with the results that came since the last call, while other tasks still
+        work. Every task has one result. A task that failed has a result with its error. A task whose worker died in
+        every attempt has a result with a retriable error. Neither stops another task. The `JobEnd` has an error only if
+        the job as a whole ended early. Raises ReplicationError if the job could not run at all, OutOfTime if it was
+        stopped because the run's time was used up, and whatever ``deliver`` raises; the job may then still run until
+        the block ends.
         """
 
     def __exit__(
@@ -44,11 +48,11 @@ class OnDemand:
     def __enter__(self) -> Self:
         return self
 
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         """Raises also the errors of making the launcher, for example ConnectionMissing."""
         if self._launcher is None:
             self._launcher = self._stack.enter_context(self._make())
-        return self._launcher.submit(job)
+        return self._launcher.submit(job, deliver)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

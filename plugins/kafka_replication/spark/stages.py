@@ -1,40 +1,40 @@
-"""Runs a job's ranges in Spark stages: one result per range. A range that kills its workers fails alone."""
+"""Deals a job's tasks to Spark one by one: each is a Spark job of its own, so that none ends with another."""
 
 from __future__ import annotations
 
 import logging
+import queue
 import re
+import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
-from pyspark import Accumulator, AccumulatorParam, SparkContext
+from pyspark import SparkContext
 
-from kafka_replication.spark.jobs import JOB, Job, JobResult, died, encode, gather, partition_tasks
+from kafka_replication.spark.jobs import JOB, RESULT, TASK, Job, JobEnd, RangeResult, RangeTask, died
 
 log = logging.getLogger(__name__)
 NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
-MISSING = -1  # used in place of a range's number, for the modules that a worker could not import
-# After this many aborted stages in a row that finished no range, the cause lies in the workers, not in single ranges.
+MISSING = "missing:"  # an answer of this form names a module that the worker could not import
+# After this many aborts in a row without a result, the cause lies in the workers, not in single tasks.
 MOST_ABORTS = 5
-Results = dict[int, str]
+# On a cluster, more tasks at a time than this would not make Spark ask for more executors sooner.
+MOST_AT_A_TIME = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """Why Spark gave up a stage; ``task`` is the number of the Spark task that failed too often, if Spark names one."""
-
-    cause: str
-    task: int | None
-
-    @classmethod
-    def of(cls, error: BaseException) -> Abort:
-        text = str(error)
-        named = _TASK.search(text)
-        return cls(cause_of(text), int(named[1]) if named else None)
+class Aborted(Exception):
+    """Spark gave up one task, because its worker died in every attempt."""
 
 
-_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
+class GaveUp(Exception):
+    """No task can run any more: ``end`` says why."""
+
+    def __init__(self, end: JobEnd) -> None:
+        super().__init__(end.error)
+        self.end = end
+
+
+_ABORTED = re.compile(r"Task \d+ in stage \S+ failed \d+ times")
 _ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
 
 
@@ -43,95 +43,101 @@ def cause_of(text: str) -> str:
     return (_ERROR.findall(text) or text.strip().splitlines() or ["no reason given"])[-1][:500]
 
 
-def run(context: SparkContext, job: Job) -> JobResult:
-    """Run every range of the job. A failed range has a result as well."""
-    stages = Stages(context, job)
-    error = isolate(job, stages)
-    results = stages.results
-    if MISSING in results:
-        return missing(results[MISSING])
-    done = gather(job.kind, [results[number] for number in sorted(results)])
-    return replace(done, error=f"Spark gave up: {error}") if error else done
+def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None]) -> JobEnd:
+    """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads."""
+    work = _work(JOB.dump_json(job.common))
 
-
-def isolate(job: Job, stages: Stages) -> str | None:
-    """Run all ranges in one stage, and fail only those ranges that kill their workers.
-
-    Spark aborts a stage, with all its tasks, when one task failed too often. Then the ranges of that task are set
-    aside, and the other unfinished ranges run again in a new stage. The ranges that were set aside run at the end, each
-    in its own stage: a range that kills its workers then gets an error as its result. Returns the cause if Spark gave
-    up as a whole, else None.
-    """
-    left, suspects, aborts = partition_tasks(len(job.tasks), job.parallelism), list[int](), 0
-    while left:
-        before = len(stages.results)
-        abort = stages.run(left)
-        if abort is None or MISSING in stages.results:
-            break
-        aborts = aborts + 1 if len(stages.results) == before else 1
-        if abort.task is None or aborts == MOST_ABORTS:
-            return abort.cause
-        log.warning("a Spark task failed too often (%s); the others go on without it", abort.cause)
-        unfinished = [[number for number in numbers if number not in stages.results] for numbers in left]
-        suspects += unfinished.pop(abort.task)
-        left = [numbers for numbers in unfinished if numbers]
-    for number in suspects:
-        abort = stages.run([[number]])
-        if abort is not None and abort.task is None:
-            return abort.cause
-        if abort is not None:
-            stages.results[number] = encode(died(job.tasks[number], abort.cause))
-    return None
-
-
-class Stages:
-    """Runs ranges as stages and keeps their results, also the results of an aborted stage."""
-
-    def __init__(self, context: SparkContext, job: Job) -> None:
-        self.results: Results = {}
-        self._context, self._rows = context, job.rows()
-        self._finished = _accumulator(context)
-        self._work = _task(JOB.dump_json(job.common), self._finished)
-
-    def run(self, tasks: list[list[int]]) -> Abort | None:
-        """Each list of range numbers is one Spark task."""
-        rows = [[(number, self._rows[number]) for number in numbers] for numbers in tasks]
+    def run_one(task: RangeTask) -> RangeResult:
         try:
-            self._context.parallelize(rows, len(rows)).foreachPartition(self._work)
+            rdd = context.parallelize([TASK.dump_json(task)], 1).mapPartitions(work)
+            answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
-            log.exception("Spark gave up a stage")
-            return Abort.of(e)
-        finally:
-            self.results |= self._finished.value
-        return None
+            raise (Aborted if _ABORTED.search(str(e)) else RuntimeError)(cause_of(str(e))) from e
+        if answer.startswith(MISSING):
+            raise GaveUp(missing(answer.removeprefix(MISSING)))
+        return RESULT.validate_json(answer)
+
+    return Dealer(job, run_one, deliver).deal(_at_a_time(context, job))
 
 
-def _accumulator(context: SparkContext) -> Accumulator[Results]:
-    """Brings a task's results to the driver when the task ends, before the stage ends.
+def _at_a_time(context: SparkContext, job: Job) -> int:
+    processors = context.defaultParallelism if (context.master or "").startswith("local") else MOST_AT_A_TIME
+    return max(1, min(len(job.tasks), job.parallelism or processors))
 
-    The class is local, so that Spark pickles it by value: an executor that cannot import this package can still report
-    that.
+
+class Dealer:
+    """Deals the tasks in their order to threads, each of which runs one task at a time.
+
+    A task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on it,
+    also those that did not cause it. One that is aborted again gets an error as its result.
     """
 
-    class Union(AccumulatorParam[Results]):
-        def zero(self, value: Results) -> Results:  # noqa: ARG002 - Spark's signature
-            return {}
+    def __init__(
+        self, job: Job, run_one: Callable[[RangeTask], RangeResult], deliver: Callable[[RangeResult], None]
+    ) -> None:
+        self._run_one, self._deliver = run_one, deliver
+        self._tasks = queue.SimpleQueue[RangeTask]()
+        for task in job.tasks:
+            self._tasks.put(task)
+        self._set_aside: list[tuple[RangeTask, str]] = []
+        self._aborts, self._lock = 0, threading.Lock()
+        self._end: JobEnd | None = None
 
-        def addInPlace(self, value1: Results, value2: Results) -> Results:  # noqa: N802 - Spark's name
-            value1.update(value2)
-            return value1
+    def deal(self, at_a_time: int) -> JobEnd:
+        with ThreadPoolExecutor(at_a_time) as threads:
+            for future in [threads.submit(self._work) for _ in range(at_a_time)]:
+                future.result()
+        for task, _ in self._set_aside if self._end is None else ():
+            self._alone(task)
+        return self._end or JobEnd()
 
-    return context.accumulator({}, Union())
+    def _work(self) -> None:
+        while self._end is None:
+            try:
+                task = self._tasks.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                result = self._run_one(task)
+            except Aborted as e:
+                self._aborted(task, str(e))
+            except GaveUp as e:
+                self._end = e.end
+            except RuntimeError as e:
+                log.exception("Spark gave up")
+                self._end = JobEnd(error=f"Spark gave up: {e}")
+            else:
+                self._aborts = 0
+                self._deliver(result)
+
+    def _aborted(self, task: RangeTask, cause: str) -> None:
+        log.warning("%s: the worker ended in every attempt (%s); the others go on", task.key.source, cause)
+        with self._lock:
+            self._set_aside.append((task, cause))
+            self._aborts += 1
+            if self._aborts >= MOST_ABORTS:
+                self._end = JobEnd(error=f"Spark gave up: {cause}")
+
+    def _alone(self, task: RangeTask) -> None:
+        if self._end is None:
+            try:
+                self._deliver(self._run_one(task))
+            except Aborted as e:
+                self._deliver(died(task, str(e)))
+            except GaveUp as e:
+                self._end = e.end
+            except RuntimeError as e:
+                self._end = JobEnd(error=f"Spark gave up: {e}")
 
 
-def _task(common: bytes, finished: Accumulator[Results]) -> Callable[[Iterable[Any]], None]:
-    """The function that an executor runs. A Spark task gets the part that all tasks share, and the rows of its ranges.
+def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
+    """The function that an executor runs. A Spark task gets the part that all tasks share, and its own task.
 
     It checks the imports before it uses anything of this package, so that it can name a missing module.
     """
-    needed, missing_number = NEEDED, MISSING
+    needed, prefix = NEEDED, MISSING
 
-    def task(rows: Iterable[list[tuple[int, bytes]]]) -> None:
+    def work(tasks: Iterable[bytes]) -> Iterable[str]:
         import importlib
         import socket
         import sys
@@ -140,19 +146,16 @@ def _task(common: bytes, finished: Accumulator[Results]) -> Callable[[Iterable[A
             for name in needed:
                 importlib.import_module(name)
         except ImportError as e:
-            where = f"{sys.executable} on {socket.gethostname()}"
-            finished.add({missing_number: f"{where} cannot import {e.name or ''} ({e})"})
-            return
+            return [f"{prefix}{sys.executable} on {socket.gethostname()} cannot import {e.name or ''} ({e})"]
         from kafka_replication.spark.worker import execute
 
-        for number, row in (pair for part in rows for pair in part):
-            finished.add({number: execute(common, row)})
+        return [execute(common, task) for task in tasks]
 
-    return task
+    return work
 
 
-def missing(what: str) -> JobResult:
-    return JobResult(
+def missing(what: str) -> JobEnd:
+    return JobEnd(
         error=f"a Spark executor cannot run the job: {what}",
         remedy=(
             "install requirements.txt into that Python on every executor, or name another with PYSPARK_PYTHON"

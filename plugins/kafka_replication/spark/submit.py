@@ -1,6 +1,4 @@
-"""Submit a job with spark-submit and wait for it: the command line's launcher, and the parts that Airflow's launcher
-shares with it.
-"""
+"""Start Spark with spark-submit and give it jobs: the launcher, and the command line's way to call spark-submit."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -21,27 +19,29 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.stopping import end_group
-from kafka_replication.spark import submitter
-from kafka_replication.spark.jobs import Job, JobResult
+from kafka_replication.spark.channel import Gone, LauncherSide, listen
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.workspace import PACKAGE, Workspace, workspace
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
+SCRIPT = "replicate_ranges.py"
 STOP_SECONDS = 15.0
 GRACE = 15.0
+SEE_LOG = "see Spark's log above; run again"
 
 
-def script(kind: str) -> Path:
+def script() -> Path:
     """The entry point: in the folder that the environment names, else in ``spark_jobs/`` beside the package, else in
     the installed package. Raises BadInput if the named folder has no entry point.
     """
-    name = "copy_ranges.py" if kind == "copy" else "verify_ranges.py"
-    named, beside = os.environ.get(SCRIPTS), PACKAGE.parents[1] / "spark_jobs" / name
+    named, beside = os.environ.get(SCRIPTS), PACKAGE.parents[1] / "spark_jobs" / SCRIPT
     if named is None:
         return beside if beside.is_file() else PACKAGE / "spark" / "entry.py"
-    if not (Path(named) / name).is_file():
-        raise BadInput(f"there is no {Path(named) / name}", f"set {SCRIPTS} to the folder that holds the Spark jobs")
-    return Path(named) / name
+    if not (Path(named) / SCRIPT).is_file():
+        raise BadInput(f"there is no {Path(named) / SCRIPT}", f"set {SCRIPTS} to the folder that holds the Spark job")
+    return Path(named) / SCRIPT
 
 
 def spark_home() -> Path:
@@ -66,25 +66,28 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "SPARK_HOME": str(spark_home()),
-        **submitter.environment(),
     }
 
 
 class Submission(Protocol):
     """One way to call spark-submit."""
 
-    def run(self, job: Job, here: Workspace) -> str:
-        """Call spark-submit and wait. Returns how it ended, for an error message. Raises BadInput."""
+    def start(self, here: Workspace, name: str) -> None:
+        """Call spark-submit; the Spark application gets ``name``. Do not wait. Raises BadInput, ConnectionMissing."""
+
+    def wait(self, seconds: float) -> str | None:
+        """How spark-submit ended, for an error message; None if it still runs after ``seconds``. Raises BadInput."""
 
     def stop(self) -> None:
-        """End spark-submit, if it runs, and all its processes on this machine. Another thread calls this."""
+        """End spark-submit, if it runs, and all its processes on this machine. Another thread may call this."""
 
 
 class SubmitLauncher:
-    """A `Launcher` that calls spark-submit for each job."""
+    """A `Launcher` behind one call of spark-submit. If Spark ends before its time, the next job starts it again."""
 
     def __init__(self, submission: Submission) -> None:
-        self._submission = submission
+        self._submission, self._stack = submission, ExitStack()
+        self._driver: LauncherSide | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -92,20 +95,64 @@ class SubmitLauncher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._submission.stop()
+        try:
+            if self._driver is not None and kind is None:
+                self._driver.close()
+                self._submission.wait(STOP_SECONDS)
+        finally:
+            self._end()
 
-    def submit(self, job: Job) -> JobResult:
-        """Raises BadInput, ConnectionMissing, OutOfTime, and Unreachable if Spark left no result."""
-        with workspace(job) as here:
-            with after(patience(job), self._submission.stop) as is_over:
-                ended = self._submission.run(job, here)
-            if here.result.exists():
-                return here.read_result()
-            if is_over.is_set():
-                raise out_of_time(job)
-            raise Unreachable(
-                f"the Spark {job.kind} job ended with {ended} and left no result", "see Spark's log above; run again"
-            )
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        """Raises BadInput, ConnectionMissing, OutOfTime, Unreachable if Spark does not start, and what ``deliver``
+        raises.
+        """
+        with after(patience(job), self._submission.stop) as is_over:
+            try:
+                driver = self._started(job)
+                driver.send(job)
+                return _collect(driver, deliver)
+            except Gone:
+                ended = self._submission.wait(STOP_SECONDS)
+                self._end()
+                if is_over.is_set():
+                    raise out_of_time(job) from None
+                return JobEnd(error=f"Spark ended with {ended} before its work was done", remedy=SEE_LOG)
+
+    def _started(self, job: Job) -> LauncherSide:
+        if self._driver is None:
+            here = self._stack.enter_context(workspace())
+            listening = self._stack.enter_context(closing(listen(here.socket)))
+            self._submission.start(here, f"kafka-replication {job.replication}")
+            ended: list[str] = []
+
+            def is_over() -> bool:
+                ended.extend(filter(None, [self._submission.wait(0)]))
+                return bool(ended)
+
+            self._driver = LauncherSide.accept(listening, is_over)
+            if self._driver is None:
+                self._end()
+                raise Unreachable(f"Spark did not start: spark-submit ended with {ended[0]}", SEE_LOG)
+        return self._driver
+
+    def _end(self) -> None:
+        """Stop everything; the next job starts anew."""
+        self._driver = None
+        try:
+            self._submission.stop()
+        finally:
+            self._stack.close()
+
+
+def _collect(driver: LauncherSide, deliver: Deliver) -> JobEnd:
+    """Deliver the results until the job ends. Raises Gone."""
+    end = JobEnd()
+    for answers in driver.answers():
+        results = [answer.result for answer in answers if answer.result is not None]
+        if results:
+            deliver(results)
+        end = answers[-1].end or end
+    return end
 
 
 @contextmanager
@@ -132,7 +179,7 @@ def patience(job: Job) -> float:
 
 
 def out_of_time(job: Job) -> OutOfTime:
-    return Deadline().over(f"the Spark {job.kind} job of {job.replication} was stopped")
+    return Deadline().over(f"the Spark job of {job.replication} was stopped")
 
 
 class TerminalSubmission:
@@ -142,26 +189,28 @@ class TerminalSubmission:
         self._spark, self._conf = spark, conf
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, job: Job, here: Workspace) -> str:
-        """Run in a new process group, and end the group when this call ends for any reason."""
+    def start(self, here: Workspace, name: str) -> None:
+        """Start in a new process group."""
         self._process = subprocess.Popen(
-            self.command(job, here), env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr
+            self.command(here, name), env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr
         )
-        try:
-            return f"exit code {self._process.wait()}"
-        finally:
-            self.stop()
+
+    def wait(self, seconds: float) -> str | None:
+        assert self._process is not None
+        with suppress(subprocess.TimeoutExpired):
+            return f"exit code {self._process.wait(seconds)}"
+        return None
 
     def stop(self) -> None:
         if self._process is not None:
             end_group(self._process, STOP_SECONDS)
 
-    def command(self, job: Job, here: Workspace) -> list[str]:
-        """The command contains no secrets; they are in the job file."""
-        command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master]
+    def command(self, here: Workspace, name: str) -> list[str]:
+        """The command contains no secrets; they go through the socket."""
+        command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master, "--name", name]
         for key, value in {**local_conf(self._spark.master), **self._spark.conf, **self._conf}.items():
             command += ["--conf", f"{key}={value}"]
-        return [*command, "--py-files", str(here.package), str(script(job.kind)), str(here.job), str(here.result)]
+        return [*command, "--py-files", str(here.package), str(script()), str(here.socket)]
 
 
 def terminal_launcher(spark: SparkConnection, conf: Mapping[str, str]) -> SubmitLauncher:

@@ -1,4 +1,4 @@
-"""Runs inside a Spark Python worker: copies or verifies one range, with clients created here.
+"""Runs inside a Spark Python worker: copies one range and reads it back, with clients created here.
 
 Each worker process imports this module, so it imports nothing that only the driver or the command line needs.
 """
@@ -13,27 +13,26 @@ from functools import lru_cache
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
-from kafka_replication.spark.jobs import JOB, TASK, Job, encode
-from kafka_replication.verification.verify import VerifyResult, VerifyTask, verify
+from kafka_replication.spark.jobs import JOB, RESULT, TASK, Job, RangeResult, RangeTask
+from kafka_replication.verification.read_back import ReadBack, ReadBackTask
+from kafka_replication.verification.verify import VerifyResult
 
 log = logging.getLogger(__name__)
 
 
-def execute(common: bytes, row: bytes) -> str:
-    """Copy or verify one range. ``common`` is a `Job` without tasks and ``row`` is one task, both JSON like the result.
+def execute(common: bytes, task: bytes) -> str:
+    """Work on one task. ``common`` is a `Job` without tasks, ``task`` a `RangeTask`, both JSON like the result.
 
     A worker that gets a signal to end aborts its transaction first.
     """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    job = _job(common)
-    task = TASK[job.kind].validate_json(row)
-    return encode(copy_one(job, task) if job.kind == "copy" else verify_one(job, task))
+    return RESULT.dump_json(replicate(_job(common), TASK.validate_json(task))).decode()
 
 
 @lru_cache(maxsize=1)
@@ -41,13 +40,26 @@ def _job(common: bytes) -> Job:
     return JOB.validate_json(common)
 
 
-def copy_one(job: Job, task: CopyTask) -> CopyResult:
+def replicate(job: Job, task: RangeTask) -> RangeResult:
+    """Copy the task's range, and read back what is not verified. What was committed before an error is read back too.
+
+    Never raises a ReplicationError.
+    """
+    failpoints.reached("W", str(task.key.source))
+    deadline = Deadline.after(job.seconds)
+    copied = copy(job, task.copy, deadline) if task.copy else None
+    if copied is not None and copied.fenced:
+        return RangeResult(key=task.key, copied=copied)
+    attempts = 1 if copied is not None and copied.error else job.settings.attempts
+    return RangeResult(key=task.key, copied=copied, read_back=read_back(job, task.read_back, deadline, attempts))
+
+
+def copy(job: Job, task: CopyTask, deadline: Deadline) -> CopyResult:
     from kafka_replication.kafka import reach
     from kafka_replication.kafka.engines import engine_for
     from kafka_replication.kafka.sink import KafkaSink
 
     key = task.key
-    failpoints.reached("W", str(key.source))
     log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
     started = time.monotonic()
 
@@ -65,7 +77,6 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
             done,
         )
 
-    deadline = Deadline.after(job.seconds)
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
@@ -76,48 +87,24 @@ def copy_one(job: Job, task: CopyTask) -> CopyResult:
     return Copier(engine=engine, sink=sink, settings=job.settings, progress=progress, deadline=deadline).copy(task)
 
 
-def verify_one(job: Job, task: VerifyTask) -> VerifyResult:
-    """Read a range back. After a retriable error, continue with the chunks that are not verified yet."""
-    from kafka_replication.kafka import reach
+def read_back(job: Job, task: ReadBackTask, deadline: Deadline, attempts: int) -> VerifyResult:
+    """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
+    from kafka_replication.kafka import clients, reach
+    from kafka_replication.kafka.ledger import KafkaLedger
+    from kafka_replication.kafka.sink import KafkaSink
 
-    failpoints.reached("W", str(task.key.source))
-    started, reading = time.monotonic(), _Reading(job, task)
-    doing, attempts = f"verifying {task.key.source}", job.settings.attempts
+    started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
-        reach.check("target", job.target, task.key.target, job.request_seconds, reading.deadline)
-        retry(doing, reading.go_on, reading.deadline, attempts, progress=lambda: reading.result.verified)
-        result = reading.result
+        reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
+        sink = KafkaSink(job.target, job.settings, deadline)
+        ledger = KafkaLedger(job.target, clients.shared_admin(job.target), job.replication, deadline)
+        reading = ReadBack(task, ledger, lambda: sink.verifier(task.key))
+        try:
+            doing = f"verifying {task.key.source}"
+            retry(doing, reading.attempt, deadline, attempts, progress=lambda: reading.result.verified)
+        finally:
+            result = reading.result
     except ReplicationError as e:
-        result = replace(reading.result, error=e.what, remedy=e.remedy, retriable=e.retriable)
+        result = replace(result, error=e.what, remedy=e.remedy, retriable=e.retriable)
     log.info("verified %s %s: %d records", task.key.source, result.verified, result.records)
     return replace(result, seconds=round(time.monotonic() - started, 3))
-
-
-class _Reading:
-    """The chunks of a task that all attempts together have verified."""
-
-    def __init__(self, job: Job, task: VerifyTask) -> None:
-        self.deadline, self.result = Deadline.after(job.seconds), VerifyResult(key=task.key, verified=Coverage())
-        self._job, self._task = job, task
-
-    def go_on(self) -> None:
-        """Read the chunks that are not verified yet. Raises Unreachable for an error that another attempt may heal."""
-        left = tuple(receipt for receipt in self._task.receipts if self.result.verified.missing_from(receipt.range))
-        read = self._read(replace(self._task, receipts=left))
-        self.result = replace(
-            read,
-            verified=self.result.verified.union(read.verified),
-            records=self.result.records + read.records,
-            bytes=self.result.bytes + read.bytes,
-        )
-        if read.error and read.retriable:
-            raise Unreachable(read.error, read.remedy)
-
-    def _read(self, task: VerifyTask) -> VerifyResult:
-        from kafka_replication.kafka.sink import KafkaSink
-
-        try:
-            with KafkaSink(self._job.target, self._job.settings, self.deadline).verifier(task.key) as reader:
-                return verify(task, reader)
-        except ReplicationError as e:
-            return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)

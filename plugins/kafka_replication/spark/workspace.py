@@ -1,4 +1,4 @@
-"""A job's private folder on the machine that submits it, and the removal of folders that killed processes left."""
+"""A launcher's private folder on the machine that submits, and the removal of folders that killed processes left."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from pathlib import Path
 
 import kafka_replication
 from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
-from kafka_replication.spark.jobs import JOB, RESULT, Job, JobResult, write_private
 
 PREFIX = "kafka-replication-job-"
 PACKAGE = Path(kafka_replication.__file__).parent
 
 
+LONGEST_PARENT = 60  # bytes: the path of a Unix socket may have 107 on Linux, and 103 on other systems
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The folder and its files: the job with client settings, the zipped package, the result, the owner process."""
+    """The folder and its files: the driver's socket, the zipped package, and the owner process."""
 
     folder: Path
 
     @property
-    def job(self) -> Path:
-        return self.folder / "job.json"
-
-    @property
-    def result(self) -> Path:
-        return self.folder / "result.json"
+    def socket(self) -> Path:
+        return self.folder / "driver.sock"
 
     @property
     def package(self) -> Path:
@@ -43,20 +41,28 @@ class Workspace:
     def owner(self) -> Path:
         return self.folder / "owner.json"
 
-    def read_result(self) -> JobResult:
-        return RESULT.validate_json(self.result.read_bytes())
-
 
 @contextlib.contextmanager
-def workspace(job: Job) -> Iterator[Workspace]:
-    """Write the job and the package into a new folder that only this user may open. Remove the folder afterwards."""
+def workspace() -> Iterator[Workspace]:
+    """A new folder that only this user may open, with the package in it. Removed afterwards."""
     sweep()
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=_parent(), ignore_cleanup_errors=True) as folder:
         here = Workspace(Path(folder))
-        write_private(here.owner, IDENTITY.dump_json(ProcessIdentity.own()))  # before any secret is written
-        write_private(here.job, JOB.dump_json(job))
+        write_private(here.owner, IDENTITY.dump_json(ProcessIdentity.own()))
         write_package(here.package)
         yield here
+
+
+def _parent() -> Path:
+    """The folder for temporary files, or /tmp if its path is too long for a socket."""
+    temporary = Path(tempfile.gettempdir())
+    return temporary if len(os.fsencode(temporary)) <= LONGEST_PARENT else Path("/tmp")
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that the owner alone may read (0600)."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
 
 
 def write_package(path: Path) -> None:
@@ -67,10 +73,8 @@ def write_package(path: Path) -> None:
 
 
 def sweep() -> None:
-    """Remove the folders of this user's killed processes. A killed process cannot remove its own folder, which holds
-    passwords.
-    """
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    """Remove the folders of this user's killed processes. A killed process cannot remove its own folder."""
+    for folder in _parent().glob(f"{PREFIX}*"):
         if _is_own(folder) and _is_orphan(Workspace(folder)):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -6,7 +6,7 @@ The receipt names the kind of digest that is compared.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +36,10 @@ class SegmentDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The offsets of one partition that were read back and are equal; ``error`` names the first chunk that differs."""
+    """The offsets of one partition that were read back and are equal; ``error`` names the first chunk that differs.
+
+    ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified.
+    """
 
     key: PartitionKey
     verified: Coverage
@@ -46,6 +49,7 @@ class VerifyResult:
     error: str | None = None
     remedy: str = ""
     retriable: bool = False
+    receipts_from: int | None = None
 
 
 class TargetReader(Protocol):
@@ -123,8 +127,3 @@ def _differences(task: VerifyTask, segment: Segment, read_back: SegmentDigest) -
         yield f"{read_back.count} records, not {segment.count}"
     if task.level == "digest" and read_back.digest != segment.digest:
         yield f"digest {read_back.digest}, not {segment.digest}"
-
-
-def longest_first(tasks: Sequence[VerifyTask]) -> list[VerifyTask]:
-    """Most records first, so that no long task starts last."""
-    return sorted(tasks, key=lambda task: -sum(receipt.count for receipt in task.receipts))

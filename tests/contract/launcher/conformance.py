@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -11,14 +12,14 @@ import psutil
 
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.spark.jobs import Job, JobResult
+from kafka_replication.spark.jobs import Job, RangeResult
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.verification.verify import VerifyTask
 from tests.support.processes import is_alive
 from tests.support.scenario import Scenario, numbered
 
 RECORDS = 30
 HEALTHY, REFUSED, DEADLY = (0, 1), 2, 3
+WHOLE = Coverage.of([OffsetRange(0, RECORDS)])
 
 
 @dataclass(frozen=True)
@@ -33,56 +34,66 @@ class Subject:
 def check_launcher(subject: Subject, scene: Scenario) -> None:
     """Two jobs one after the other, as a run has them; nothing is left of them."""
     before = children()
-    job = copy_job(scene)
+    job = range_job(scene)
     with subject.killing(f"{scene.topic}-{DEADLY}"), subject.make() as spark:
-        check_copies(submit(spark, job))
-        check_verifications(submit(spark, verify_job(scene, job)))
+        check_results(submit(spark, job))
+        check_read_back(submit(spark, reading_job(job)))
     check_nothing_left(before, subject.patience)
 
 
-def copy_job(scene: Scenario) -> Job:
+def range_job(scene: Scenario) -> Job:
     """Ranges of four partitions: two that can be copied, one that the ledger refuses, one that kills its workers."""
     scene.source.create(scene.topic, 4)
     for partition in range(4):
         scene.source.produce(scene.topic, numbered(RECORDS), partition)
     job = scene.copy_job()
-    tasks = {task.key.source.partition: task for task in job.copies}
-    tasks[REFUSED] = replace(tasks[REFUSED], generation=99)
-    return replace(job, copies=[tasks[partition] for partition in (DEADLY, *HEALTHY, REFUSED)])
+    tasks = {task.key.source.partition: task for task in job.tasks}
+    refused = tasks[REFUSED].copy
+    assert refused is not None
+    tasks[REFUSED] = replace(tasks[REFUSED], copy=replace(refused, generation=99))
+    return replace(job, tasks=[tasks[partition] for partition in (DEADLY, *HEALTHY, REFUSED)])
 
 
-def verify_job(scene: Scenario, copied: Job) -> Job:
-    run = scene.bare_run()
-    keys = [task.key for task in copied.copies if task.key.source.partition in HEALTHY]
-    receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
-    tasks = [VerifyTask(key=key, receipts=tuple(receipts.of(key, 1)), level="digest") for key in keys]
-    return replace(copied, kind="verify", copies=[], verifications=tasks)
+def reading_job(copied: Job) -> Job:
+    return replace(
+        copied, tasks=[replace(task, copy=None) for task in copied.tasks if task.key.source.partition in HEALTHY]
+    )
 
 
-def submit(spark: Launcher, job: Job) -> JobResult:
-    """A range that fails is no error of the launcher."""
+def submit(spark: Launcher, job: Job) -> dict[int, RangeResult]:
+    """The results by partition. A range that fails is no error of the launcher."""
+    results: list[RangeResult] = []
+    thread = threading.get_ident()
+
+    def deliver(some: Sequence[RangeResult]) -> None:
+        assert threading.get_ident() == thread, "results are delivered in the thread that submits"
+        assert some, "there is nothing to deliver"
+        results.extend(some)
+
     try:
-        return spark.submit(job)
+        end = spark.submit(job, deliver)
     except ReplicationError as error:
         raise AssertionError(f"the job as a whole failed: {error}") from error
+    assert end.error is None, end
+    assert sorted(result.key for result in results) == sorted(task.key for task in job.tasks), "one result each"
+    return {result.key.source.partition: result for result in results}
 
 
-def check_copies(done: JobResult) -> None:
-    assert done.error is None, done
-    results = {result.key.source.partition: result for result in done.copies}
-    assert sorted(results) == [*HEALTHY, REFUSED, DEADLY] and len(done.copies) == 4, "one result for each range"
+def check_results(results: dict[int, RangeResult]) -> None:
     for partition in HEALTHY:
-        assert results[partition].error is None and results[partition].copied == RECORDS, results[partition]
-    assert "generation 99" in str(results[REFUSED].error) and not results[REFUSED].retriable, results[REFUSED]
-    assert "worker" in str(results[DEADLY].error) and results[DEADLY].retriable, results[DEADLY]
-    assert results[DEADLY].range == OffsetRange(0, RECORDS) and results[DEADLY].remedy
+        copied, read_back = results[partition].copied, results[partition].read_back
+        assert copied is not None and copied.error is None and copied.copied == RECORDS, copied
+        assert read_back is not None and read_back.verified == WHOLE and read_back.error is None, read_back
+    refused, died = results[REFUSED].copied, results[DEADLY].copied
+    assert refused is not None and "generation 99" in str(refused.error) and not refused.retriable, refused
+    assert died is not None and "worker" in str(died.error) and died.retriable, died
+    assert died.range == OffsetRange(0, RECORDS) and died.remedy
 
 
-def check_verifications(done: JobResult) -> None:
-    assert done.error is None, done
-    assert {result.key.source.partition: result.verified for result in done.verifications} == dict.fromkeys(
-        HEALTHY, Coverage.of([OffsetRange(0, RECORDS)])
-    )
+def check_read_back(results: dict[int, RangeResult]) -> None:
+    for result in results.values():
+        assert result.copied is None, result
+        assert result.read_back is not None and result.read_back.verified == WHOLE, result
 
 
 def children() -> set[psutil.Process]:
@@ -99,6 +110,6 @@ def check_nothing_left(before: set[psutil.Process], patience: float) -> None:
 def check_names_what_is_missing(make: Callable[[], Launcher], job: Job, module: str) -> None:
     """The executors' Python lacks ``module``."""
     with make() as spark:
-        done = submit(spark, job)
-    assert f"cannot import {module}" in str(done.error) and not done.retriable, done
-    assert "PYSPARK_PYTHON" in done.remedy
+        end = spark.submit(job, lambda results: None)
+    assert f"cannot import {module}" in str(end.error) and not end.retriable, end
+    assert "PYSPARK_PYTHON" in end.remedy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
@@ -13,9 +14,10 @@ import pytest
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark.jobs import Job, JobResult
-from tests.contract.launcher.conformance import Subject, check_launcher
-from tests.support.scenario import InProcess, Scenario, WorkerDied
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
+from kafka_replication.spark.launcher import Deliver
+from tests.contract.launcher.conformance import HEALTHY, Subject, check_launcher
+from tests.support.scenario import InProcess, Scenario, WorkerDied, copies
 from tests.support.scenes import clusters, scene
 
 __all__ = ["clusters", "scene"]
@@ -39,53 +41,74 @@ def test_the_launcher_of_the_tests_conforms(scene: Scenario) -> None:
     check_launcher(Subject(InProcess, killing), scene)
 
 
-class LosesAResult(InProcess):
-    def submit(self, job: Job) -> JobResult:
-        done = super().submit(job)
-        return replace(done, copies=done.copies[:-1])
+class Changed(InProcess):
+    """Each result is changed on its way, to any number of results."""
+
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        return super().submit(job, lambda results: deliver([each for one in results for each in self.changed(one)]))
+
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        raise NotImplementedError
 
 
-class RepeatsAResult(InProcess):
-    def submit(self, job: Job) -> JobResult:
-        done = super().submit(job)
-        return replace(done, copies=[*done.copies, *done.copies[:1]])
+class LosesAResult(Changed):
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        return [] if result.key.source.partition == HEALTHY[0] else [result]
 
 
-class GivesUpWhenARangeFails(InProcess):
-    def submit(self, job: Job) -> JobResult:
-        done = super().submit(job)
-        for result in done.copies:
-            if result.error:
-                raise Unreachable(result.error, result.remedy)
-        return done
+class RepeatsAResult(Changed):
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        return [result] * 2
 
 
-class CutsOffTheOthersWhenAWorkerDies(InProcess):
-    def submit(self, job: Job) -> JobResult:
-        done = super().submit(job)
-        died = any("worker" in str(result.error) for result in done.copies)
-        return JobResult(error="Spark gave up") if died else done
+class GivesUpWhenARangeFails(Changed):
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        if result.copied and result.copied.error:
+            raise Unreachable(result.copied.error, result.copied.remedy)
+        return [result]
 
 
-class CallsADeathFinal(InProcess):
-    def submit(self, job: Job) -> JobResult:
-        done = super().submit(job)
-        return replace(done, copies=[replace(result, retriable=False) for result in done.copies])
+class CutsOffTheOthersWhenAWorkerDies(Changed):
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        super().submit(job, deliver)
+        return JobEnd(error="Spark gave up") if copies(job) else JobEnd()
+
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        return [result]
+
+
+class CallsADeathFinal(Changed):
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        return [replace(result, copied=replace(result.copied, retriable=False) if result.copied else None)]
+
+
+class ReadsNothingBack(Changed):
+    def changed(self, result: RangeResult) -> list[RangeResult]:
+        return [replace(result, read_back=None)]
+
+
+class DeliversInAnotherThread(InProcess):
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        results: list[RangeResult] = []
+        end = super().submit(job, results.extend)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(deliver, results).result()
+        return end
 
 
 class TakesOneJobOnly(InProcess):
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         if self.jobs:
             raise Unreachable("Spark has ended", "")
-        return super().submit(job)
+        return super().submit(job, deliver)
 
 
 class LeavesAProcess(InProcess):
     left: ClassVar[list[subprocess.Popen[bytes]]] = []
 
-    def submit(self, job: Job) -> JobResult:
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         self.left.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
-        return super().submit(job)
+        return super().submit(job, deliver)
 
 
 @pytest.fixture
@@ -105,6 +128,8 @@ def _tidy() -> Iterator[None]:
         GivesUpWhenARangeFails,
         CutsOffTheOthersWhenAWorkerDies,
         CallsADeathFinal,
+        ReadsNothingBack,
+        DeliversInAnotherThread,
         TakesOneJobOnly,
         LeavesAProcess,
     ],

@@ -1,0 +1,188 @@
+"""Takes down the result of each partition as it comes: in the ledger, the watermark and the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+
+from kafka_replication.copying.engine import CopyResult
+from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError
+from kafka_replication.model.keys import PartitionKey, opening_id
+from kafka_replication.model.times import now
+from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.advancing import advance
+from kafka_replication.runtime import failpoints
+from kafka_replication.spark.jobs import JobEnd, RangeResult, RangeTask
+from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.watermarks.values import RangeOutcome
+
+log = logging.getLogger(__name__)
+
+
+class Bookkeeper:
+    """The results of a run's tasks. ``answers`` has the last result of each partition in the current job."""
+
+    def __init__(self, run: LeasedRun, plan: Plan) -> None:
+        self.answers: dict[PartitionKey, RangeResult] = {}
+        self._run = run
+        self._planned = {planned.key: planned for planned in plan.to_copy}
+        self._copied: dict[PartitionKey, CopyResult] = {}
+        self._read_back: dict[PartitionKey, VerifyResult] = {}
+        self._generations: dict[PartitionKey, int] = {}
+        self._stack = ExitStack()
+        self._writer: TransactionalProducer | None = None
+
+    @property
+    def copied(self) -> Sequence[CopyResult]:
+        """One result for each planned range, all its slices added."""
+        return [self._copied[key] for key in self._planned if key in self._copied]
+
+    @property
+    def read_back(self) -> Sequence[VerifyResult]:
+        return list(self._read_back.values())
+
+    @property
+    def failed(self) -> set[PartitionKey]:
+        """The partitions whose last result has an error."""
+        not_copied = {key for key, result in self._copied.items() if result.error}
+        return not_copied | {key for key, result in self._read_back.items() if result.error}
+
+    @contextmanager
+    def open(self, tasks: Sequence[RangeTask]) -> Iterator[None]:
+        """One job: its results are entered in the body."""
+        self.answers = {}
+        self._generations = {task.key: task.read_back.generation for task in tasks}
+        with self._stack:
+            try:
+                yield
+            finally:
+                self._writer = None
+
+    def enter(self, results: Sequence[RangeResult]) -> None:
+        """Take down some results: write to the ledger what is verified, then move these watermarks.
+
+        Raises Busy if the lease was lost.
+        """
+        self._run.check()
+        for result in results:
+            self.answers[result.key] = result
+            if result.copied is not None:
+                self._copied[result.key] = _added(self._copied.get(result.key), result.copied)
+            if result.read_back is not None:
+                self._read_back[result.key] = _together(self._read_back.get(result.key), result.read_back)
+        self._record([result.key for result in results if result.copied is not None])
+        verified = [result.read_back for result in results if result.read_back and result.read_back.verified]
+        if verified:
+            self._run.retry("writing what is verified", lambda: self._write_verified(verified))
+            failpoints.reached("P4")
+            self._advance([result.key for result in verified])
+
+    def judge(self, view: LedgerView, end: JobEnd) -> None:
+        """The last word on every planned range: one that the ledger does not cover has failed, whatever Spark
+        reported.
+        """
+        for key, planned in self._planned.items():
+            self._copied[key] = _judged(planned, view, self._copied.get(key), end)
+        self._record(list(self._planned))
+
+    def _record(self, keys: Sequence[PartitionKey]) -> None:
+        outcomes = [
+            RangeOutcome(
+                run_id=self._run.run_id,
+                key=key,
+                range=planned.copy,
+                error=self._copied[key].error,
+                remedy=self._copied[key].remedy or None,
+                seconds=self._copied[key].seconds,
+                bytes=self._copied[key].bytes,
+            )
+            for key in keys
+            if (planned := self._planned.get(key)) and planned.copy
+        ]
+        try:
+            self._run.store.record_outcomes(outcomes)
+        except BadInput:
+            # Another store has replaced ours. If another run has the lease there, report that instead.
+            self._run.check()
+            raise
+
+    def _write_verified(self, results: Sequence[VerifyResult]) -> None:
+        """Add to the entries read after fencing, so that a run that lost its lease meanwhile removes nothing."""
+        run = self._run
+        run.check()
+        try:
+            writer = self._fenced_writer()
+            view = run.view()
+            writer.begin()
+            for result in results:
+                key, generation = result.key, self._generations[result.key]
+                if view.position(key, generation):
+                    level = run.replication.verify.level
+                    entry = view.verified_with(
+                        key, generation, result.verified, level=level, run_id=run.run_id, time=now()
+                    )
+                    run.clusters.ledger.write(writer, key, replace(entry, receipts_from=result.receipts_from))
+            writer.commit()
+        except ReplicationError:
+            self._stack.close()
+            self._writer = None
+            raise
+
+    def _fenced_writer(self) -> TransactionalProducer:
+        if self._writer is None:
+            name = self._run.replication.name
+            writer = self._run.writer(opening_id(name), f"{name}: writing what is verified")
+            self._stack.enter_context(closing(writer))
+            writer.fence()
+            self._writer = writer
+        return self._writer
+
+    def _advance(self, keys: Sequence[PartitionKey]) -> None:
+        try:
+            advance(self._run, keys)
+        except Refused as error:  # the run's last advance raises it; until then the others go on
+            log.warning("%s: a watermark was not moved: %s", self._run.replication.name, error)
+
+
+def _added(before: CopyResult | None, result: CopyResult) -> CopyResult:
+    """The result of a range of which an earlier slice or round has copied something."""
+    if before is None:
+        return result
+    return replace(
+        result,
+        copied=before.copied + result.copied,
+        bytes=before.bytes + result.bytes,
+        chunks=before.chunks + result.chunks,
+        sessions=before.sessions + result.sessions,
+        seconds=before.seconds + result.seconds,
+    )
+
+
+def _together(before: VerifyResult | None, result: VerifyResult) -> VerifyResult:
+    if before is None:
+        return result
+    return replace(
+        result,
+        verified=before.verified.union(result.verified),
+        records=before.records + result.records,
+        bytes=before.bytes + result.bytes,
+        seconds=before.seconds + result.seconds,
+    )
+
+
+def _judged(planned: PartitionPlan, view: LedgerView, result: CopyResult | None, end: JobEnd) -> CopyResult:
+    assert planned.copy is not None
+    result = replace(result or CopyResult(key=planned.key, range=planned.copy), range=planned.copy)
+    position = view.position(planned.key, planned.generation)
+    left = position.left_of(planned.copy) if position else (planned.copy,)
+    if not left:
+        return replace(result, error=None, remedy="")
+    if result.error:
+        return result
+    what = end.error or f"not copied: {', '.join(map(str, left))}"
+    return replace(result, error=what, remedy=end.remedy or "run again", retriable=end.retriable)

@@ -1,0 +1,212 @@
+"""The step that works: each partition is copied, read back and advanced by itself, while others still copy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.ledger.entries import Position
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.planning.backfill import next_slice
+from kafka_replication.planning.needed_receipts import first_needed
+from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.advancing import advance
+from kafka_replication.runs.steps.bookkeeping import Bookkeeper
+from kafka_replication.runs.steps.fencing import fence_stale_producers
+from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, longest_first
+from kafka_replication.spark.launcher import Launcher
+from kafka_replication.verification.read_back import ReadBackTask
+from kafka_replication.verification.verify import VerifyResult
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicated:
+    """What became of a plan: ``copied`` has one result for each range to copy, ``read_back`` one for each partition
+    that was read back. The ledger decides which copies have an error.
+    """
+
+    copied: Sequence[CopyResult] = ()
+    read_back: Sequence[VerifyResult] = ()
+
+    @property
+    def not_copied(self) -> list[CopyResult]:
+        return [result for result in self.copied if result.error]
+
+    @property
+    def not_verified(self) -> list[VerifyResult]:
+        return [result for result in self.read_back if result.error]
+
+    @property
+    def records(self) -> int:
+        return sum(result.copied for result in self.copied)
+
+    @property
+    def bytes(self) -> int:
+        return sum(result.bytes for result in self.copied)
+
+
+def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
+    """Copy what is left of every planned range, at most ``max_records_per_run`` offsets of a partition at a time; read
+    back what is on the target and not verified; and move the watermarks.
+
+    Called again after a crash, it continues where the ledger ends. Failures are recorded with the run. Raises
+    StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
+    """
+    work = _Work(run, plan, spark)
+    if not plan.idle:
+        work.carry_out()
+    advance(run, plan.workable)
+    return work.done()
+
+
+def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> Sequence[VerifyResult]:
+    """Read back what is on the target and not verified of these partitions, and move their watermarks."""
+    work = _Work(run, Plan(run.replication.name, ()), spark)
+    work.read_back(keys)
+    return work.done().read_back
+
+
+class _Work:
+    """One plan, or a reading back without a plan, in progress."""
+
+    def __init__(self, run: LeasedRun, plan: Plan, spark: Launcher) -> None:
+        self._run, self._plan, self._spark = run, plan, spark
+        self._book = Bookkeeper(run, plan)
+        self._end = JobEnd()  # of the last job
+        self._view = LedgerView()
+
+    def carry_out(self) -> None:
+        """Slice after slice, until every range is on the target or has failed."""
+        number = 0
+        self._read_ledger()
+        while part := self._next_slice():
+            number += 1
+            if len(part) < len(self._plan.to_copy) or number > 1:
+                log.info("%s", _slice_text(self._plan, self._view.positions, number, part))
+            self._do([self._copying(planned) for planned in part])
+        self.read_back(self._plan.workable)
+        self._book.judge(self._view, self._end)
+
+    def read_back(self, keys: Collection[PartitionKey]) -> None:
+        """What is pending of those that were not read back yet: copied by an earlier run, or in an earlier slice."""
+        self._read_ledger()
+        known = self._view.positions
+        left = [key for key in keys if key in known and key not in self._book.failed and self._view.pending(key)]
+        self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
+
+    def done(self) -> Replicated:
+        return Replicated(copied=self._book.copied, read_back=self._book.read_back)
+
+    def _read_ledger(self) -> None:
+        self._view = self._run.retry("reading the ledger", self._run.view)
+
+    def _next_slice(self) -> Sequence[PartitionPlan]:
+        most = self._run.replication.max_records_per_run
+        return next_slice(self._plan, self._view.positions, most, self._book.failed).partitions
+
+    def _do(self, tasks: Sequence[RangeTask]) -> None:
+        """Run the tasks in at most ``copy.rounds`` jobs.
+
+        A further round repeats tasks that were fenced or have no result. The worker itself retries all other retriable
+        errors.
+        """
+        left = longest_first(tasks)
+        for round_ in range(self._run.replication.copying.rounds):
+            if not left:
+                return
+            self._run.check()
+            self._run.deadline.check(f"{self._plan.replication}: copying")
+            message = "working on %d ranges, round %d"
+            log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, message, len(left), round_ + 1)
+            with self._book.open(left):
+                self._end = self._spark.submit(_job(self._run, left), self._book.enter)
+            left = self._to_repeat(left)
+            if left or self._book.failed:  # dead workers may have left transactions open
+                self._run.retry("fencing", lambda: fence_stale_producers(self._run))
+            self._read_ledger()
+            if self._end.error and not self._end.retriable:
+                break
+            left = [self._still_left(task) for task in left]
+        self._book.enter([_without_result(task, self._end) for task in left if task.key not in self._book.answers])
+
+    def _to_repeat(self, submitted: Sequence[RangeTask]) -> list[RangeTask]:
+        answers = self._book.answers
+        return [task for task in submitted if task.key not in answers or answers[task.key].fenced]
+
+    def _still_left(self, task: RangeTask) -> RangeTask:
+        """The same task with what the ledger says now."""
+        read_back = self._reading(task.key, task.read_back.generation)
+        position, copy = self._view.position(task.key, read_back.generation), task.copy
+        return RangeTask(copy=copy if copy and position and position.left_of(copy.range) else None, read_back=read_back)
+
+    def _copying(self, planned: PartitionPlan) -> RangeTask:
+        assert planned.copy is not None
+        copy = CopyTask(
+            key=planned.key,
+            range=planned.copy,
+            ids=planned.ids,
+            generation=planned.generation,
+            run_id=self._run.run_id,
+            position=planned.position,
+        )
+        return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))
+
+    def _reading(self, key: PartitionKey, generation: int) -> ReadBackTask:
+        settings = self._run.replication
+        return ReadBackTask(
+            key=key,
+            generation=generation,
+            verified=self._view.verified_or_waived(key, generation),
+            receipts_from=first_needed(key, self._view, self._plan.receipts_from),
+            level=settings.verify.level,
+            kept_seconds=settings.retention.receipts,
+        )
+
+
+def _job(run: LeasedRun, tasks: list[RangeTask]) -> Job:
+    """A job with these tasks. Its time limit is what is left of the run's."""
+    settings = run.replication
+    return Job(
+        replication=settings.name,
+        run_id=run.run_id,
+        source=run.clusters.source,
+        target=run.clusters.target,
+        settings=settings.copying,
+        parallelism=settings.spark.parallelism,
+        seconds=run.deadline.seconds,
+        request_seconds=settings.timeouts.request,
+        tasks=tasks,
+    )
+
+
+def _without_result(task: RangeTask, end: JobEnd) -> RangeResult:
+    """Every job ended before this task had a result."""
+    error, remedy = end.error or "Spark returned no result", end.remedy or "run again"
+    if task.copy is not None:
+        copied = CopyResult(key=task.key, range=task.copy.range, error=error, remedy=remedy, retriable=end.retriable)
+        return RangeResult(key=task.key, copied=copied)
+    lost = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=end.retriable)
+    return RangeResult(key=task.key, read_back=lost)
+
+
+def _slice_text(
+    plan: Plan, positions: Mapping[PartitionKey, Position], number: int, part: Sequence[PartitionPlan]
+) -> str:
+    total = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
+    left = sum(range_.span for planned in plan.to_copy for range_ in _left(planned, positions))
+    share = f"{total - left} of {total} offsets are on the target ({100 * (total - left) // max(1, total)}%)"
+    named = ", ".join(f"{planned.key.source} {planned.copy}" for planned in part[:20])
+    return f"slice {number}: {named}{' and others' if len(part) > 20 else ''}; so far {share}"
+
+
+def _left(planned: PartitionPlan, positions: Mapping[PartitionKey, Position]) -> Iterable[OffsetRange]:
+    assert planned.copy is not None
+    return positions[planned.key].left_of(planned.copy) if planned.key in positions else (planned.copy,)

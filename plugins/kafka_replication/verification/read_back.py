@@ -1,0 +1,100 @@
+"""Read back one partition: everything that the ledger says is on the target, and that is not verified yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.model import commands
+from kafka_replication.model.errors import ReceiptsExpired, ReplicationError, Unreachable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.verification.verify import TargetReader, VerifyResult, VerifyTask, select_receipts, verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBackTask:
+    """One partition, as the ledger was when the task was made. The receipts are read when the task runs."""
+
+    key: PartitionKey
+    generation: int
+    verified: Coverage  # read back and equal already, or given up by approval
+    receipts_from: int | None  # all receipts of the key below this offset of the receipts topic are verified
+    level: str
+    kept_seconds: int  # for how long the receipts topic keeps a receipt
+
+
+class ReadBack:
+    """Reads one partition back, in one or more attempts. ``result`` is what all attempts together have verified."""
+
+    def __init__(
+        self, task: ReadBackTask, ledger: Ledger, reader: Callable[[], AbstractContextManager[TargetReader]]
+    ) -> None:
+        self.result = VerifyResult(key=task.key, verified=Coverage())
+        self._task, self._ledger, self._reader = task, ledger, reader
+
+    def attempt(self) -> None:
+        """Read the chunks that are not verified yet, and stop at the first that differs.
+
+        Raises Unreachable and other retriable errors, which another attempt may heal; `result` has every other error.
+        """
+        task = self._task
+        position = self._ledger.position(task.key)
+        if position is None or position.generation != task.generation:  # reset since then: there is nothing to verify
+            return
+        pending = position.coverage.subtract(task.verified.union(self.result.verified))
+        if pending:
+            self._read(pending)
+
+    def _read(self, pending: Coverage) -> None:
+        task, receipts = self._task, self._receipts(pending)
+        try:
+            _refuse_expired(task, pending, receipts)
+            chosen = select_receipts(pending, receipts.of(task.key, task.generation))
+        except ReplicationError as e:
+            self.result = replace(self.result, error=e.what, remedy=e.remedy)
+            return
+        with self._reader() as reader:
+            read = verify(VerifyTask(task.key, chosen, task.level), reader)
+        verified = self.result.verified.union(read.verified)
+        self.result = replace(
+            read,
+            verified=verified,
+            records=self.result.records + read.records,
+            bytes=self.result.bytes + read.bytes,
+            receipts_from=receipts.unverified_from(task.key, task.generation, task.verified.union(verified)),
+        )
+        if read.error and read.retriable:
+            raise Unreachable(read.error, read.remedy)
+
+    def _receipts(self, pending: Coverage) -> Receipts:
+        """The partition's receipts.
+
+        Reading starts at the first receipt that can be unverified. If receipts are missing, all are read before an
+        error is raised, because the topic may have been re-created or restored.
+        """
+        task = self._task
+        read = self._ledger.receipts({task.key: task.receipts_from})
+        if read.since[task.key] and _without_receipt(task, pending, read):
+            read = self._ledger.receipts({task.key: None})
+        return read
+
+
+def _without_receipt(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> Coverage:
+    known = receipts.of(task.key, task.generation)
+    return pending.subtract(Coverage.of(receipt.range for receipt in known))
+
+
+def _refuse_expired(task: ReadBackTask, pending: Coverage, receipts: Receipts) -> None:
+    """Raise ReceiptsExpired if receipts are missing that the receipts topic may have deleted by age."""
+    missing = _without_receipt(task, pending, receipts)
+    if missing and receipts.incomplete(task.key):
+        raise ReceiptsExpired(
+            f"{task.key.source}: receipts of {missing} have expired before they were verified: they are kept for"
+            f" {task.kept_seconds} seconds (retention.receipts)",
+            f"give up verifying these copies: {commands.approve_gap(task.key, missing.ranges[0])}; raise"
+            " retention.receipts, and retention.ms of the receipts topic",
+        )

@@ -1,0 +1,103 @@
+"""What the launcher and its driver say to each other, and how each hears that the other one is gone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_replication.config import Copy
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.spark.channel import DriverSide, Gone, LauncherSide, listen
+from kafka_replication.spark.jobs import Answer, Job, JobEnd, RangeResult
+
+JOB = Job(
+    replication="orders-dr",
+    run_id="run-1",
+    source={"sasl.password": "secret"},
+    target={},
+    settings=Copy(chunk_records=7),
+)
+
+
+def result(number: int) -> RangeResult:
+    return RangeResult(key=PartitionKey("orders-dr", TopicPartition("orders", number), "orders"))
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[tuple[LauncherSide, DriverSide]]:
+    path = tmp_path / "socket"
+    with listen(path) as listening:
+        driver = DriverSide(str(path))
+        launcher = LauncherSide.accept(listening, lambda: False)
+    assert launcher is not None
+    yield launcher, driver
+    launcher.close()
+    driver.close()
+
+
+def test_jobs_go_one_way_and_results_the_other(sides: tuple[LauncherSide, DriverSide]) -> None:
+    launcher, driver = sides
+    jobs = driver.jobs()
+    for _ in range(2):
+        launcher.send(JOB)
+        assert next(jobs) == JOB
+        threads = [threading.Thread(target=driver.send, args=(Answer(result=result(n)),)) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        driver.send(Answer(end=JobEnd(error="Spark gave up")))
+        answers = [answer for some in launcher.answers() for answer in some]
+        assert sorted(answer.result.key.source.partition for answer in answers if answer.result) == list(range(20))
+        assert answers[-1] == Answer(end=JobEnd(error="Spark gave up"))
+    launcher.close()
+    assert list(jobs) == []
+
+
+def test_a_result_is_there_before_the_job_ends(sides: tuple[LauncherSide, DriverSide]) -> None:
+    launcher, driver = sides
+    driver.send(Answer(result=result(1)))
+    assert next(launcher.answers()) == [Answer(result=result(1))]
+
+
+def test_a_launcher_that_is_gone_is_heard_of(tmp_path: Path) -> None:
+    """As the operating system closes what a killed process had open."""
+    path = tmp_path / "socket"
+    with listen(path) as listening:
+        driver = DriverSide(str(path))
+        accepted, _ = listening.accept()
+        accepted.close()
+    with pytest.raises(Gone):
+        next(driver.jobs())
+    driver.close()
+
+
+def test_a_driver_that_is_gone_is_heard_of(sides: tuple[LauncherSide, DriverSide]) -> None:
+    launcher, driver = sides
+    driver.send(Answer(result=result(1)))
+    driver.close()
+    answers = launcher.answers()
+    assert next(answers) == [Answer(result=result(1))]
+    with pytest.raises(Gone):
+        next(answers)
+
+
+def test_nobody_is_waited_for_once_spark_has_ended(tmp_path: Path) -> None:
+    with listen(tmp_path / "socket") as listening:
+        assert LauncherSide.accept(listening, lambda: True) is None
+
+
+def test_only_the_owner_may_connect(tmp_path: Path) -> None:
+    """Whatever the folder's rights are."""
+    before = os.umask(0o000)
+    try:
+        with listen(tmp_path / "socket"):
+            assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) & 0o077 == 0
+    finally:
+        os.umask(before)
