@@ -20,8 +20,8 @@ def doc_md(replication: Replication) -> str:
 | read back | by {replication.verify.level} |
 
 **When a run failed**, the log of `report` names each range with its remedy. Follow it, then clear
-**`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed, or refused
-a partition, trigger a new run instead.
+**`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed, or
+refused a partition, trigger a new run instead.
 """
     return f"{replication.description.strip()}\n\n{summary}" if replication.description.strip() else summary
 

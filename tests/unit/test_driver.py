@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,12 +19,25 @@ from kafka_replication.runtime.identity import IDENTITY, ProcessIdentity
 from tests.support.processes import is_alive
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
+# What the driver does before Spark starts, and while it works.
 DRIVER = """
-import threading
-from kafka_replication.spark import submitter
-submitter.watch()
+import os, threading
+from kafka_replication.spark import driver, jvm
+from kafka_replication.spark.channel import DriverSide
+parent, launcher, jobs = jvm.watch(), DriverSide(os.environ["SOCKET"]), driver.Jobs()
+threading.Thread(target=driver._take, args=(launcher, jobs, parent), daemon=True).start()
 print("ready", flush=True)
-threading.Event().wait(600)  # nothing but `submitter` ends it before
+jobs.get(timeout=600)  # nobody sends a job
+"""
+# The process that submits: its launcher has accepted the driver's connection.
+SUBMITTER = """
+import sys
+from pathlib import Path
+from kafka_replication.spark.channel import LauncherSide, listen
+with listen(Path(sys.argv[1])) as listening:
+    print("ready", flush=True)
+    launcher = LauncherSide.accept(listening, lambda: False)
+input()
 """
 # Starts the driver as its child, as the JVM of spark-submit does, and tells the driver's pid.
 JVM = """
@@ -54,12 +68,8 @@ def await_end(process: psutil.Process) -> None:
     Retrying(retry=retry_if_result(bool), wait=wait_fixed(0.05))(lambda: is_alive(process))
 
 
-def environment(submitter: ProcessIdentity) -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": str(PLUGINS),
-        "KAFKA_REPLICATION_SUBMITTER": IDENTITY.dump_json(submitter).decode(),
-    }
+def environment(socket: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PLUGINS), "SOCKET": str(socket)}
 
 
 @pytest.fixture
@@ -114,9 +124,21 @@ def test_it_travels_as_text() -> None:
     assert IDENTITY.validate_json(IDENTITY.dump_json(ProcessIdentity.own())) == ProcessIdentity.own()
 
 
-def test_a_driver_ends_its_jvm_and_itself_when_the_submitter_is_gone(start: Start) -> None:
-    submitter = start("input()")
-    jvm = start(JVM, DRIVER, env=environment(ProcessIdentity.of(submitter.pid)))
+@pytest.fixture
+def socket() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kr-") as folder:
+        yield Path(folder) / "socket"
+
+
+def submitting(start: Start, socket: Path) -> subprocess.Popen[str]:
+    submitter = start(SUBMITTER, str(socket), env=environment(socket))
+    assert line(submitter) == "ready\n"
+    return submitter
+
+
+def test_a_driver_ends_its_jvm_and_itself_when_the_submitter_is_gone(start: Start, socket: Path) -> None:
+    submitter = submitting(start, socket)
+    jvm = start(JVM, DRIVER, env=environment(socket))
     driver = psutil.Process(int(line(jvm)))
     assert is_alive(driver) and jvm.poll() is None
     submitter.kill()
@@ -126,10 +148,10 @@ def test_a_driver_ends_its_jvm_and_itself_when_the_submitter_is_gone(start: Star
 
 
 @pytest.mark.parametrize("dies_first", ["jvm", "submitter"])
-def test_a_driver_that_was_adopted_signals_nobody(start: Start, dies_first: str) -> None:
+def test_a_driver_that_was_adopted_signals_nobody(start: Start, socket: Path, dies_first: str) -> None:
     """The JVM is killed for memory: whoever adopts the driver then is not to be ended, neither now nor later."""
-    submitter = start("input()")
-    adopter = start(ADOPTER, JVM, DRIVER, env=environment(ProcessIdentity.of(submitter.pid)))
+    submitter = submitting(start, socket)
+    adopter = start(ADOPTER, JVM, DRIVER, env=environment(socket))
     jvm, driver = (psutil.Process(int(pid)) for pid in line(adopter).split())
     victims = [jvm, psutil.Process(submitter.pid)]
     for victim in victims if dies_first == "jvm" else reversed(victims):
