@@ -49,7 +49,7 @@ class Chunks:
     """A ledger and a target with ``count`` chunks; the receipt of chunk n is at offset 100 + n of its topic."""
 
     count: int = 4
-    log_start: int = 100
+    log_start: int = 0
     missing: set[int] = field(default_factory=set)
     generation: int = 1
     asked: list[int | None] = field(default_factory=list)
