@@ -57,7 +57,7 @@ class Below:
         for each in [self.root, *self.seen.values()]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for child in each.children(recursive=True):
-                    if "pyspark" in command(child) or "copy_ranges" in command(child):
+                    if "pyspark" in command(child) or "replicate_ranges" in command(child):
                         self.seen.setdefault(child.pid, child)
         return [each for each in self.seen.values() if command(each)]
 
@@ -83,7 +83,7 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
         run_id = api.trigger(NAME)
         wait_until(lambda: copied() > 200)
         assert any("pyspark.daemon" in command(each) for each in below.spark())
-        api.set_task_state(NAME, run_id, "copy", "failed")
+        api.set_task_state(NAME, run_id, "replicate", "failed")
         wait_until(lambda: not below.spark())
         assert copied() < PARTITIONS * RECORDS
         wait_until(lambda: target.is_settled([TopicPartition(NAME, partition) for partition in range(PARTITIONS)]))
@@ -91,13 +91,11 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
         states = {each["task_id"]: each["state"] for each in api.task_instances(NAME, run_id)}
         assert states == {
             "plan": "success",
-            "copy": "failed",
-            "verify": "success",
-            "advance": "success",
+            "replicate": "failed",
             "report": "failed",
         }
         gate.unlink()
-        api.clear(NAME, run_id, "copy")
+        api.clear(NAME, run_id, "replicate")
         assert api.wait_for_run(NAME, run_id) == "success"
         report: Any = api.xcom(NAME, run_id, "report")
     assert report["outcome"] == "done"

@@ -13,7 +13,7 @@ from tests.support.timed_events import keys, produce
 
 SIX = datetime(2024, 1, 31, 6, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-ALL_DONE = dict.fromkeys(["plan", "copy", "report"], "success")
+ALL_DONE = dict.fromkeys(["plan", "replicate", "report"], "success")
 
 
 def test_a_backfill_is_planned_copied_and_repeated(
@@ -25,7 +25,7 @@ def test_a_backfill_is_planned_copied_and_repeated(
     airflow.replicate("af-backfill", topic, "start_from: latest\nmax_records_per_run: 100\n")
 
     dry, log = airflow.run("af-backfill.backfill", file=file, **asked, dry_run=True)
-    assert dry["tasks"] == {"plan": "success", "copy": "skipped", "report": "skipped"}
+    assert dry["tasks"] == {"plan": "success", "replicate": "skipped", "report": "skipped"}
     assert (dry["plan"]["offsets_to_copy"], dry["plan"]["estimated_records"]) == (150, 150)
     assert "to copy: 150 offsets of 1 partitions, about 150 records" in log
     assert "spark-submit" not in log
@@ -40,7 +40,7 @@ def test_a_backfill_is_planned_copied_and_repeated(
         True,
         300,
     )
-    assert "backfill, slice 2: af-e2e-backfill-0 [200, 250); so far 100 of 150 offsets are on the target (66%)" in log
+    assert "slice 2: af-e2e-backfill-0 [200, 250); so far 100 of 150 offsets are on the target (66%)" in log
     assert keys(target_cluster, topic) == list(range(100, 250))
 
     again, log = airflow.run("af-backfill.backfill", file=file, **asked)
@@ -48,7 +48,7 @@ def test_a_backfill_is_planned_copied_and_repeated(
     assert "spark-submit" not in log and "nothing to do: all of it is on the target already, and verified" in log
 
     refused, log = airflow.run("af-backfill.backfill", file=file, **{**asked, "until": "301"})
-    assert refused["tasks"] == {"plan": "failed", "copy": "upstream_failed", "report": "upstream_failed"}
+    assert refused["tasks"] == {"plan": "failed", "replicate": "upstream_failed", "report": "upstream_failed"}
     assert "until: 301 lies past the end of af-e2e-backfill-0; allowed are offsets up to 300" in log
     assert airflow.watermarks("af-backfill") == {0: 300}
 

@@ -154,7 +154,7 @@ def is_jvm(process: psutil.Process) -> bool:
 
 
 def is_python_driver(process: psutil.Process) -> bool:
-    return process.name().startswith("python") and "copy_ranges.py" in command(process)
+    return process.name().startswith("python") and "replicate_ranges.py" in command(process)
 
 
 def submitter(trial: Trial, run: Attempt) -> None:

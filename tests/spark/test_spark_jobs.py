@@ -100,7 +100,7 @@ class SparkRun:
 
     def driver(self) -> psutil.Process:
         """The Python program that the JVM of spark-submit started."""
-        return next(each for each in self.jvm().children() if "copy_ranges.py" in command(each))
+        return next(each for each in self.jvm().children() if "replicate_ranges.py" in command(each))
 
     def workers(self) -> list[psutil.Process]:
         """The Python daemon's children: they copy."""
