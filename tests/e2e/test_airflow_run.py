@@ -114,6 +114,6 @@ def test_a_failed_run_tells_once_what_failed_and_the_remedy(
     assert (run["state"], run["tasks"]["plan"], run["tasks"]["report"]) == ("failed", "success", "failed")
     [[_, run_id, text]] = airflow.alerts()
     assert text.startswith(f"replication af-e2e-refused failed: run {run_id}, task report\n1 of 1 ranges failed")
-    for words in ("partition", "already holds records", "remedy: ", "clear 'copy' with its downstream tasks"):
+    for words in ("partition", "already holds records", "remedy: ", "clear 'replicate' with its downstream tasks"):
         assert words in text
     assert text.splitlines()[0] in log

@@ -82,7 +82,6 @@ class HookSubmission:
         spark = self._replication.spark
         conf = {
             **submit.local_conf(AirflowConnections().spark(spark.connection).master),
-            "spark.log.level": "WARN",  # Spark's INFO lines would hide the lines about the ranges
             **spark.conf,
         }
         try:

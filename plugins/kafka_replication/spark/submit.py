@@ -54,7 +54,11 @@ def spark_home() -> Path:
 
 def local_conf(master: str) -> dict[str, str]:
     """Settings that every submission needs. In local mode Spark listens only on this machine."""
-    conf = {"spark.ui.showConsoleProgress": "false", "spark.submit.deployMode": "client"}
+    conf = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.submit.deployMode": "client",
+        "spark.log.level": "WARN",  # Spark writes 20 INFO lines about each range
+    }
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
     return conf
