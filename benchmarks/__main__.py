@@ -1,6 +1,7 @@
-"""``make bench``."""
+"""``make bench``: the speed of copying, then whole runs."""
 
-from benchmarks.throughput import main
+from benchmarks import throughput, whole_runs
 
 if __name__ == "__main__":
-    main()
+    throughput.main()
+    whole_runs.main()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.offsets import high_watermarks
@@ -37,10 +40,9 @@ dst.producer.buffer.memory = 67108864
 """
 
 
-def copy(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> float:
-    """Copy a whole topic to ``alias.topic``; the seconds from its first record on the target to its last, without its
-    start of some 7 s.
-    """
+@contextmanager
+def running(folder: Path, source: str, target: str, topic: str, alias: str) -> Iterator[subprocess.Popen[bytes]]:
+    """MirrorMaker, started; killed at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "mm2.properties"
     settings.write_text(PROPERTIES.format(alias=alias, source=source, target=target, topic=topic))
@@ -55,10 +57,27 @@ def copy(folder: Path, source: str, target: str, topic: str, records: int, alias
     with (folder / "mm2.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
     try:
-        return _await(process, AdminClient({"bootstrap.servers": target}), f"{alias}.{topic}", records)
+        yield process
     finally:
         process.kill()
         process.wait()
+
+
+def copy(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> float:
+    """Copy a whole topic to ``alias.topic``; the seconds from its first record on the target to its last, without its
+    start of some 7 s.
+    """
+    with running(folder, source, target, topic, alias) as process:
+        return _await(process, AdminClient({"bootstrap.servers": target}), f"{alias}.{topic}", records)
+
+
+def start_to_end(folder: Path, source: str, target: str, topic: str, records: int, alias: str) -> tuple[float, float]:
+    """Copy a whole topic; the seconds from MirrorMaker's start to the last record, and its CPU seconds until then."""
+    started = time.monotonic()
+    with running(folder, source, target, topic, alias) as process:
+        _await(process, AdminClient({"bootstrap.servers": target}), f"{alias}.{topic}", records)
+        used = psutil.Process(process.pid).cpu_times()
+        return time.monotonic() - started, used.user + used.system
 
 
 def _await(process: subprocess.Popen[bytes], admin: AdminClient, topic: str, records: int) -> float:

@@ -122,9 +122,10 @@ def test_a_spoilt_receipt_is_refused_by_name(scene: Scenario, neighbour: Scenari
         saved.update(receipts_of(scene))
         put(scene, RECEIPTS, saved[0][0], b"not json")
 
-    error = only(scene.run(after_copy(spoil))).error or ""
-    assert f"{RECEIPTS}-{scene.key().ledger_partition} on the target, offset " in error
-    assert scene.topic in error
+    with pytest.raises(LedgerUnreadable) as refused:
+        scene.run(after_copy(spoil))
+    assert f"{RECEIPTS}-{scene.key().ledger_partition} on the target, offset " in refused.value.what
+    assert scene.topic in refused.value.what
     assert scene.watermark() is None
     neighbour.source.produce(neighbour.topic, numbered(5, 50))
     assert neighbour.run().outcome == "done"
