@@ -30,7 +30,6 @@ from kafka_replication.config import Replication
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
 from kafka_replication.spark.launcher import Deliver
@@ -115,12 +114,12 @@ def _nothing(_: int) -> None:
 def _copy(what: tuple[Job, RangeTask]) -> tuple[CopyResult, float, float]:
     job, task = what
     assert task.copy is not None
-    return worker.copy(job, task.copy, NEVER), time.monotonic(), _peak_mb()
+    return worker.copy(worker.tools_of(job), task.copy), time.monotonic(), _peak_mb()
 
 
 def _read_back(what: tuple[Job, RangeTask]) -> tuple[VerifyResult, float, float]:
     job, task = what
-    return worker.read_back(job, task.read_back, NEVER, job.settings.attempts), time.monotonic(), _peak_mb()
+    return worker.read_back(worker.tools_of(job), task.read_back, job.settings.attempts), time.monotonic(), _peak_mb()
 
 
 def _peak_mb() -> float:

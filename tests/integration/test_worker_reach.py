@@ -34,7 +34,7 @@ def test_a_cluster_that_never_answered_a_worker_is_named(scene: Scenario, silent
     job = replace(scene.copy_job(), request_seconds=1.0)
     assert job.settings.attempts == 500
     clusters: dict[str, Any] = {"source": job.source, "target": job.target, side: {"bootstrap.servers": silent}}
-    done = worker.copy(replace(job, **clusters), copies(job)[0], NEVER)
+    done = worker.copy(worker.Tools(replace(job, **clusters)), copies(job)[0])
     assert done.retriable and done.copied == 0 and done.sessions == 0
     for part in (f"{scene.topic}-0", f"the {side} cluster", socket.gethostname(), silent):
         assert part in str(done.error), done.error
@@ -46,7 +46,7 @@ def test_reading_back_names_it_too(scene: Scenario, silent: str) -> None:
     scene.source.produce(scene.topic, numbered(20))
     job = scene.copy_job()
     away = replace(job, target={"bootstrap.servers": silent}, request_seconds=1.0)
-    done = worker.read_back(away, job.tasks[0].read_back, NEVER, job.settings.attempts)
+    done = worker.read_back(worker.Tools(away), job.tasks[0].read_back, job.settings.attempts)
     assert done.retriable and done.verified == Coverage() and silent in str(done.error)
 
 

@@ -32,7 +32,6 @@ from kafka_replication.model import offsets as product
 from kafka_replication.reporting.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
-from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import RESULT, Job, JobEnd, RangeResult, RangeTask, died
 from kafka_replication.spark.launcher import Deliver, Launcher
@@ -89,7 +88,7 @@ class InProcess:
         self.jobs.append(job)
         copied: dict[keys.PartitionKey, CopyResult] = {}
         if self.between is not None and (tasks := copies(job)):
-            copied = {task.key: worker.copy(job, task, Deadline.after(job.seconds)) for task in tasks}
+            copied = {task.key: worker.copy(worker.tools_of(job), task) for task in tasks}
             self.between()
         for task in job.tasks:
             # As JSON and back, as on the way from Spark.

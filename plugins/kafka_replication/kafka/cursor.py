@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 from confluent_kafka import Consumer, KafkaError, Message
 
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.pool import lent
 from kafka_replication.kafka.scan import assign, consume, headers_of, offset_of, raise_read_error
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -85,23 +87,22 @@ def records(consumer: Consumer, at: TopicPartition, wanted: OffsetRange, stall: 
 
 def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, wanted: OffsetRange) -> int | None:
     """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None."""
-    consumer = clients.consumer(config, group)
-    try:
+    if not wanted.span:
+        return None
+    with lent(config, group) as consumer:
         return next((offset_of(message) for message in records(consumer, at, wanted)), None)
-    finally:
-        consumer.close()
 
 
 class Cursor:
-    """A bounded reader that owns its ``read_committed`` consumer."""
+    """A bounded reader with a ``read_committed`` consumer."""
 
     def __init__(self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float) -> None:
-        self._consumer = clients.consumer(config, group)
-        self._reader = BoundedReader(self._consumer, at, stall)
+        self._stack = ExitStack()
+        self._reader = BoundedReader(self._stack.enter_context(lent(config, group)), at, stall)
         self.records = 0  # how many `seen` returned
 
     def close(self) -> None:
-        self._consumer.close()
+        self._stack.close()
 
     def read(self, wanted: OffsetRange) -> Iterator[Message]:
         """The records in ``wanted``, as `BoundedReader.read`."""

@@ -83,9 +83,18 @@ def offset_of(message: Message) -> int:
 def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
     """The events that have arrived, at most about BATCH. Returns when the first one is there; `consume` alone waits for
     BATCH events.
+
+    An event of another partition, from an earlier assignment of this consumer, comes before those of this one, and is
+    dropped.
     """
     try:
         first = reader.poll(POLL)
-        return [] if first is None else [first, *reader.consume(BATCH, 0)]
+        if first is None or (first.partition() is not None and _place(first) != (at.topic, at.partition)):
+            return []
+        return [first, *reader.consume(BATCH, 0)]
     except KafkaException as e:
         raise translate(e.args[0], f"reading {at} at offset {position}") from e
+
+
+def _place(message: Message) -> tuple[str | None, int | None]:
+    return message.topic(), message.partition()

@@ -28,7 +28,9 @@ class PartitionSession:
         target: clients.ClientConfig,
         settings: Copy,
         deadline: Deadline,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger
         self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
         self.transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
         self.group = consumer_group(key.replication)
@@ -50,7 +52,7 @@ class PartitionSession:
     @cached_property
     def ledger(self) -> Ledger:
         """Reads the key's ledger partition once, later only the new entries."""
-        return KafkaLedger(self.target, self.target_admin, self.key.replication, self.deadline)
+        return self._ledger or KafkaLedger(self.target, self.target_admin, self.key.replication, self.deadline)
 
     def position(self) -> Position | None:
         return self.ledger.position(self.key)

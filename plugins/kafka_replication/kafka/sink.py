@@ -12,6 +12,7 @@ from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
@@ -20,19 +21,26 @@ MAX_BATCH = 1 << 20
 
 
 class KafkaSink:
-    """A `Sink` on one target cluster."""
+    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew."""
 
     guarantee: Guarantee = "transactional"
 
-    def __init__(self, target: clients.ClientConfig, settings: Copy, deadline: Deadline = NEVER) -> None:
-        self._target, self._settings, self._deadline = target, settings, deadline
+    def __init__(
+        self,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline = NEVER,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
-        session = KafkaSinkSession(PartitionSession(key, self._target, self._settings, self._deadline), ids)
+        partition = PartitionSession(key, self._target, self._settings, self._deadline, self._ledger)
+        session = KafkaSinkSession(partition, ids)
         try:
             yield session
         finally:

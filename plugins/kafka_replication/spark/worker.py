@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
+from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.sinks.port import Sink
 from kafka_replication.spark.jobs import JOB, RESULT, TASK, Job, RangeResult, RangeTask
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
@@ -40,26 +43,59 @@ def _job(common: bytes) -> Job:
     return JOB.validate_json(common)
 
 
+class Tools:
+    """What the tasks of one job share in one thread of a worker: the deadline, and a ledger that reads on."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.deadline = job, Deadline.after(job.seconds)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Raises Unreachable."""
+        from kafka_replication.kafka import clients
+        from kafka_replication.kafka.ledger import KafkaLedger
+
+        job = self.job
+        return KafkaLedger(job.target, clients.shared_admin(job.target), job.replication, self.deadline)
+
+    @cached_property
+    def sink(self) -> Sink:
+        """Raises Unreachable."""
+        from kafka_replication.kafka.sink import KafkaSink
+
+        return KafkaSink(self.job.target, self.job.settings, self.deadline, self.ledger)
+
+
+_here = threading.local()
+
+
+def tools_of(job: Job) -> Tools:
+    """The tools of this job in this thread; made when its first task comes."""
+    if getattr(_here, "job", None) is not job:
+        _here.job, _here.tools = job, Tools(job)
+    tools: Tools = _here.tools
+    return tools
+
+
 def replicate(job: Job, task: RangeTask) -> RangeResult:
     """Copy the task's range, and read back what is not verified. What was committed before an error is read back too.
 
     Never raises a ReplicationError.
     """
     failpoints.reached("W", str(task.key.source))
-    deadline = Deadline.after(job.seconds)
-    copied = copy(job, task.copy, deadline) if task.copy else None
+    tools = tools_of(job)
+    copied = copy(tools, task.copy) if task.copy else None
     if copied is not None and copied.fenced:
         return RangeResult(key=task.key, copied=copied)
     attempts = 1 if copied is not None and copied.error else job.settings.attempts
-    return RangeResult(key=task.key, copied=copied, read_back=read_back(job, task.read_back, deadline, attempts))
+    return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
 
 
-def copy(job: Job, task: CopyTask, deadline: Deadline) -> CopyResult:
+def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reach
     from kafka_replication.kafka.engines import engine_for
-    from kafka_replication.kafka.sink import KafkaSink
 
-    key = task.key
+    key, job, deadline = task.key, tools.job, tools.deadline
     log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
     started = time.monotonic()
 
@@ -80,25 +116,22 @@ def copy(job: Job, task: CopyTask, deadline: Deadline) -> CopyResult:
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
-        sink = KafkaSink(job.target, job.settings, deadline)
-        engine = engine_for(task, job.settings, job.source, sink)
+        engine = engine_for(task, job.settings, job.source, tools.sink)
+        copier = Copier(engine=engine, sink=tools.sink, settings=job.settings, progress=progress, deadline=deadline)
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
-    return Copier(engine=engine, sink=sink, settings=job.settings, progress=progress, deadline=deadline).copy(task)
+    return copier.copy(task)
 
 
-def read_back(job: Job, task: ReadBackTask, deadline: Deadline, attempts: int) -> VerifyResult:
+def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
-    from kafka_replication.kafka import clients, reach
-    from kafka_replication.kafka.ledger import KafkaLedger
-    from kafka_replication.kafka.sink import KafkaSink
+    from kafka_replication.kafka import reach
 
+    job, deadline = tools.job, tools.deadline
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
-        sink = KafkaSink(job.target, job.settings, deadline)
-        ledger = KafkaLedger(job.target, clients.shared_admin(job.target), job.replication, deadline)
-        reading = ReadBack(task, ledger, lambda: sink.verifier(task.key))
+        reading = ReadBack(task, tools.ledger, lambda: tools.sink.verifier(task.key))
         try:
             doing = f"verifying {task.key.source}"
             retry(doing, reading.attempt, deadline, attempts, progress=lambda: reading.result.verified)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing
+from typing import Any
 
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import records
 from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
+from kafka_replication.kafka.pool import lent
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
@@ -48,17 +49,19 @@ class TopicReader:
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """The committed records in these ranges, partition by partition."""
-        return self._read(ranges, lambda group: clients.consumer(self._config, group, **_CONSUMER))
+        return self._read(ranges, clients.consumer, **_CONSUMER)
 
     def read_uncommitted(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """All records in these ranges, also those of open and aborted transactions."""
-        return self._read(ranges, lambda group: clients.uncommitted_consumer(self._config, group))
+        return self._read(ranges, clients.uncommitted_consumer)
 
-    def _read(self, ranges: Mapping[int, OffsetRange], consumer: Callable[[str], Consumer]) -> Iterator[Message]:
+    def _read(
+        self, ranges: Mapping[int, OffsetRange], make: Callable[..., Consumer], **settings: Any
+    ) -> Iterator[Message]:
         wanted = {partition: range_ for partition, range_ in sorted(ranges.items()) if range_.span}
         if not wanted:
             return
-        with closing(consumer(consumer_group(self._replication))) as reader:
+        with lent(self._config, consumer_group(self._replication), make, **settings) as reader:
             for partition, range_ in wanted.items():
                 yield from records(reader, TopicPartition(self.topic, partition), range_)
 
