@@ -1,6 +1,6 @@
 """spark-submit entry point: copy and read back offset ranges. See `kafka_replication.spark.driver`."""
 
-from kafka_replication.spark.driver import main
+from kafka_replication.spark.start import main
 
 if __name__ == "__main__":
     main()

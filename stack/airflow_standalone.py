@@ -17,7 +17,6 @@ from pathlib import Path
 from stack.airflow_api import AirflowApi
 from stack.errors import StackError
 from stack.folders import REPOSITORY
-from stack.java import SPARK_JVM
 from stack.ports import LOOPBACK, free_ports, is_taken
 from stack.processes import ProcessRecord, launch, tail
 
@@ -169,7 +168,6 @@ class AirflowStandalone:
         # The Spark operator runs `spark-submit` from the PATH.
         path = os.pathsep.join([str(self._bin), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return {
-            **SPARK_JVM,
             **inherited,
             **self._airflow_configuration(settings),
             **_connections(settings),

@@ -1,4 +1,4 @@
-"""Finding Java, and how Spark's is started."""
+"""Finding Java."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import shutil
 from pathlib import Path
 
 from stack.errors import StackError
-
-# Spark's JVM does little here but start; with the first compiler alone that takes 15 s of CPU instead of 25.
-SPARK_JVM = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def java() -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from stack.java import SPARK_JVM
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import take_share
 from tests.support import session_folder
@@ -22,8 +21,6 @@ from tests.support.clusters import Brokers, shared
 # A busy machine is no failure: no test of ours has a time limit of its own.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
-
-os.environ |= {**SPARK_JVM, **os.environ}
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 if WORKER:

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.failpoints import VARIABLE
+from kafka_replication.spark.local import DAEMON
 from stack.airflow_standalone import AirflowStandalone
 from tests.e2e.standalone import standalone
 from tests.support.checker import check
@@ -57,7 +58,7 @@ class Below:
         for each in [self.root, *self.seen.values()]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for child in each.children(recursive=True):
-                    if "pyspark" in command(child) or "replicate_ranges" in command(child):
+                    if any(part in command(child) for part in ("pyspark", DAEMON, "replicate_ranges")):
                         self.seen.setdefault(child.pid, child)
         return [each for each in self.seen.values() if command(each)]
 
@@ -82,7 +83,7 @@ def test_a_copy_that_is_marked_failed_ends_with_its_spark_and_is_healed_by_clear
         api.unpause(NAME)
         run_id = api.trigger(NAME)
         wait_until(lambda: copied() > 200)
-        assert any("pyspark.daemon" in command(each) for each in below.spark())
+        assert any(DAEMON in command(each) for each in below.spark())
         api.set_task_state(NAME, run_id, "replicate", "failed")
         wait_until(lambda: not below.spark())
         assert copied() < PARTITIONS * RECORDS

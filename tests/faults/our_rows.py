@@ -10,6 +10,7 @@ from functools import partial
 import psutil
 
 from kafka_replication.runtime.events import Event
+from kafka_replication.spark.local import DAEMON
 from stack.kafka_cluster import start_all
 from tests.faults.attempt import Attempt
 from tests.faults.row import Row
@@ -130,10 +131,15 @@ def _children(run: Attempt, wanted: Callable[[psutil.Process], bool]) -> list[ps
 
 
 def worker(trial: Trial, run: Attempt) -> None:
-    found = _children(run, lambda p: "pyspark.daemon" in command(p) and "pyspark.daemon" in command(p.parent()))
+    found = _children(run, lambda p: is_forked(command(p)) and is_forked(command(p.parent())))
     victim = trial.dice.choice(sorted(found, key=lambda p: p.pid))
     trial.note(f"killing a Python worker of {len(found)}")
     victim.kill()
+
+
+def is_forked(line: str) -> bool:
+    """Whether it is PySpark's daemon, of local mode or of a cluster, or a worker, which has the daemon's command line."""
+    return DAEMON in line or "pyspark.daemon" in line
 
 
 def executor(trial: Trial, run: Attempt) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from kafka_replication.runtime.events import Event
 from kafka_replication.runtime.failpoints import VARIABLE
+from kafka_replication.spark.local import DAEMON
 from tests.spark.installation import build, files, install
 from tests.spark.pythons import python_without
 from tests.support.processes import command, is_alive
@@ -129,7 +130,7 @@ class SparkRun:
 
 
 def is_daemon(process: psutil.Process) -> bool:
-    return "pyspark.daemon" in command(process)
+    return DAEMON in command(process)
 
 
 @pytest.fixture

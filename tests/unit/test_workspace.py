@@ -94,6 +94,18 @@ def test_a_link_is_not_followed(temporary: Path, tmp_path_factory: pytest.TempPa
     assert real.exists()
 
 
+def test_links_to_the_code_are_removed_and_the_code_stays(temporary: Path, tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    with workspace() as here:
+        module.link_code(here.links, package)
+        assert sorted(path.name for path in here.links.iterdir()) == ["kafka_replication", "pyspark"]
+        assert (here.links / "kafka_replication" / "__init__.py").samefile(module.PACKAGE / "__init__.py")
+    assert list(temporary.iterdir()) == []
+    assert (package / "__init__.py").exists() and (module.PACKAGE / "__init__.py").exists()
+
+
 def test_the_package_is_zipped_whatever_its_files_are_dated(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +116,7 @@ def test_the_package_is_zipped_whatever_its_files_are_dated(
     os.utime(package / "__init__.py", (0, 0))
     monkeypatch.setattr(module, "PACKAGE", package)
     with workspace() as here:
+        module.write_package(here.package)
         assert zipfile.ZipFile(here.package).namelist() == ["kafka_replication/__init__.py"]
 
 
@@ -111,7 +124,7 @@ def test_the_folder_is_for_its_owner_alone_and_holds_no_job(temporary: Path) -> 
     with workspace() as here:
         assert stat.S_IMODE(here.folder.stat().st_mode) == 0o700
         assert stat.S_IMODE(here.owner.stat().st_mode) == 0o600
-        assert sorted(path.name for path in here.folder.iterdir()) == ["kafka_replication.zip", "owner.json"]
+        assert sorted(path.name for path in here.folder.iterdir()) == ["owner.json"]
     assert list(temporary.iterdir()) == []
 
 
@@ -128,7 +141,7 @@ class Ended:
     """A spark-submit that ends before the driver answers."""
 
     def start(self, here: Workspace, name: str) -> None:
-        assert here.package.exists() and name == "kafka-replication orders-dr"
+        assert here.owner.exists() and name == "kafka-replication orders-dr"
 
     def wait(self, seconds: float) -> str | None:
         return "exit code 137"

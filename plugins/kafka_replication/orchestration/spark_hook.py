@@ -31,6 +31,10 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
         resolved: dict[str, Any] = super()._resolve_connection()
         return {**resolved, "master": spark.master}
 
+    @property
+    def master(self) -> str:
+        return str(self._connection["master"])
+
     def submit_in_session(self, application: str, environment: dict[str, str]) -> None:
         """Submit in a new process group and wait. Only Popen gets the environment; it is never ``--conf`` text."""
         self.submit(application, env={**os.environ, **environment}, start_new_session=True)
@@ -56,7 +60,7 @@ class HookSubmission:
         """Resolve the connection in this thread, then submit in another. Raises BadInput, ConnectionMissing."""
         hook = self._hook = self.hook(here, name)
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark-submit")
-        self._thread = pool.submit(_submit, hook)
+        self._thread = pool.submit(_submit, hook, submit.environment(hook.master, here))
         pool.shutdown(wait=False)
 
     def wait(self, seconds: float) -> str | None:
@@ -78,17 +82,15 @@ class HookSubmission:
             self._hook.on_kill()
 
     def hook(self, here: Workspace, name: str) -> ReplicationSparkSubmitHook:
-        """Raises BadInput, ConnectionMissing."""
+        """Puts the package into the folder. Raises BadInput, ConnectionMissing."""
         spark = self._replication.spark
-        conf = {
-            **submit.local_conf(AirflowConnections().spark(spark.connection).master),
-            **spark.conf,
-        }
+        master = AirflowConnections().spark(spark.connection).master
+        package = submit.package_for(master, here)
         try:
             return ReplicationSparkSubmitHook(
-                conf=conf,
+                conf=submit.conf_for(master, spark.conf),
                 conn_id=spark.connection,
-                py_files=str(here.package),
+                py_files=str(package) if package else None,
                 application_args=[str(here.socket)],
                 deploy_mode="client",
                 name=name,
@@ -97,9 +99,8 @@ class HookSubmission:
             raise BadInput(f"connection {spark.connection!r}: {e}", "correct its extra, see docs/connections.md") from e
 
 
-def _submit(hook: ReplicationSparkSubmitHook) -> str:
+def _submit(hook: ReplicationSparkSubmitHook, settings: dict[str, str]) -> str:
     """Submit and wait; how it ended. Raises BadInput."""
-    settings = submit.environment()
     settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     try:
         hook.submit_in_session(str(submit.script()), settings)

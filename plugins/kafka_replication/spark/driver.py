@@ -14,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 from kafka_replication.spark import jvm
 from kafka_replication.spark.channel import DriverSide, Gone
 from kafka_replication.spark.jobs import Answer, Job
+from kafka_replication.spark.local import is_local
 from kafka_replication.spark.stages import run
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ def main() -> None:
             end = run(context, job, lambda result: launcher.send(Answer(result=result)))
             launcher.send(Answer(end=end))
     finally:
-        context.stop()
+        if not is_local(context.master or ""):  # there the JVM, which ends now, stops it; PySpark would wait a second
+            context.stop()
 
 
 def _take(launcher: DriverSide, jobs: Jobs, parent: psutil.Process | None) -> None:

@@ -19,10 +19,12 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.stopping import end_group
+from kafka_replication.spark import local
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
-from kafka_replication.spark.workspace import PACKAGE, Workspace, workspace
+from kafka_replication.spark.start import given_path
+from kafka_replication.spark.workspace import PACKAGE, Workspace, link_code, workspace, write_package
 
 log = logging.getLogger(__name__)
 SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
@@ -46,14 +48,21 @@ def script() -> Path:
 
 def spark_home() -> Path:
     """PySpark's folder, without importing PySpark, which takes a second."""
-    spec = importlib.util.find_spec("pyspark")
+    return _installed("pyspark")
+
+
+def _installed(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise BadInput("PySpark is not installed", "install requirements.txt")
+        raise BadInput(f"{package} is not installed", "install requirements.txt")
     return Path(spec.origin).parent
 
 
-def local_conf(master: str) -> dict[str, str]:
-    """Settings that every submission needs. In local mode Spark listens only on this machine."""
+def conf_for(master: str, own: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a submission. ``own`` are the user's, which always win.
+
+    In local mode Spark listens only on this machine, and starts as fast as it can.
+    """
     conf = {
         "spark.ui.showConsoleProgress": "false",
         "spark.submit.deployMode": "client",
@@ -61,16 +70,34 @@ def local_conf(master: str) -> dict[str, str]:
     }
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
-    return conf
+    if local.is_local(master):
+        conf |= local.conf(spark_home(), own)
+    return {**conf, **own}
 
 
-def environment() -> dict[str, str]:
+def package_for(master: str, here: Workspace) -> Path | None:
+    """Put this package where the driver and its workers find it. Returns what goes with ``--py-files``, if anything.
+
+    A cluster gets a zip. In local mode all processes import from the folders of this installation, whose modules are
+    compiled.
+    """
+    if local.is_local(master):
+        link_code(here.links, spark_home(), _installed("py4j"))
+        return None
+    write_package(here.package)
+    return here.package
+
+
+def environment(master: str, here: Workspace) -> dict[str, str]:
     """The variables that spark-submit gets in addition to this process's environment."""
-    return {
+    variables = {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "SPARK_HOME": str(spark_home()),
     }
+    if local.is_local(master):
+        variables |= {"PYTHONPATH": given_path(here.links), **local.variables()}
+    return variables
 
 
 class Submission(Protocol):
@@ -187,16 +214,22 @@ def out_of_time(job: Job) -> OutOfTime:
 
 
 class TerminalSubmission:
-    """Calls spark-submit as in a terminal. Spark's log goes to this process's stderr."""
+    """Calls spark-submit as in a terminal. Spark's log goes to this process's stderr, or to the file ``output``."""
 
-    def __init__(self, spark: SparkConnection, conf: Mapping[str, str]) -> None:
-        self._spark, self._conf = spark, conf
+    def __init__(self, spark: SparkConnection, conf: Mapping[str, str], output: int | None = None) -> None:
+        self._spark, self._conf, self._output = spark, conf, output
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, here: Workspace, name: str) -> None:
         """Start in a new process group."""
+        variables = {**os.environ, **environment(self._spark.master, here)}
+        command = self.command(here, name)
         self._process = subprocess.Popen(
-            self.command(here, name), env={**os.environ, **environment()}, start_new_session=True, stdout=sys.stderr
+            command,
+            env=variables,
+            start_new_session=True,
+            stdout=sys.stderr if self._output is None else self._output,
+            stderr=self._output,
         )
 
     def wait(self, seconds: float) -> str | None:
@@ -210,11 +243,13 @@ class TerminalSubmission:
             end_group(self._process, STOP_SECONDS)
 
     def command(self, here: Workspace, name: str) -> list[str]:
-        """The command contains no secrets; they go through the socket."""
+        """The command contains no secrets; they go through the socket. Puts the package into the folder."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master, "--name", name]
-        for key, value in {**local_conf(self._spark.master), **self._spark.conf, **self._conf}.items():
+        for key, value in conf_for(self._spark.master, {**self._spark.conf, **self._conf}).items():
             command += ["--conf", f"{key}={value}"]
-        return [*command, "--py-files", str(here.package), str(script()), str(here.socket)]
+        if package := package_for(self._spark.master, here):
+            command += ["--py-files", str(package)]
+        return [*command, str(script()), str(here.socket)]
 
 
 def terminal_launcher(spark: SparkConnection, conf: Mapping[str, str]) -> SubmitLauncher:

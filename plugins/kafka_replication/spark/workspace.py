@@ -25,7 +25,9 @@ LONGEST_PARENT = 60  # bytes: the path of a Unix socket may have 107 on Linux, a
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The folder and its files: the driver's socket, the zipped package, and the owner process."""
+    """The folder and its files: the driver's socket, the owner process, and the package: as a zip for a cluster's
+    executors, as links for the processes on this machine.
+    """
 
     folder: Path
 
@@ -38,18 +40,21 @@ class Workspace:
         return self.folder / "kafka_replication.zip"
 
     @property
+    def links(self) -> Path:
+        return self.folder / "python"
+
+    @property
     def owner(self) -> Path:
         return self.folder / "owner.json"
 
 
 @contextlib.contextmanager
 def workspace() -> Iterator[Workspace]:
-    """A new folder that only this user may open, with the package in it. Removed afterwards."""
+    """A new folder that only this user may open. Removed afterwards."""
     sweep()
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=_parent(), ignore_cleanup_errors=True) as folder:
         here = Workspace(Path(folder))
         write_private(here.owner, IDENTITY.dump_json(ProcessIdentity.own()))
-        write_package(here.package)
         yield here
 
 
@@ -70,6 +75,13 @@ def write_package(path: Path) -> None:
     with zipfile.ZipFile(path, "w", strict_timestamps=False) as archive:
         for file in sorted(PACKAGE.rglob("*.py")):
             archive.write(file, file.relative_to(PACKAGE.parent))
+
+
+def link_code(folder: Path, *packages: Path) -> None:
+    """A new folder for ``PYTHONPATH`` with a link to this package and to others, and nothing else beside them."""
+    folder.mkdir()
+    for package in (PACKAGE, *packages):
+        (folder / package.name).symlink_to(package)
 
 
 def sweep() -> None:

@@ -1,0 +1,197 @@
+"""The class-data archive of local mode: Java maps Spark's classes from it instead of reading and checking 280 jars.
+
+``python -m kafka_replication.spark.archive`` makes it (``make install`` does so). That takes several seconds, so no run
+does it. A run uses the archive if there is a sound one, and is only slower without.
+
+Java checks that an archive belongs to it and to its jars. It does not notice all damage: version 17 crashes on an
+archive that was cut off. An archive's name therefore ends with a digest of its content, which every run checks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+log = logging.getLogger(__name__)
+FOLDER = "kafka-replication"
+UNFINISHED = "unfinished-"
+OLDEST_JAVA = 17
+_BLOCK = 1 << 20
+# Java's options split at these, and its list of archives at the colon.
+_UNFIT = frozenset(" \t\n\"'\\:")
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """The Java that spark-submit starts: its program, and a text that differs for every build of it."""
+
+    program: Path
+    build: str
+    version: int
+
+    @classmethod
+    def found(cls) -> Java | None:
+        """None if there is none, or one that does not say what it is."""
+        home = os.environ.get("JAVA_HOME")
+        named = f"{home}/bin/java" if home else shutil.which("java")
+        if named is None:
+            return None
+        program = Path(named).resolve()
+        try:
+            release = (program.parents[1] / "release").read_text(errors="replace")
+            (machine,) = [
+                path for path in (program.parents[1] / "lib" / "server").glob("libjvm.*") if _is_library(path)
+            ]
+            return cls(program, f"{release}\n{_stamp(machine)}", _version(release))
+        except (OSError, ValueError):
+            return None
+
+
+def _is_library(path: Path) -> bool:
+    return path.suffix in (".so", ".dylib")
+
+
+def _version(release: str) -> int:
+    """The 17 of ``JAVA_VERSION="17.0.15"``. Raises ValueError."""
+    for line in release.splitlines():
+        name, _, value = line.partition("=")
+        if name == "JAVA_VERSION":
+            return int(value.strip().strip('"').split(".")[0])
+    raise ValueError("no JAVA_VERSION")
+
+
+def _stamp(path: Path) -> str:
+    status = path.stat()
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The place of the archive for one Java, one Spark and one set of Java options."""
+
+    folder: Path
+    key: str
+    java: Java = field(repr=False)
+
+    @classmethod
+    def of(cls, spark_home: Path, options: Sequence[str]) -> Archive | None:
+        """None if there can be none: no Java that is known to have archives, or no folder for the cache."""
+        java, folder = Java.found(), cache_folder()
+        if java is None or java.version < OLDEST_JAVA or folder is None or _UNFIT & set(str(folder)):
+            return None
+        try:
+            jars = _stamp(spark_home / "jars")
+        except OSError:
+            return None
+        parts = [str(java.program), java.build, jars, os.environ.get("SPARK_CONF_DIR", ""), *options]
+        return cls(folder, xxhash.xxh3_64_hexdigest("\n".join(parts).encode()), java)
+
+    def sound(self) -> Path | None:
+        """The archive's file, if there is one that belongs to this user and is undamaged. Never raises."""
+        try:
+            if not _is_private(self.folder):
+                return None
+            return next((path for path in self._files() if self._is_sound(path)), None)
+        except OSError:
+            return None
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"spark-{self.key}-*.jsa"))
+
+    def _is_sound(self, path: Path) -> bool:
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+                    return False
+                digest = xxhash.xxh3_128()
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+        except OSError:
+            return False
+        return path == self._named(digest.hexdigest())
+
+    def _named(self, digest: str) -> Path:
+        return self.folder / f"spark-{self.key}-{digest}.jsa"
+
+    @contextmanager
+    def making(self) -> Iterator[Path | None]:
+        """Gives the name of a file that Java is to write, then makes that file the archive.
+
+        None if there is a sound one. One process at a time makes it; others wait. Raises OSError if the folder cannot
+        be used.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_private(self.folder):
+            raise PermissionError(f"{self.folder} is not a folder that only this user may write")
+        with (self.folder / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.sound() is not None:
+                yield None
+                return
+            for left in self.folder.glob(f"{UNFINISHED}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=self.folder) as unfinished:
+                made = Path(unfinished) / "classes.jsa"
+                yield made
+                if made.is_file():
+                    self._keep(made)
+
+    def _keep(self, made: Path) -> None:
+        with made.open("rb") as file:
+            digest = xxhash.xxh3_128()
+            while block := file.read(_BLOCK):
+                digest.update(block)
+        made.chmod(0o600)
+        for damaged in self._files():
+            damaged.unlink()
+        made.rename(self._named(digest.hexdigest()))
+
+
+def cache_folder() -> Path | None:
+    """This product's folder in the user's cache (``XDG_CACHE_HOME``, else ``~/.cache``)."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / FOLDER
+    except RuntimeError:  # no home
+        return None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is a real folder of this user, where nobody else can put a file. Java runs what an archive holds."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and _is_own(status)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def main() -> int:
+    """Make the archive if it is missing. Returns 0 also where no archive is possible, because nothing needs one."""
+    from kafka_replication.spark import training
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        training.make()
+    except Exception as e:  # noqa: BLE001  # whatever it is, Spark works without an archive
+        log.warning("no class-data archive was made: %s; Spark starts more slowly without it", e)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

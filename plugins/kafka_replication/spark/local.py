@@ -1,0 +1,71 @@
+"""What makes Spark start fast in local mode, where one small JVM is driver and executor at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafka_replication.spark.archive import Archive
+
+OPTIONS = "spark.driver.extraJavaOptions"
+DAEMON = "kafka_replication.spark.preloaded_daemon"
+# The JVM does little but start. The first compiler alone costs half as much CPU time.
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# Java says on stdout what it does not like about an archive; a run without one is no fault.
+SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
+_JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_LAUNCHER_VARIABLE = "SPARK_LAUNCHER_OPTS"
+_SWITCH = re.compile(r"(^|[\s\"'])-X(X:|share|log|int|batch)")
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and workers are on this machine, in one JVM. ``local-cluster[...]`` is a cluster."""
+    return master == "local" or master.startswith("local[")
+
+
+def archive(spark_home: Path) -> Archive | None:
+    return Archive.of(spark_home, QUICK)
+
+
+def conf(spark_home: Path, own: Mapping[str, str]) -> dict[str, str]:
+    """Settings that save time, without those of the user (``own``), which are never changed or added to."""
+    settings = {"spark.python.daemon.module": DAEMON}
+    if not has_own_options(spark_home, own):
+        found = archive(spark_home)
+        file = found.sound() if found else None
+        shared = (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *SILENT) if file else ()
+        settings[OPTIONS] = " ".join([*QUICK, *shared])
+    return settings
+
+
+def variables() -> dict[str, str]:
+    """Environment variables that save time: the same for the JVM with which spark-submit puts its command together."""
+    if _LAUNCHER_VARIABLE in os.environ or _switches(_JAVA_VARIABLES[1:]):
+        return {}
+    return {_LAUNCHER_VARIABLE: " ".join(QUICK)}
+
+
+def has_own_options(spark_home: Path, own: Mapping[str, str]) -> bool:
+    """Whether the user chose options for the driver's JVM: in a setting, in Spark's own files, or in the environment.
+
+    Java does not start if it is told to use two garbage collectors.
+    """
+    if any(name.startswith("spark.driver.") and name.endswith("JavaOptions") for name in own):
+        return True
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf")
+    if "spark.driver." in (text := _text(folder / "spark-defaults.conf")) and "JavaOptions" in text:
+        return True
+    return bool(_text(folder / "java-opts") or _text(folder / "spark-env.sh")) or _switches(_JAVA_VARIABLES)
+
+
+def _switches(names: tuple[str, ...]) -> bool:
+    return any(_SWITCH.search(os.environ.get(name, "")) for name in names)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""

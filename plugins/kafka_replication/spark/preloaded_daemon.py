@@ -1,0 +1,44 @@
+"""PySpark's daemon for local mode: it imports what a worker needs once, and every worker that it forks has it at once.
+
+``spark.python.daemon.module`` names this module. Importing creates no client and starts no thread, so forking is safe.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+
+from kafka_replication.spark.start import prefer_linked
+
+PRELOADED = (
+    "pyspark.worker",
+    "kafka_replication.spark.worker",
+    "kafka_replication.kafka.engines.record.engine",
+    "kafka_replication.kafka.ledger",
+    "kafka_replication.kafka.reach",
+    "kafka_replication.kafka.segment_reader",
+    "kafka_replication.kafka.sink",
+)
+
+
+def preload() -> None:
+    """Import what this Python has. What it lacks a worker finds out by itself, and names (`stages.MISSING`)."""
+    for name in PRELOADED:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001  # any error of foreign code; the worker meets it again
+            return
+    gc.collect()
+    gc.freeze()  # no worker's garbage collection touches, and so copies, the pages it shares with the others
+
+
+def main() -> None:
+    prefer_linked()
+    preload()
+    from pyspark.daemon import manager
+
+    manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Where a Spark process begins to run this package: the driver's entry point, and where Python finds the code.
+
+It imports nothing of PySpark, because PySpark is to be imported from where `prefer_linked` says.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import kafka_replication
+
+
+def prefer_linked() -> None:
+    """In local mode, import PySpark from the launcher's folder of links (`workspace.link_code`).
+
+    spark-submit puts ``pyspark.zip`` first. A zip has no compiled modules, so every process would compile PySpark anew.
+    On a cluster this package itself comes from a zip, and nothing changes.
+    """
+    package = Path(kafka_replication.__file__).parent
+    folder = str(package.parent)
+    if package.is_symlink() and (package.parent / "pyspark").is_symlink() and folder in sys.path:
+        sys.path.remove(folder)
+        sys.path.insert(0, folder)
+
+
+def main() -> None:
+    """The driver's entry point: ``SCRIPT SOCKET``."""
+    prefer_linked()
+    from kafka_replication.spark import driver
+
+    driver.main()
+
+
+def given_path(folder: Path) -> str:
+    """``PYTHONPATH`` with ``folder`` before what the user has in it."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

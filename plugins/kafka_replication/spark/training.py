@@ -1,0 +1,70 @@
+"""One run of Spark in local mode that only loads the classes which every run needs, so that Java can archive them."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+
+from kafka_replication.config import Copy
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.copying.engine import CopyTask
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.spark import local
+from kafka_replication.spark.jobs import Job, RangeTask
+from kafka_replication.spark.submit import SubmitLauncher, TerminalSubmission, spark_home
+from kafka_replication.verification.read_back import ReadBackTask
+
+log = logging.getLogger(__name__)
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}  # its tasks fail at once, which loads the same classes
+SECONDS = 300.0
+
+
+def make() -> None:
+    """Make the archive if it is missing. Raises OSError, ReplicationError."""
+    archive = local.archive(spark_home())
+    if archive is None:
+        log.info("no class-data archive for this Java: Spark starts more slowly without one")
+        return
+    with archive.making() as file:
+        if file is None:
+            return
+        conf = {local.OPTIONS: " ".join([*local.QUICK, *local.SILENT, f"-XX:ArchiveClassesAtExit={file}"])}
+        submission = Patient(SparkConnection("local[2]", {}), {"spark.log.level": "OFF", **conf}, subprocess.DEVNULL)
+        with SubmitLauncher(submission) as spark:
+            spark.submit(job(), lambda results: None)
+    if archive.sound() is None:
+        raise Unreachable("Java wrote none", "run python -m kafka_replication.spark.archive again")
+    log.info("made the class-data archive with which Spark starts faster, in %s", archive.folder)
+
+
+class Patient(TerminalSubmission):
+    """Java writes the archive after the driver has ended, and may take its time for it."""
+
+    def wait(self, seconds: float) -> str | None:
+        return super().wait(SECONDS if seconds else 0)
+
+
+def job() -> Job:
+    """Two tasks that find no cluster."""
+    return Job(
+        replication="class-data-archive",
+        run_id="training",
+        source=NOBODY,
+        target=NOBODY,
+        settings=Copy(),
+        tasks=[task(partition) for partition in range(2)],
+        seconds=SECONDS,
+        request_seconds=0.1,
+    )
+
+
+def task(partition: int) -> RangeTask:
+    key = PartitionKey("class-data-archive", TopicPartition("training", partition), "training")
+    copy = CopyTask(key=key, range=OffsetRange(0, 1), ids=Ids("c", "s", "t"), generation=0, run_id="training")
+    read_back = ReadBackTask(
+        key=key, generation=0, verified=Coverage(), receipts_from=None, level="digest", kept_seconds=0
+    )
+    return RangeTask(copy=copy, read_back=read_back)
