@@ -244,6 +244,34 @@ def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, numbe
     assert_complete(ready)
 
 
+def test_java_uses_the_class_data_archive_and_a_run_survives_one_that_was_cut_off(
+    ready: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java 17 itself crashes on such an archive. Neither with it nor without does Java print a warning."""
+    for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(ready.folder / "cache"))
+    subprocess.run([sys.executable, "-m", "kafka_replication.spark.archive"], cwd=ROOT / "plugins", check=True)
+    (archive,) = (ready.folder / "cache").rglob("*.jsa")
+    ready.settings |= {"copy": SMALL}
+    run = SparkRun(ready, halted=True)
+    await_middle(ready, run)
+    if Path("/proc/self/maps").exists():
+        assert str(archive) in Path(f"/proc/{run.jvm().pid}/maps").read_text()
+    run.go_on()
+    assert run.end()["outcome"] == "done"
+    run.assert_nothing_left()
+    assert_complete(ready)
+
+    os.truncate(archive, archive.stat().st_size // 2)
+    ready.source.produce(ready.topic, numbered(10, first=RECORDS), 0)
+    again = SparkRun(ready)
+    report = again.end()
+    again.assert_nothing_left()
+    assert report["outcome"] == "done", report
+    assert "[warning]" not in (errors := (ready.folder / "stderr").read_text()) and "[error" not in errors
+
+
 def test_an_executor_without_a_module_ends_the_run(ready: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(python_without("xxhash", ready.folder / "executor")))
     run = SparkRun(ready)

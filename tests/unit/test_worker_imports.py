@@ -1,4 +1,4 @@
-"""What a Spark Python worker imports: each worker process pays for it, and each executor has to have it installed."""
+"""What Spark's Python processes import: each worker pays for it, and each executor has to have it installed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from kafka_replication.spark.preloaded_daemon import PRELOADED
 from kafka_replication.spark.stages import NEEDED
+from tests.spark.pythons import WITHOUT
 
+FOREIGN = {"airflow", "alembic", "pandas", "pyarrow", "rich", "sqlalchemy", "typer"}
 ROOT = Path(__file__).parents[2]
 INSTALLED = {"confluent_kafka", "pydantic", "tenacity", "xxhash"}  # deploy/spark.Dockerfile; PySpark is there anyway
 THEIRS = {"annotated_types", "pydantic_core", "typing_extensions", "typing_inspection"}  # what those bring
@@ -21,10 +27,26 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def imported() -> list[str]:
-    command = [sys.executable, "-c", PROGRAM.format(needed=NEEDED)]
+# What `preloaded_daemon` does before it forks; then its threads, and all modules.
+DAEMON = """
+import json, sys
+{first}
+import psutil
+from kafka_replication.spark import preloaded_daemon
+preloaded_daemon.preload()
+print(json.dumps([psutil.Process().num_threads(), sorted(sys.modules)]))
+"""
+
+
+def said(program: str) -> Any:
+    """What a fresh Python says as JSON."""
+    command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT / "plugins", check=True, capture_output=True, text=True)
-    return list(json.loads(done.stdout))
+    return json.loads(done.stdout)
+
+
+def imported() -> list[str]:
+    return list(said(PROGRAM.format(needed=NEEDED)))
 
 
 def test_a_worker_imports_what_executors_have_and_nothing_of_the_driver() -> None:
@@ -34,3 +56,30 @@ def test_a_worker_imports_what_executors_have_and_nothing_of_the_driver() -> Non
     rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_replication.")}
     assert rooms.isdisjoint({"cli", "orchestration", "runs", "store", "web"})
     assert not {"kafka_replication.spark.stages", "kafka_replication.spark.submit"} & set(modules)
+
+
+def test_the_driver_imports_nothing_large_that_it_does_not_use() -> None:
+    modules = said("import json, sys; import kafka_replication.spark.driver; print(json.dumps(sorted(sys.modules)))")
+    assert FOREIGN.isdisjoint(name.split(".")[0] for name in modules)
+    rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_replication.")}
+    assert rooms.isdisjoint({"cli", "kafka", "orchestration", "runs", "store", "web"})
+
+
+def test_the_daemon_has_all_that_a_worker_needs_and_no_thread_before_it_forks() -> None:
+    threads, modules = said(DAEMON.format(first=""))
+    assert threads == 1, "a fork keeps one thread only, and the locks of all"
+    assert {*PRELOADED, *NEEDED} <= set(modules)
+    assert FOREIGN.isdisjoint(name.split(".")[0] for name in modules)
+
+
+@pytest.mark.parametrize("module", ["confluent_kafka", "pydantic", "xxhash", "kafka_replication.spark.worker"])
+def test_the_daemon_lives_without_a_module_so_that_a_worker_can_name_it(module: str) -> None:
+    _, modules = said(DAEMON.format(first=WITHOUT.format(module=module)))
+    assert module not in modules and "pyspark.worker" in modules
+
+
+def test_the_daemon_lives_with_a_module_that_raises_anything() -> None:
+    """A library of another machine raises OSError, for example."""
+    raising = WITHOUT.format(module="xxhash").replace("ModuleNotFoundError(", "OSError(").replace(", name=name)", ")")
+    _, modules = said(DAEMON.format(first=raising))
+    assert "xxhash" not in modules
