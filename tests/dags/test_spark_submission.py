@@ -12,6 +12,7 @@ from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.spark_hook import HookSubmission
 from kafka_replication.spark import submit
+from kafka_replication.spark.local import DAEMON
 from kafka_replication.spark.workspace import workspace
 
 SECRET = "do-not-show-me"
@@ -49,6 +50,15 @@ def test_no_secret_is_on_the_command_line(connect: Any) -> None:
     assert argv[argv.index("--master") + 1] == "local[*,4]"
     assert argv[argv.index("--deploy-mode") + 1] == "client"
     assert {"spark.driver.bindAddress=127.0.0.1", "spark.log.level=WARN", "spark.executor.memory=2g"} <= set(argv)
+
+
+def test_only_a_cluster_gets_the_package_as_a_zip(connect: Any) -> None:
+    connect("spark_default", conn_type="spark", host="local[2]")
+    assert "--py-files" not in command()
+    assert f"spark.python.daemon.module={DAEMON}" in command()
+    connect("spark_default", conn_type="spark", host="spark://master", port=7077)
+    assert "--py-files" in command()
+    assert DAEMON not in " ".join(command())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.spark import archive as module
-from kafka_replication.spark import local
+from kafka_replication.spark import local, training
 from kafka_replication.spark.archive import Archive, Java
 from kafka_replication.spark.submit import spark_home
 
@@ -25,7 +25,8 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "release").write_text('IMPLEMENTOR="Somebody"\nJAVA_VERSION="17.0.15"\n')
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    for name in ("SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
     return home
 
 
@@ -198,6 +199,13 @@ def test_without_java_or_home_there_is_none(java: Path, spark: Path, monkeypatch
 
     monkeypatch.setattr(Path, "home", homeless)
     assert Archive.of(spark, ()) is None
+
+
+def test_none_is_made_for_a_java_that_has_options_of_the_user(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Java here is none that could be started."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    training.make()
+    assert not (Path(os.environ["XDG_CACHE_HOME"]) / module.FOLDER).exists()
 
 
 def test_java_gets_a_sound_one_and_is_told_to_say_nothing_of_it(java: Path) -> None:

@@ -24,6 +24,9 @@ SECONDS = 300.0
 
 def make() -> None:
     """Make the archive if it is missing. Raises OSError, ReplicationError."""
+    if local.has_own_options(spark_home(), {}):
+        log.info("no class-data archive: Java has options of your own, and is started as they say")
+        return
     archive = local.archive(spark_home())
     if archive is None:
         log.info("no class-data archive for this Java: Spark starts more slowly without one")
