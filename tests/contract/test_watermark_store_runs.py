@@ -63,6 +63,30 @@ def test_a_finished_run_keeps_its_plan_and_can_finish_again(store: WatermarkStor
     assert store.finish_run("run-1", "done").state == "done"
 
 
+def test_the_newest_progress_of_a_run_stays(store: WatermarkStore) -> None:
+    started = store.start_run("run-1", NAME, "live", "{}")
+    store.start_run("run-2", NAME, "live", "{}")
+    assert started.progress is None
+    for text in ('{"ranges_done": 1}', '{"ranges_done": 2}', '{"ranges_done": 2}'):
+        store.record_progress("run-1", text)
+    assert store.run("run-1") == replace(started, progress='{"ranges_done": 2}')
+    assert [run.progress for run in store.runs(NAME)] == [None, '{"ranges_done": 2}']
+    assert store.finish_run("run-1", "done").progress == '{"ranges_done": 2}'
+
+
+def test_progress_makes_no_run(store: WatermarkStore) -> None:
+    store.record_progress("never started", "{}")
+    assert store.run("never started") is None
+
+
+def test_a_run_that_is_planned_again_has_no_progress(store: WatermarkStore) -> None:
+    store.start_run("run-1", NAME, "live", "old")
+    store.record_progress("run-1", "{}")
+    again = store.start_run("run-1", NAME, "live", "new", instead_of="old")
+    assert again.progress is None
+    assert store.run("run-1") == again
+
+
 def test_finishing_needs_a_known_run_and_state(store: WatermarkStore) -> None:
     with pytest.raises(BadInput, match="run-9 was never started"):
         store.finish_run("run-9", "done")

@@ -50,6 +50,7 @@ def run_record(row: Row[Any]) -> RunRecord:
         plan=row.plan,
         created_at=from_millis(row.created_at),
         finished_at=None if row.finished_at is None else from_millis(row.finished_at),
+        progress=row.progress,
     )
 
 

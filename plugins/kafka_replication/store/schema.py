@@ -35,7 +35,7 @@ from kafka_replication.store import migrations
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 2  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 3  # the newest revision in `migrations`, as a number
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -101,6 +101,7 @@ runs = Table(
     Column("plan", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
+    Column("progress", Text),
     Index("kafka_replication_runs_latest", "replication", "sequence"),
     Index("kafka_replication_runs_age", "replication", "created_at"),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
@@ -110,9 +110,9 @@ class SqlStore:
                     "make run ids unique, such as by putting the DAG id in front of Airflow's run id",
                 )
             if instead_of is not None and stored.plan == instead_of:
-                stored = replace(stored, plan=plan_json, state="planned", finished_at=None)
-                replacement = update(schema.runs).where(schema.runs.c.run_id == run_id)
-                db.execute(replacement.values(plan=plan_json, state="planned", finished_at=None))
+                anew: dict[str, Any] = {"plan": plan_json, "state": "planned", "finished_at": None, "progress": None}
+                stored = replace(stored, **anew)
+                db.execute(update(schema.runs).where(schema.runs.c.run_id == run_id).values(**anew))
             return stored
 
         return self._write(start)
@@ -124,6 +124,10 @@ class SqlStore:
         table = schema.runs
         query = select(table).where(table.c.replication == replication).order_by(table.c.sequence.desc()).limit(limit)
         return self._read(lambda db: [rows.run_record(row) for row in db.execute(query)])
+
+    def record_progress(self, run_id: str, progress_json: str) -> None:
+        statement = update(schema.runs).where(schema.runs.c.run_id == run_id).values(progress=progress_json)
+        self._write(lambda db: db.execute(statement))
 
     def finish_run(self, run_id: str, state: str) -> RunRecord:
         if state not in RUN_STATES:

@@ -62,7 +62,7 @@ class WatermarkStore(Protocol):
     ) -> RunRecord:
         """Store the run's plan once. A repeated call returns the stored run with the **stored** plan.
 
-        A stored plan that equals ``instead_of`` is replaced, and the run is `planned` again.
+        A stored plan that equals ``instead_of`` is replaced, and the run is `planned` again, without progress.
 
         Raises Refused if the id belongs to another replication or kind.
         """
@@ -71,6 +71,9 @@ class WatermarkStore(Protocol):
 
     def runs(self, replication: str, limit: int = 50) -> list[RunRecord]:
         """The latest runs, newest first."""
+
+    def record_progress(self, run_id: str, progress_json: str) -> None:
+        """Store how far the run is, in place of what was stored before. Does nothing if the store has no such run."""
 
     def finish_run(self, run_id: str, state: str) -> RunRecord:
         """Raises BadInput for an unknown run, ValueError for a state that is not in `RUN_STATES`."""

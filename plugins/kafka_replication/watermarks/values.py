@@ -107,8 +107,8 @@ class Lease:
 class RunRecord:
     """One run with its plan. ``state`` is one of `RUN_STATES`.
 
-    ``plan`` is JSON text that the store does not read. It is empty after the store dropped the plan of a run that
-    succeeded.
+    ``plan`` and ``progress`` are JSON texts that the store does not read. The plan is empty after the store dropped the
+    plan of a run that succeeded. There is no progress until the run has begun to copy.
     """
 
     run_id: str
@@ -118,6 +118,7 @@ class RunRecord:
     plan: str
     created_at: datetime
     finished_at: datetime | None = None
+    progress: str | None = None
 
     def __post_init__(self) -> None:
         if not self.run_id or not self.replication or not self.kind or self.state not in RUN_STATES:
