@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -43,4 +45,19 @@ class Clusters:
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger. It remembers what it has read: every view after the first reads only new entries."""
+        return self._ledger
+
+    @cached_property
+    def _ledger(self) -> KafkaLedger:
         return KafkaLedger(self.target, self.target_admin, self._replication.name, self._deadline)
+
+    def ledger_follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
+        """Opens a reader of the ledger for another thread, with clients of its own; see `KafkaLedger.follower`."""
+        follow, settings, seconds = self._ledger.follower(), self.target, self._replication.timeouts.request * 0.6
+
+        @contextmanager
+        def opened() -> Iterator[Ledger]:
+            with clients.admin(settings, seconds) as admin:
+                yield follow(admin)
+
+        return opened

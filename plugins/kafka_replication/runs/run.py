@@ -19,12 +19,14 @@ from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.watermarks.store import WatermarkStore
 
 T = TypeVar("T")
 Check = Callable[[], None]  # raises Busy once the lease is lost
+Show = Callable[[Progress], None]  # called in a thread of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Run:
     store: WatermarkStore
     run_id: str
     deadline: Deadline = field(default_factory=Deadline)
+    show: Show | None = None  # shows progress; None: a line in the log every few seconds
 
     def holding(self, check: Check) -> LeasedRun:
         """This run with its lease; ``check`` raises Busy after the lease was lost."""

@@ -16,6 +16,7 @@ class Event(StrEnum):
     COPY_ROUND_STARTED = "copy-round-started"
     CHUNK_COMMITTED = "chunk-committed"
     COPY_SESSION_ENDED = "copy-session-ended"
+    PROGRESS = "progress"
     FOREIGN_LEDGER_ENTRY = "foreign-ledger-entry"
     MISPLACED_LEDGER_ENTRY = "misplaced-ledger-entry"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import topics, writer
-from kafka_replication.kafka.ledger.reader import ALL, PositionsReader, ReceiptsReader
+from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
 from kafka_replication.ledger.entries import RECEIPTS, Entry, Gap, Position, Verified
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
@@ -21,15 +22,32 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
 class KafkaLedger:
-    """The ledger of one replication. The first view reads the positions topic; later views read only new entries."""
+    """The ledger of one replication. The first view reads the positions topic; later views read only new entries.
+
+    ``known`` makes it a follower, see `follower`.
+    """
 
     def __init__(
-        self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline = NEVER
+        self,
+        config: clients.ClientConfig,
+        admin: AdminClient,
+        replication: str,
+        deadline: Deadline = NEVER,
+        known: Known | None = None,
     ) -> None:
         self._admin = admin
-        self._positions = PositionsReader(config, admin, replication, deadline)
-        self._receipts = ReceiptsReader(config, admin, replication, deadline)
+        self._positions = PositionsReader(config, admin, replication, deadline, known)
+        self._receipts = ReceiptsReader(config, admin, replication, deadline, waits=known is None)
         self._exists = False
+        self._follow = partial(KafkaLedger, config, replication=replication)
+
+    def follower(self) -> Callable[[AdminClient], KafkaLedger]:
+        """Makes another reader of this ledger, for another thread, which begins with what this one has read.
+
+        It never waits for an open transaction: it may miss an entry that was committed while an earlier transaction was
+        open, and finds it later. It is for showing progress, not for deciding anything.
+        """
+        return partial(self._follow, known=self._positions.known())
 
     def exists(self) -> bool:
         """Whether the topics exist. The brokers are asked until they do."""

@@ -69,6 +69,12 @@ class NewestEntries:
         self._foreign: dict[tuple[int, bytes], tuple[int, Event, str]] = {}  # the offset, and the message to log
         self._logged: set[tuple[int, bytes, int]] = set()
 
+    def copy(self) -> NewestEntries:
+        """A second object with the same entries, for another reader."""
+        twin = NewestEntries(self._replication)
+        twin._by_key, twin._foreign, twin._logged = dict(self._by_key), dict(self._foreign), set(self._logged)
+        return twin
+
     def __iter__(self) -> Iterator[NewestEntry]:
         return iter(self._by_key.values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, Message
@@ -32,19 +33,29 @@ class TopicReader:
     """Reads one ledger topic for one replication."""
 
     def __init__(
-        self, topic: str, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline
+        self,
+        topic: str,
+        config: clients.ClientConfig,
+        admin: AdminClient,
+        replication: str,
+        deadline: Deadline,
+        waits: bool = True,
     ):
-        self.topic = topic
+        self.topic, self._waits = topic, waits
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
         """Log start and end of each partition, after waiting until no open transaction hides an entry below the end.
 
         Without that wait the last stable offset could lie below an entry that is already committed. Raises Stalled.
+        A reader that does not wait gets the last stable offset.
         """
         at = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
         starts = offsets.log_starts(self._admin, at)
-        ends = offsets.stable_ends(self._admin, at, self._deadline.within(LONGEST_TRANSACTION))
+        if self._waits:
+            ends = offsets.stable_ends(self._admin, at, self._deadline.within(LONGEST_TRANSACTION))
+        else:
+            ends = offsets.last_stable(self._admin, at)
         return {place.partition: OffsetRange(min(starts[place], ends[place]), ends[place]) for place in at}
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
@@ -65,6 +76,11 @@ class TopicReader:
             for partition, range_ in wanted.items():
                 yield from records(reader, TopicPartition(self.topic, partition), range_)
 
+    def _log_foreign(self, newest: NewestEntries) -> None:
+        """Only the reader that waits logs them, not another one beside it."""
+        if self._waits:
+            newest.log_foreign(self.topic)
+
     def undecided(self) -> set[PartitionKey]:
         """Keys with an entry above the last stable offset: its transaction, or an earlier one, is still open."""
         at = [TopicPartition(self.topic, partition) for partition in ALL]
@@ -78,6 +94,15 @@ class TopicReader:
         return {entry.key for entry in newest}
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read of the positions topic: its newest entries, where reading ended, and the topic's id."""
+
+    newest: NewestEntries
+    ends: dict[int, int]
+    topic_id: str
+
+
 class PositionsReader(TopicReader):
     """Remembers the newest entries and where reading ended in each partition, and continues from there.
 
@@ -85,9 +110,21 @@ class PositionsReader(TopicReader):
     tombstones stay for `delete.retention.ms`, by default a day, which is longer than a run.
     """
 
-    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline):
-        super().__init__(POSITIONS, config, admin, replication, deadline)
-        self._newest, self._ends, self._topic_id = NewestEntries(replication), dict[int, int](), ""
+    def __init__(
+        self,
+        config: clients.ClientConfig,
+        admin: AdminClient,
+        replication: str,
+        deadline: Deadline,
+        known: Known | None = None,
+    ):
+        super().__init__(POSITIONS, config, admin, replication, deadline, waits=known is None)
+        known = known or Known(NewestEntries(replication), {}, "")
+        self._newest, self._ends, self._topic_id = known.newest, known.ends, known.topic_id
+
+    def known(self) -> Known:
+        """A copy of what was read, for another reader."""
+        return Known(self._newest.copy(), dict(self._ends), self._topic_id)
 
     def entries(self) -> Iterator[NewestEntry]:
         self._read_on(ALL)
@@ -107,7 +144,7 @@ class PositionsReader(TopicReader):
         for message in self.read({partition: self._unread(partition, there) for partition, there in bounds.items()}):
             self._newest.add(message)
         self._ends |= {partition: there.until for partition, there in bounds.items()}
-        self._newest.log_foreign(self.topic)
+        self._log_foreign(self._newest)
 
     def _unread(self, partition: int, there: OffsetRange) -> OffsetRange:
         return OffsetRange(max(there.from_, self._ends.get(partition, 0)), there.until)
@@ -122,8 +159,15 @@ class PositionsReader(TopicReader):
 class ReceiptsReader(TopicReader):
     """Reads receipts from the offset that the caller needs. Remembers nothing."""
 
-    def __init__(self, config: clients.ClientConfig, admin: AdminClient, replication: str, deadline: Deadline):
-        super().__init__(RECEIPTS, config, admin, replication, deadline)
+    def __init__(
+        self,
+        config: clients.ClientConfig,
+        admin: AdminClient,
+        replication: str,
+        deadline: Deadline,
+        waits: bool = True,
+    ):
+        super().__init__(RECEIPTS, config, admin, replication, deadline, waits)
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         bounds = self.bounds({key.ledger_partition for key in wanted})
@@ -131,7 +175,7 @@ class ReceiptsReader(TopicReader):
         newest = NewestEntries(self._replication)
         for message in self.read(_from_the_first(since, bounds)):
             newest.add(message)
-        newest.log_foreign(self.topic)
+        self._log_foreign(newest)
         stored: dict[PartitionKey, list[StoredReceipt]] = {key: [] for key in wanted}
         for entry in newest:
             if entry.key in stored and entry.offset >= since[entry.key]:

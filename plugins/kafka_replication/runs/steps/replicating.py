@@ -14,10 +14,12 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill import next_slice
 from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.reporting.progress import Work, work_of
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.advancing import advance
 from kafka_replication.runs.steps.bookkeeping import Bookkeeper
 from kafka_replication.runs.steps.fencing import fence_stale_producers
+from kafka_replication.runs.steps.progress import Watch
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, longest_first
 from kafka_replication.spark.launcher import Launcher
@@ -82,6 +84,7 @@ class _Work:
         self._book = Bookkeeper(run, plan)
         self._end = JobEnd()  # of the last job
         self._view = LedgerView()
+        self._watch: Watch | None = None
 
     def carry_out(self) -> None:
         """Slice after slice, until every range is on the target or has failed."""
@@ -126,7 +129,7 @@ class _Work:
             self._run.deadline.check(f"{self._plan.replication}: copying")
             message = "working on %d ranges, round %d"
             log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, message, len(left), round_ + 1)
-            with self._book.open(left):
+            with self._book.open(left), self._watching(left).working():
                 self._end = self._spark.submit(_job(self._run, left), self._book.enter)
             left = self._to_repeat(left)
             if left or self._book.failed:  # dead workers may have left transactions open
@@ -136,6 +139,14 @@ class _Work:
                 break
             left = [self._still_left(task) for task in left]
         self._book.enter([_without_result(task, self._end) for task in left if task.key not in self._book.answers])
+
+    def _watching(self, tasks: Sequence[RangeTask]) -> Watch:
+        if self._watch is None:
+            work = work_of(self._plan) or {
+                task.key: Work(task.read_back.generation, self._view.pending(task.key)) for task in tasks
+            }
+            self._watch = Watch(self._run, work, self._view)
+        return self._watch
 
     def _to_repeat(self, submitted: Sequence[RangeTask]) -> list[RangeTask]:
         answers = self._book.answers

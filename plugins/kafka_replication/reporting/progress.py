@@ -1,0 +1,202 @@
+"""How far a run is, from what is committed in the ledger, and the line of text that says so. Nothing here is a guess,
+except for the seconds that are left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from kafka_replication.ledger.entries import Position, Verified
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.planning.plan import Plan
+
+WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is. A range is done once it is verified, an offset once it is on the target or given up.
+
+    ``records`` and ``bytes`` are what this attempt of the run has committed; ``seconds`` is how long it has worked.
+    ``slowest`` is the partition with the most offsets left to copy, None if none is left.
+    """
+
+    ranges: int
+    ranges_done: int
+    offsets: int
+    offsets_done: int
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    bytes_per_second: float = 0.0
+    seconds_left: float | None = None  # None: not known
+    slowest: str | None = None
+    slowest_percent: int | None = None
+
+    @property
+    def percent(self) -> int:
+        """The share of the offsets that are done; 100 only if every range is done, too."""
+        return percent(self.offsets_done, self.offsets, self.ranges_done == self.ranges)
+
+    @property
+    def reading_back(self) -> bool:
+        """Whether everything is on the target, and some of it is not verified."""
+        return self.offsets_done == self.offsets and self.ranges_done < self.ranges
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable interface of ``status --json``."""
+        return {**asdict(self), "percent": self.percent}
+
+    @classmethod
+    def from_json(cls, text: str) -> Progress | None:
+        """The inverse of `as_json`, as text; None if another version wrote something that this one does not know."""
+        try:
+            return _PROGRESS.validate_json(text)
+        except ValidationError:
+            return None
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.ranges_done:,} of {self.ranges:,} ranges done",
+            f"{self.records:,} records",
+            f"{self.bytes / 1e6:,.1f} MB",
+            f"{self.bytes_per_second / 1e6:,.1f} MB/s",
+            f"{self.percent}%",
+        ]
+        if self.seconds_left:
+            parts.append(f"about {duration(self.seconds_left)} left")
+        elif self.reading_back:
+            parts.append("all copied, reading back")
+        slowest = "" if self.slowest is None else f"; slowest {self.slowest} ({self.slowest_percent}%)"
+        return ", ".join(parts) + slowest
+
+
+_PROGRESS = TypeAdapter(Progress)
+
+
+def percent(done: int, all_: int, finished: bool) -> int:
+    """Rounded down; below 100 until it is finished."""
+    share = 100 * done // all_ if all_ else 100
+    return 100 if finished and done == all_ else min(share, 99)
+
+
+def duration(seconds: float) -> str:
+    """In the largest unit that is precise enough: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run has to do in one partition: these offsets are to be on the target and verified."""
+
+    generation: int
+    offsets: Coverage
+
+
+def work_of(plan: Plan) -> dict[PartitionKey, Work]:
+    """What is to be done for each partition that the plan does not refuse."""
+    return {
+        planned.key: Work(planned.generation, Coverage.of(planned.ranges))
+        for planned in plan.partitions
+        if not planned.refused and any(range_.span for range_ in planned.ranges)
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How many ranges and offsets are done."""
+
+    ranges: int
+    ranges_done: int
+    offsets: int
+    offsets_done: int
+    slowest: str | None = None
+    slowest_percent: int | None = None
+
+
+class Tally:
+    """Counts what of the work is done. A partition without a new entry in the ledger is not counted again."""
+
+    def __init__(self, work: Mapping[PartitionKey, Work]) -> None:
+        self._work = dict(work)
+        self._spans = {key: todo.offsets.span for key, todo in self._work.items()}
+        self._seen: dict[PartitionKey, tuple[Position | None, Verified | None]] = {}
+        self._to_copy = dict(self._spans)
+        self._to_verify = dict(self._spans)
+        self._offsets = sum(self._spans.values())
+
+    @property
+    def unfinished(self) -> set[PartitionKey]:
+        """The partitions that were not done when they were counted last."""
+        return {key for key, left in self._to_verify.items() if left}
+
+    def generation(self, key: PartitionKey) -> int | None:
+        """The generation that is worked on; None if the partition has no part in the work."""
+        return self._work[key].generation if key in self._work else None
+
+    def count(self, view: LedgerView) -> Standing:
+        """The standing according to the ledger."""
+        for key, todo in self._work.items():
+            entries = view.positions.get(key), view.verified.get(key)
+            if key not in self._seen or any(a is not b for a, b in zip(self._seen[key], entries, strict=True)):
+                self._seen[key] = entries
+                self._count(key, todo, view)
+        slowest = max(self._to_copy, key=self._to_copy.__getitem__, default=None)
+        if slowest is None or not self._to_copy[slowest]:
+            slowest = None
+        left, span = (self._to_copy[slowest], self._spans[slowest]) if slowest else (0, 0)
+        return Standing(
+            ranges=len(self._work),
+            ranges_done=sum(not left for left in self._to_verify.values()),
+            offsets=self._offsets,
+            offsets_done=self._offsets - sum(self._to_copy.values()),
+            slowest=str(slowest.source) if slowest else None,
+            slowest_percent=percent(span - left, span, finished=False) if slowest else None,
+        )
+
+    def _count(self, key: PartitionKey, todo: Work, view: LedgerView) -> None:
+        passed, position = view.verified_or_waived(key, todo.generation), view.position(key, todo.generation)
+        there = passed.union(position.coverage) if position else passed
+        self._to_copy[key] = todo.offsets.subtract(there).span
+        self._to_verify[key] = todo.offsets.subtract(passed).span
+
+
+class Pace:
+    """How fast the work goes, from what was done at some moments of a monotonic clock. ``offsets_done`` were done when
+    it started.
+    """
+
+    def __init__(self, started: float, offsets_done: int) -> None:
+        self._started = started
+        self._samples = deque([(started, offsets_done, 0)])  # the moment, offsets done, bytes
+
+    def progress(self, at: float, standing: Standing, records: int, size: int) -> Progress:
+        """The progress at a moment, which is not before any other that was asked for."""
+        self._samples.append((at, standing.offsets_done, size))
+        while len(self._samples) > 2 and self._samples[1][0] <= at - WINDOW:
+            self._samples.popleft()
+        since, offsets, bytes_ = self._samples[0]
+        elapsed = at - since
+        done_per_second = (standing.offsets_done - offsets) / elapsed if elapsed > 0 else 0.0
+        left = standing.offsets - standing.offsets_done
+        if standing.ranges_done == standing.ranges:
+            seconds_left: float | None = 0.0
+        else:
+            seconds_left = left / done_per_second if left and done_per_second > 0 else None
+        return Progress(
+            **{name.name: getattr(standing, name.name) for name in fields(Standing)},
+            records=records,
+            bytes=size,
+            seconds=round(max(0.0, at - self._started), 3),
+            bytes_per_second=max(0.0, (size - bytes_) / elapsed) if elapsed > 0 else 0.0,
+            seconds_left=seconds_left,
+        )

@@ -1,0 +1,129 @@
+"""Shows how far a run is while Spark works: a thread reads what is committed, every few seconds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.times import now
+from kafka_replication.reporting.progress import Pace, Progress, Tally, Work
+from kafka_replication.runs.run import Run
+from kafka_replication.runtime.events import Event, log_event
+
+log = logging.getLogger(__name__)
+PAUSE = 2.0  # seconds between two readings
+LOG_EVERY = 10.0
+PATIENCE = 5.0  # seconds that the end of a job may wait for the last reading
+OpenLedger = Callable[[], AbstractContextManager[Ledger]]
+
+
+class Watch:
+    """The progress of one attempt of a run, over all its jobs. ``view`` is the ledger before the first of them."""
+
+    def __init__(self, run: Run, work: Mapping[PartitionKey, Work], view: LedgerView) -> None:
+        self._run = run
+        self._tally = Tally(work)
+        self._started = time.monotonic()
+        self._pace = Pace(self._started, self._tally.count(view).offsets_done)
+        self._records = self._bytes = 0
+        self._receipts_from: dict[int, int] = {}  # for each ledger partition: the receipts below it are counted
+        with suppress(ReplicationError):  # else counting starts with the first reading
+            self._receipts_from = dict(run.clusters.ledger.receipt_ends())
+        self._said = self._stored = self._started
+        self._last: Progress | None = None
+        self._warned = False
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Show the progress while the body runs, and once more when it has ended well.
+
+        Nothing that goes wrong here stops the body. A reading that hangs, because the target does not answer, is left
+        behind: its thread ends by itself, and says nothing any more.
+        """
+        job = _Job(self._run.clusters.ledger_follower())
+        thread = threading.Thread(target=self._follow, args=(job,), name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            job.abandon()
+            thread.join(PATIENCE / 10)
+            raise
+        job.ended.set()
+        thread.join(PATIENCE)
+        job.abandon()
+
+    def _follow(self, job: _Job) -> None:
+        with ExitStack() as stack:
+            ledger: Ledger | None = None
+            ended = False
+            while not ended:
+                ended = job.ended.wait(PAUSE)
+                if job.abandoned:
+                    return
+                try:
+                    ledger = ledger or stack.enter_context(job.open_ledger())
+                    progress = self._read(ledger)
+                    if not job.abandoned:
+                        self._publish(progress, last=ended)
+                except Exception as problem:  # noqa: BLE001 - the run must not fail because nobody sees it work
+                    self._warn(problem)
+
+    def _read(self, ledger: Ledger) -> Progress:
+        unfinished = self._tally.unfinished
+        standing = self._tally.count(ledger.view())
+        if not self._receipts_from:
+            self._receipts_from = dict(ledger.receipt_ends())
+        # After the view, so that every receipt of what it shows as done is counted, and then never looked for again.
+        read = ledger.receipts({key: self._receipts_from[key.ledger_partition] for key in unfinished})
+        for key in unfinished:
+            for stored in read.stored[key]:
+                receipt = stored.receipt
+                if receipt.run_id == self._run.run_id and receipt.generation == self._tally.generation(key):
+                    self._records += receipt.count
+                    self._bytes += receipt.bytes
+        self._receipts_from |= read.ends
+        return self._pace.progress(time.monotonic(), standing, self._records, self._bytes)
+
+    def _publish(self, progress: Progress, *, last: bool) -> None:
+        at = time.monotonic()
+        if last or _committed(progress) != _committed(self._last) or at - self._stored >= LOG_EVERY:
+            self._run.store.record_progress(self._run.run_id, json.dumps({**progress.as_json(), "at": now()}))
+            self._stored, self._last = at, progress
+        if self._run.show is not None:
+            self._run.show(progress)
+        elif last or at - self._said >= LOG_EVERY:
+            self._said = at
+            log_event(log, logging.INFO, Event.PROGRESS, "%s: %s", self._run.replication.name, progress)
+
+    def _warn(self, problem: Exception) -> None:
+        """Once: whatever it is, the run itself meets it too, or does not need to care."""
+        level = logging.DEBUG if self._warned else logging.WARNING
+        self._warned = True
+        log.log(level, "%s: the progress cannot be shown now: %s", self._run.replication.name, problem)
+
+
+class _Job:
+    """What the thread of one job shares with the run."""
+
+    def __init__(self, open_ledger: OpenLedger) -> None:
+        self.open_ledger = open_ledger
+        self.ended = threading.Event()
+        self.abandoned = False
+
+    def abandon(self) -> None:
+        """Nothing is shown any more."""
+        self.abandoned = True
+        self.ended.set()
+
+
+def _committed(progress: Progress | None) -> tuple[int, ...]:
+    return () if progress is None else (progress.ranges_done, progress.offsets_done, progress.records, progress.bytes)
