@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import yaml
 
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.model.errors import Unreachable
@@ -18,6 +21,7 @@ from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runs.steps import progress as watching
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
+from tests.support.command_line import cli, command, ended
 from tests.support.scenario import InProcess, Scenario, after_copy, numbered, wait_until
 
 
@@ -171,3 +175,44 @@ def test_the_stored_progress_says_when_it_was_read(ready: Scenario) -> None:
     text = ready.store.runs(ready.name)[0].progress
     assert text is not None
     assert json.loads(text)["at"].endswith("Z") and json.loads(text)["percent"] == 100
+
+
+def status(scene: Scenario) -> dict[str, Any]:
+    code, out, err = command(scene, "status", "--json")
+    assert code == 0, err
+    return dict(json.loads(out))
+
+
+def test_status_shows_the_run_that_is_at_work(ready: Scenario) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look() -> None:
+        awaited(ready, lambda progress: progress.records > 0)
+        seen.append(status(ready)["running"])
+        code, out, err = command(ready, "status")
+        assert code == 0, err
+        assert out.startswith(f"run {ready.store.runs(ready.name)[0].run_id}: 0 of 2 ranges done, 400 records, ")
+
+    assert ready.run(after_copy(look)).outcome == "done"
+    [running] = seen
+    assert running["run_id"] == ready.store.runs(ready.name)[0].run_id
+    assert (running["progress"]["ranges"], running["progress"]["records"]) == (2, 400)
+    assert status(ready)["running"] is None
+
+
+def test_status_can_be_watched_until_it_is_interrupted(ready: Scenario) -> None:
+    process = cli(ready, yaml.safe_dump(ready.document()), ready.source.bootstrap, "status", "--watch")
+    assert process.stdout is not None
+    shown = 0
+    while shown < 2:  # twice, so that it goes on by itself
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        shown += line.startswith(f"{ready.topic}-1 ")
+    process.send_signal(signal.SIGINT)
+    code, _, err = ended(process)
+    assert code == 0, err
+
+
+def test_watching_is_not_for_json(ready: Scenario) -> None:
+    code, _, err = command(ready, "status", "--watch", "--json")
+    assert code == 2 and "--watch" in err

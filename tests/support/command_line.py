@@ -39,8 +39,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
-    """The command line itself."""
+def command(scene: Scenario, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """The command line itself. Options of the program may stand before the command."""
     file = scene.folder / f"{scene.name}.yaml"
     file.write_text(yaml.safe_dump(scene.document()))
     connections = {
@@ -48,8 +48,9 @@ def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
         for name in ("source", "target")
     }
     root = Path(__file__).parents[2]
+    first = next(number for number, argument in enumerate(arguments) if not argument.startswith("-")) + 1
     ended = subprocess.run(
-        [sys.executable, "-m", "kafka_replication.cli", arguments[0], str(file), *arguments[1:]],
+        [sys.executable, "-m", "kafka_replication.cli", *arguments[:first], str(file), *arguments[first:]],
         capture_output=True,
         text=True,
         check=False,
@@ -58,6 +59,7 @@ def command(scene: Scenario, *arguments: str) -> tuple[int, str, str]:
             **connections,
             "KAFKA_REPLICATION_STORE_URL": scene.store_url,
             "PYTHONPATH": f"{root}/plugins:{root}",
+            **environment,
         },
     )
     return ended.returncode, ended.stdout, ended.stderr

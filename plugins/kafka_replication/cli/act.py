@@ -32,14 +32,19 @@ def default_store() -> WatermarkStore:
     return open_store(os.environ.get(STORE_URL) or DEFAULT_STORE)
 
 
-def act(file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]]) -> None:
-    """Load the file, act, and print. Every expected error becomes one message and an exit code."""
+def act(
+    file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]], deadline: Deadline | None = None
+) -> None:
+    """Load the file, act, and print. Every expected error becomes one message and an exit code.
+
+    Without a ``deadline`` it is that of a run.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
     try:
         replication = load_replication(file)
         with closing(default_store()) as store:
-            deadline = Deadline.after(replication.timeouts.run)
+            deadline = deadline or Deadline.after(replication.timeouts.run)
             document, text, code = action(
                 open_run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline)
             )

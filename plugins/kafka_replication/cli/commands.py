@@ -1,6 +1,7 @@
 """The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
+``kafka-replication --verbose COMMAND FILE`` shows Spark's log.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from typing import Annotated, Any
 import typer
 
 from kafka_replication.cli import gaps as cli_gaps
+from kafka_replication.cli import sight
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
-from kafka_replication.config import Replication
 from kafka_replication.config.time import parse_time
-from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import backfill_request, plan_codec, preflight
 from kafka_replication.planning.live import plan as make_plan
 from kafka_replication.reporting import backfill as backfill_report
-from kafka_replication.reporting.report import plan_table
+from kafka_replication.reporting.report import RunReport, plan_table
+from kafka_replication.reporting.status import RunAtWork, status_table
 from kafka_replication.reporting.status import status as make_status
-from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.spark.launcher import Launcher, OnDemand
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.spark.launcher import OnDemand
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli_gaps.add_to(app)
@@ -48,10 +49,14 @@ def _until(text: str) -> datetime:
         raise BadInput(f"--until {text!r} {e}", "write it like 2030-01-31T06:00:00Z") from e
 
 
-def _launcher(replication: Replication) -> Launcher:
-    from kafka_replication.spark.submit import terminal_launcher
-
-    return terminal_launcher(EnvironmentConnections().spark(replication.spark.connection), replication.spark.conf)
+@app.callback()
+def options(
+    context: typer.Context,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Spark's log on stderr, instead of in a file that is shown on failure.")
+    ] = False,
+) -> None:
+    context.obj = verbose
 
 
 @app.command()
@@ -83,19 +88,23 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 
 
 @app.command(name="run")
-def run_(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006
+def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006
     """Copy, verify and advance in this terminal; the Spark connection names where Spark runs."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(topic, until)
-        report = runner.execute(run, lambda: _launcher(run.replication), request)
-        return report.as_json(), f"{report.table()}\n{report.outcome}", int(report.outcome == "failed")
+        return sight.with_spark(run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request)))
 
     _act(file, as_json, action)
 
 
+def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
+    return report.as_json(), f"{text or report.table()}\n{report.outcome}", int(report.outcome == "failed")
+
+
 @app.command()
 def backfill(
+    context: typer.Context,
     file: File,
     topic: Annotated[
         list[str], typer.Option("--topic", help="A source topic; may be given several times.", show_default=False)
@@ -128,36 +137,59 @@ def backfill(
         if dry_run:
             preview = backfilling.preview(run, request)
             return backfill_report.as_json(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
-        report = backfilling.execute(run, lambda: _launcher(run.replication), request)
-        text = report.table() if report.ranges else "nothing to do: all of it is on the target already, and verified"
-        return report.as_json(), f"{text}\n{report.outcome}", int(report.outcome == "failed")
+
+        def execute(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
+            report = backfilling.execute(run, launch, request)
+            nothing = "nothing to do: all of it is on the target already, and verified"
+            return _reported(report, "" if report.ranges else nothing)
+
+        return sight.with_spark(run, context.obj, execute)
 
     _act(file, as_json, action)
 
 
 @app.command()
-def status(file: File, as_json: Json = False) -> None:
-    """Show source end, position, watermark, lag and last verification of each partition."""
+def status(
+    file: File,
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 s, until Ctrl-C.")] = False,
+) -> None:
+    """Show source end, position, watermark, lag and last verification of each partition, and how far a run is."""
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
         snapshot = run.snapshot(view)
         rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
-        document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}
-        return document, status_table(rows), 0
+        lease = run.store.lease_of(run.replication.name)
+        at_work = RunAtWork.of(lease.owner, run.store.run(lease.owner)) if lease else None
+        document = {
+            "replication": run.replication.name,
+            "running": at_work.as_json() if at_work else None,
+            "partitions": [row.as_json() for row in rows],
+        }
+        return document, "\n".join([*([str(at_work)] if at_work else []), status_table(rows)]), 0
 
-    _act(file, as_json, action)
+    def watching(run: Run) -> tuple[Any, str, int]:
+        sight.watch(lambda: action(run)[1])
+        raise typer.Exit(0)
+
+    if watch and as_json:
+        raise typer.BadParameter("--watch shows a table: leave out --json, or call status --json repeatedly")
+    _act(file, as_json, watching if watch else action, Deadline() if watch else None)
 
 
 @app.command()
-def verify(file: File, as_json: Json = False) -> None:
+def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
     """Verify what is copied but not verified yet, and advance the watermarks."""
 
     def action(run: Run) -> tuple[Any, str, int]:
+        return sight.with_spark(run, context.obj, verified)
+
+    def verified(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
         with leased(run) as leased_run:
             steps.fence_stale_producers(leased_run)
             keys = list(run.view().positions)
-            with OnDemand(lambda: _launcher(run.replication)) as spark:
+            with OnDemand(launch) as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
         rows = [

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -23,6 +23,7 @@ from kafka_replication.spark import local
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
+from kafka_replication.spark.output import OutputFile
 from kafka_replication.spark.start import given_path
 from kafka_replication.spark.workspace import PACKAGE, Workspace, link_code, workspace, write_package
 
@@ -31,7 +32,6 @@ SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
 SCRIPT = "replicate_ranges.py"
 STOP_SECONDS = 15.0
 GRACE = 15.0
-SEE_LOG = "see Spark's log above; run again"
 
 
 def script() -> Path:
@@ -112,6 +112,9 @@ class Submission(Protocol):
     def stop(self) -> None:
         """End spark-submit, if it runs, and all its processes on this machine. Another thread may call this."""
 
+    def log_place(self) -> str:
+        """Where Spark's log is, for an error message."""
+
 
 class SubmitLauncher:
     """A `Launcher` behind one call of spark-submit. If Spark ends before its time, the next job starts it again."""
@@ -147,7 +150,7 @@ class SubmitLauncher:
                 self._end()
                 if is_over.is_set():
                     raise out_of_time(job) from None
-                return JobEnd(error=f"Spark ended with {ended} before its work was done", remedy=SEE_LOG)
+                return JobEnd(error=f"Spark ended with {ended} before its work was done", remedy=self._see_log())
 
     def _started(self, job: Job) -> LauncherSide:
         if self._driver is None:
@@ -163,8 +166,11 @@ class SubmitLauncher:
             self._driver = LauncherSide.accept(listening, is_over)
             if self._driver is None:
                 self._end()
-                raise Unreachable(f"Spark did not start: spark-submit ended with {ended[0]}", SEE_LOG)
+                raise Unreachable(f"Spark did not start: spark-submit ended with {ended[0]}", self._see_log())
         return self._driver
+
+    def _see_log(self) -> str:
+        return f"see Spark's log {self._submission.log_place()}; run again"
 
     def _end(self) -> None:
         """Stop everything; the next job starts anew."""
@@ -214,23 +220,22 @@ def out_of_time(job: Job) -> OutOfTime:
 
 
 class TerminalSubmission:
-    """Calls spark-submit as in a terminal. Spark's log goes to this process's stderr, or to the file ``output``."""
+    """Calls spark-submit as in a terminal. Spark's log goes to ``output``, or to this process's stderr."""
 
-    def __init__(self, spark: SparkConnection, conf: Mapping[str, str], output: int | None = None) -> None:
+    def __init__(self, spark: SparkConnection, conf: Mapping[str, str], output: OutputFile | None = None) -> None:
         self._spark, self._conf, self._output = spark, conf, output
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, here: Workspace, name: str) -> None:
-        """Start in a new process group."""
-        variables = {**os.environ, **environment(self._spark.master, here)}
-        command = self.command(here, name)
-        self._process = subprocess.Popen(
-            command,
-            env=variables,
-            start_new_session=True,
-            stdout=sys.stderr if self._output is None else self._output,
-            stderr=self._output,
-        )
+        """Start in a new process group. Raises BadInput if the file for the log cannot be made."""
+        with nullcontext(sys.stderr) if self._output is None else self._output.open() as log_to:
+            self._process = subprocess.Popen(
+                self.command(here, name),
+                env={**os.environ, **environment(self._spark.master, here)},
+                start_new_session=True,
+                stdout=log_to,
+                stderr=None if self._output is None else subprocess.STDOUT,
+            )
 
     def wait(self, seconds: float) -> str | None:
         assert self._process is not None
@@ -242,6 +247,9 @@ class TerminalSubmission:
         if self._process is not None:
             end_group(self._process, STOP_SECONDS)
 
+    def log_place(self) -> str:
+        return "above" if self._output is None or self._output.path is None else str(self._output.path)
+
     def command(self, here: Workspace, name: str) -> list[str]:
         """The command contains no secrets; they go through the socket. Puts the package into the folder."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master, "--name", name]
@@ -252,6 +260,8 @@ class TerminalSubmission:
         return [*command, str(script()), str(here.socket)]
 
 
-def terminal_launcher(spark: SparkConnection, conf: Mapping[str, str]) -> SubmitLauncher:
+def terminal_launcher(
+    spark: SparkConnection, conf: Mapping[str, str], output: OutputFile | None = None
+) -> SubmitLauncher:
     """The command line's launcher."""
-    return SubmitLauncher(TerminalSubmission(spark, conf))
+    return SubmitLauncher(TerminalSubmission(spark, conf, output))
