@@ -32,7 +32,7 @@ TOPICS = {"demo.orders": 4, "demo.customers": 2, "demo.clicks": 3}
 
 def create_topics(bootstrap: str) -> None:
     """Create what is missing."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     new = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
     for future in admin.create_topics(new).values():
         try:
@@ -81,7 +81,13 @@ def produce(bootstrap: str, seed: int, count: int) -> int:
     ``count``.
     """
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": "demo-shop", "compression.type": "lz4", "linger.ms": 20}
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": "demo-shop",
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "log_level": 0,  # else librdkafka prints that it asks a young cluster for a producer id again
+        }
     )
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -133,9 +133,16 @@ def shared_admin(config: ClientConfig) -> AdminClient:
     return client
 
 
-def _make(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
+def _make(kind: Callable[..., C], config: dict[str, Any]) -> C:
+    """A client that prints nothing by itself: what matters of its log is raised as an error.
+
+    If the connection sets ``log_level``, the client's lines go to this module's logger, whenever the client is polled.
+    An admin client is never polled, so it prints them on stderr.
+    """
     try:
-        return kind({"log_level": 0, **callbacks.resolved(config)})
+        settings = {"log_level": 0, **callbacks.resolved(config)}
+        wanted = str(settings["log_level"]) != "0" and kind is not AdminClient
+        return kind(settings, logger=log) if wanted else kind(settings)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
         raise BadInput(f"the client settings are not usable: {reason}", "correct the connection's extra") from e

@@ -1,0 +1,52 @@
+"""What Kafka clients print: nothing, unless a connection asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka import clients
+from tests.support.scenario import wait_until
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}  # every client tries, and fails
+KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "consumer": lambda config: clients.consumer(config, "group"),
+    "uncommitted consumer": lambda config: clients.uncommitted_consumer(config, "group"),
+    "producer": clients.producer,
+    "transactional producer": lambda config: clients.producer(config, **{"transactional.id": "id"}),
+    "admin": lambda config: clients._make(AdminClient, config),
+}
+
+
+def fail(client: Any) -> None:
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=0.3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_prints_nothing(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    fail(KINDS[kind](NOBODY))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "admin"])
+@pytest.mark.parametrize("level", [3, "3"])
+def test_lines_that_a_connection_asks_for_are_logged(
+    kind: str, level: object, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = KINDS[kind]({**NOBODY, "log_level": level})
+    fail(client)
+
+    def is_logged() -> bool:
+        client.poll(0.05)
+        return any("127.0.0.1:1" in record.getMessage() for record in caplog.records)
+
+    wait_until(is_logged)
+    assert {record.name for record in caplog.records} == {clients.log.name}
+    assert "FAIL|" not in capfd.readouterr().err
