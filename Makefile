@@ -27,10 +27,10 @@ install: $(INSTALLED) ## make .venv with exactly what requirements.lock names, a
 # With uv in seconds, with pip alone in a few minutes; both check every hash.
 $(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
 ifneq ($(UV),)
-	"$(UV)" pip install --quiet --python .venv/bin/python --require-hashes -r requirements.lock
+	@$(BIN)/python stack/installing.py "$(UV)" pip install --python .venv/bin/python --require-hashes -r requirements.lock
 	"$(UV)" pip install --quiet --python .venv/bin/python --no-deps -e .
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python stack/installing.py $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 endif
 	@# Not every installer compiles, and a start of Airflow or Spark is three times as long without.

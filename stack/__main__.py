@@ -55,8 +55,8 @@ def up(no_airflow: NoAirflow = False) -> None:
     """Start what does not run yet, and say where everything is."""
     stack = Stack()
     stack.folder.mkdir(parents=True, exist_ok=True)
-    with _step("Kafka's jars"):
-        kafka_jars(say=console.print)
+    kafka_jars(say=console.print)  # which shows how far it is, where there is something to fetch
+    console.print("[green]ok[/green] Kafka's jars")
     with _step("two Kafka clusters"):
         start_all(stack.clusters)
     if not no_airflow:

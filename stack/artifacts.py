@@ -15,6 +15,7 @@ from pathlib import Path
 from stack import maven
 from stack.errors import StackError
 from stack.folders import cache_folder
+from stack.shown import shown
 
 KAFKA_VERSION = "4.3.1"
 # connect-mirror is MirrorMaker 2, measured against in benchmarks/; kafka-tools has the command line tools. 4.4.0 has
@@ -83,7 +84,8 @@ def _fetch(
     hint = "about 20 s" if tool == "mvn" else "about 2 minutes; seconds with mvn"
     say(f"fetching Apache Kafka {KAFKA_VERSION}: {len(expected)} jars, {FETCHED_MEGABYTES} MB, with {tool} ({hint})")
     start = time.monotonic()
-    maven.fetch(ARTIFACTS, fresh, work, tool)
+    with shown(f"Apache Kafka {KAFKA_VERSION}: jars", len(expected)) as show:
+        maven.fetch(ARTIFACTS, fresh, work, tool, seen=lambda: show(len(maven.there(fresh, work) & expected.keys())))
     size = sum(path.stat().st_size for path in fresh.glob("*.jar"))
     say(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s into {folder}")
     check(fresh, expected)

@@ -7,10 +7,12 @@ by a mirror of Central named in Maven's settings.xml. Mirrors that ask for a pas
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import time
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -19,6 +21,7 @@ from stack.errors import StackError
 from stack.java import java
 
 DEADLINE_SECONDS = 900
+LOOK_SECONDS = 1.0
 
 _POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>stack</groupId><artifactId>stack</artifactId><version>1</version>
@@ -37,15 +40,24 @@ def fetcher() -> str:
     return "mvn" if shutil.which("mvn") else "ivy"
 
 
-def fetch(artifacts: Sequence[str], folder: Path, work: Path, tool: str | None = None) -> None:
-    """Put artifacts (``group:name:version``) and what they need at runtime into ``folder`` as ``name-version.jar``."""
+def fetch(
+    artifacts: Sequence[str],
+    folder: Path,
+    work: Path,
+    tool: str | None = None,
+    seen: Callable[[], None] = lambda: None,
+) -> None:
+    """Put artifacts (``group:name:version``) and what they need at runtime into ``folder`` as ``name-version.jar``.
+
+    ``seen`` is called every second while it works; `there` says what has arrived.
+    """
     coordinates = [tuple(artifact.split(":")) for artifact in artifacts]
     work.mkdir(parents=True, exist_ok=True)
     if (tool or fetcher()) == "mvn":
         pom = work / "pom.xml"
         pom.write_text(_POM % "".join(_POM_DEPENDENCY % each for each in coordinates))
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-        _run([shutil.which("mvn") or "mvn", "-q", "-B", "-f", str(pom), *goal], work / "mvn.log")
+        _run([shutil.which("mvn") or "mvn", "-B", "-f", str(pom), *goal], work / "mvn.log", seen)
         return
     (work / "ivy.xml").write_text(_IVY % "".join(_IVY_DEPENDENCY % each for each in coordinates))
     command = [
@@ -61,8 +73,18 @@ def fetch(artifacts: Sequence[str], folder: Path, work: Path, tool: str | None =
     ]
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
     _run(
-        [*command, "-cache", str(work / "ivy-cache"), "-types", "jar", "bundle", "-retrieve", pattern], work / "ivy.log"
+        [*command, "-cache", str(work / "ivy-cache"), "-types", "jar", "bundle", "-retrieve", pattern],
+        work / "ivy.log",
+        seen,
     )
+
+
+def there(folder: Path, work: Path) -> set[str]:
+    """The names of the jars that have arrived: in the folder, in Ivy's cache, or in Maven's own, as its log says."""
+    log = work / "mvn.log"
+    said = log.read_text(errors="replace") if log.is_file() else ""
+    downloaded = set(re.findall(r"Downloaded from [^\n]*/([^/\s]+\.jar) ", said))
+    return downloaded | {path.name for place in (folder, work) for path in place.rglob("*.jar")}
 
 
 def central_mirror(settings: Sequence[Path] | None = None) -> str | None:
@@ -105,14 +127,14 @@ def _ivy_jar() -> Path:
     return jars[-1]
 
 
-def _run(command: Sequence[str], log: Path) -> None:
-    try:
-        with log.open("wb") as output:
-            code = subprocess.run(
-                command, stdout=output, stderr=subprocess.STDOUT, timeout=DEADLINE_SECONDS, check=False
-            ).returncode
-    except subprocess.TimeoutExpired:
-        code = -1
+def _run(command: Sequence[str], log: Path, seen: Callable[[], None]) -> None:
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        try:
+            code = _wait(process, seen)
+        except BaseException:
+            process.kill()
+            raise
+    seen()
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
         said = f"ran for {DEADLINE_SECONDS} s without ending" if code == -1 else f"ended with exit code {code}"
@@ -120,3 +142,15 @@ def _run(command: Sequence[str], log: Path) -> None:
             f"fetching from Maven Central failed: {Path(command[0]).name} {said}; the end of {log}:\n{last}",
             "check the network, or set a mirror in ~/.m2/settings.xml, and run it again",
         )
+
+
+def _wait(process: subprocess.Popen[bytes], seen: Callable[[], None]) -> int:
+    """The exit code, or -1 if it did not end in time."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return process.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            seen()
+    process.kill()
+    return -1
