@@ -148,6 +148,9 @@ class Ended:
 
     def stop(self) -> None: ...
 
+    def log_place(self) -> str:
+        return "above"
+
 
 def test_spark_that_does_not_start_is_unreachable_and_the_folder_is_gone(temporary: Path) -> None:
     with SubmitLauncher(Ended()) as spark, pytest.raises(Unreachable, match="exit code 137"):

@@ -39,3 +39,5 @@ class OutputFile:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
             self.path = None
+
+    close = remove

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import subprocess
+from contextlib import closing
 
 from kafka_replication.config import Copy
 from kafka_replication.connections.port import SparkConnection
@@ -14,6 +14,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.spark import local
 from kafka_replication.spark.jobs import Job, RangeTask
+from kafka_replication.spark.output import OutputFile
 from kafka_replication.spark.submit import SubmitLauncher, TerminalSubmission, spark_home
 from kafka_replication.verification.read_back import ReadBackTask
 
@@ -35,9 +36,10 @@ def make() -> None:
         if file is None:
             return
         conf = {local.OPTIONS: " ".join([*local.QUICK, *local.SILENT, f"-XX:ArchiveClassesAtExit={file}"])}
-        submission = Patient(SparkConnection("local[2]", {}), {"spark.log.level": "OFF", **conf}, subprocess.DEVNULL)
-        with SubmitLauncher(submission) as spark:
-            spark.submit(job(), lambda results: None)
+        with closing(OutputFile("class-data-archive")) as output:
+            submission = Patient(SparkConnection("local[2]", {}), {"spark.log.level": "OFF", **conf}, output)
+            with SubmitLauncher(submission) as spark:
+                spark.submit(job(), lambda results: None)
     if archive.sound() is None:
         raise Unreachable("Java wrote none", "run python -m kafka_replication.spark.archive again")
     log.info("made the class-data archive with which Spark starts faster, in %s", archive.folder)
