@@ -1,0 +1,59 @@
+"""A real Spark cluster on this machine, from PySpark's own jars: a standalone master and its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.runtime.stopping import end_group
+from kafka_replication.spark.submit import spark_home
+from stack.ports import LOOPBACK, free_ports
+from tests.support.scenario import wait_until
+
+PACKAGE = "org.apache.spark.deploy"
+
+
+@contextlib.contextmanager
+def standalone_master(folder: Path, workers: int = 2) -> Iterator[SparkConnection]:
+    """A master with so many workers of one core each, and the connection to it."""
+    port, page = free_ports(2)
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, *arguments: str) -> None:
+            home = folder / name
+            home.mkdir(parents=True)
+            log = stack.enter_context((home / "log").open("wb"))
+            process = subprocess.Popen(
+                [str(spark_home() / "bin" / "spark-class"), *arguments],
+                env={**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable},
+                cwd=home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            stack.callback(process.wait)
+            stack.callback(end_group, process, 10)
+
+        address = ("--host", LOOPBACK)
+        start("master", f"{PACKAGE}.master.Master", *address, "--port", str(port), "--webui-port", str(page))
+        for number in range(workers):
+            own = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder / f"work{number}"))
+            start(f"worker{number}", f"{PACKAGE}.worker.Worker", *address, *own, f"spark://{LOOPBACK}:{port}")
+        wait_until(lambda: _page(page).count("ALIVE") > workers)  # the master itself is alive, too
+        yield SparkConnection(
+            f"spark://{LOOPBACK}:{port}", {"spark.driver.host": LOOPBACK, "spark.executor.memory": "512m"}
+        )
+
+
+def _page(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/json/", timeout=5) as page:
+            return str(page.read().decode())
+    except OSError:
+        return ""

@@ -1,0 +1,52 @@
+"""The same run in local mode and on a cluster: the same data, and the same report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.spark.launcher import Launcher
+from kafka_replication.spark.submit import terminal_launcher
+from tests.spark.standalone_master import standalone_master
+from tests.support.clusters import Brokers
+from tests.support.scenario import Cluster, Scenario, numbered
+
+PARTITIONS = 3
+# What differs between two runs of any kind: the run, how long it took, and the names of the two replications.
+OF_THE_RUN = ("run_id", "replication", "seconds", "topic", "target_topic")
+
+
+def same(value: Any) -> Any:
+    """A report without what differs from run to run."""
+    if isinstance(value, dict):
+        return {key: same(each) for key, each in value.items() if key not in OF_THE_RUN}
+    return [same(each) for each in value] if isinstance(value, list) else value
+
+
+def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launcher) -> dict[str, Any]:
+    """One run, and an idle one after it; the first one's report."""
+    folder.mkdir()
+    scene = Scenario(Cluster(source.bootstrap), Cluster(target.bootstrap), folder)
+    try:
+        scene.source.create(scene.topic, PARTITIONS)
+        for partition in range(PARTITIONS):
+            scene.source.produce(scene.topic, numbered(1_000 - partition), partition)
+        report = scene.run(launcher, copy={"chunk_records": 200})
+        assert report.outcome == "done", report.table()
+        scene.assert_copied(*range(PARTITIONS))
+        scene.idle_run()
+        document: dict[str, Any] = report.as_json()
+        return document
+    finally:
+        scene.store.close()
+
+
+def test_local_mode_and_a_cluster_do_the_same(source_cluster: Brokers, target_cluster: Brokers, tmp_path: Path) -> None:
+    local = terminal_launcher(SparkConnection("local[2,4]", {}), {})
+    here = replicated(source_cluster, target_cluster, tmp_path / "local", local)
+    with standalone_master(tmp_path / "spark") as connection:
+        cluster = terminal_launcher(connection, {})
+        there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster)
+    assert same(there) == same(here)
+    assert sum(each["copied"] for each in there["ranges"]) == 3_000 - 3
