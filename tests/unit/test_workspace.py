@@ -149,12 +149,13 @@ class Ended:
     def stop(self) -> None: ...
 
     def log_place(self) -> str:
-        return "above"
+        return "in a file"
 
 
 def test_spark_that_does_not_start_is_unreachable_and_the_folder_is_gone(temporary: Path) -> None:
-    with SubmitLauncher(Ended()) as spark, pytest.raises(Unreachable, match="exit code 137"):
+    with SubmitLauncher(Ended()) as spark, pytest.raises(Unreachable, match="exit code 137") as error:
         spark.submit(JOB, lambda results: None)
+    assert "see Spark's log in a file" in error.value.remedy
     assert list(temporary.iterdir()) == []
 
 
