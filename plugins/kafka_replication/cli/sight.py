@@ -68,7 +68,7 @@ def displayed(run: Run, console: Console) -> Iterator[Run]:
     """The run with one display of its progress in the last line of the terminal; log lines appear above it."""
     display = Display(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         TextColumn("{task.fields[said]}"),
         console=console,
         transient=True,
@@ -87,17 +87,14 @@ def displayed(run: Run, console: Console) -> Iterator[Run]:
 
 
 def summary(progress: Progress) -> str:
-    """The progress in few words, beside a bar."""
-    parts = [
-        f"{progress.percent}%",
-        f"{progress.ranges_done:,}/{progress.ranges:,} ranges",
-        f"{progress.records:,} records",
-        f"{progress.bytes_per_second / 1e6:,.1f} MB/s",
-    ]
+    """The progress in few words, beside a bar. A narrow terminal cuts the end off."""
+    parts = [f"{progress.percent}%"]
     if progress.reading_back:
         parts.append("reading back")
     elif progress.seconds_left:
         parts.append(f"{duration(progress.seconds_left)} left")
+    speed = f"{progress.bytes_per_second / 1e6:,.1f} MB/s"
+    parts += [speed, f"{progress.records:,} records", f"{progress.ranges_done:,}/{progress.ranges:,} ranges"]
     return "  ".join(parts)
 
 
