@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -50,11 +49,15 @@ class Measured:
     peak_mb: float = 0.0  # of its largest process
 
 
-class Memory:
-    """The largest resident set that any process below this one had."""
+class Usage:
+    """What a process and all below it used: the largest resident set of one, and the CPU seconds of all.
+
+    Looked at four times a second; what a process used after the last look is not counted.
+    """
 
     def __init__(self) -> None:
         self.peak_mb = 0.0
+        self._cpu: dict[psutil.Process, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -68,11 +71,17 @@ class Memory:
             self._over.set()
             self._thread.join()
 
+    @property
+    def cpu(self) -> float:
+        return sum(self._cpu.values())
+
     def _watch(self) -> None:
         while not self._over.wait(0.25):
             for process in _below(self._pid):
                 try:
                     self.peak_mb = max(self.peak_mb, process.memory_info().rss / 1e6)
+                    used = process.cpu_times()
+                    self._cpu[process] = used.user + used.system
                 except psutil.NoSuchProcess:
                     continue
 
@@ -134,17 +143,14 @@ class Stage:
     def terminal(self, what: str, file: Path, records: int) -> Measured:
         """``kafka-replication run``: until the watermarks add up to ``records``, and until it ended."""
         command = [sys.executable, "-m", "kafka_replication.cli", "run", str(file), "--json"]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        started, memory = time.monotonic(), Memory()
+        started, usage = time.monotonic(), Usage()
         with (self.folder / f"{file.stem}.log").open("w") as log:
             process = subprocess.Popen(command, env=self.environment(), stdout=subprocess.DEVNULL, stderr=log)
-            with memory.watched(process.pid):
+            with usage.watched(process.pid):
                 verified = self.await_watermarks(file.stem, records, started)
                 if process.wait() != 0:
                     raise SystemExit(f"{what} failed: {Path(log.name).read_text()[-2000:]}")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Measured(what, verified, time.monotonic() - started, cpu, memory.peak_mb)
+        return Measured(what, verified, time.monotonic() - started, usage.cpu, usage.peak_mb)
 
 
 def document(name: str, topic: str) -> dict[str, Any]:
@@ -157,7 +163,8 @@ def document(name: str, topic: str) -> dict[str, Any]:
 
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
 
 
 def produce(bootstrap: str, topic: str, partitions: int, each: int) -> None:
