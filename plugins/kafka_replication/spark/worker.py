@@ -130,6 +130,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     job, deadline = tools.job, tools.deadline
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
+        deadline.check(f"verifying {task.key.source}")
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
         reading = ReadBack(task, tools.ledger, lambda: tools.sink.verifier(task.key))
         try:
