@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -21,6 +22,8 @@ class Gone(Exception):
 
 
 _CLOSE = b""
+TOGETHER = 1.0  # seconds
+SHARE = 9.0  # so that taking answers needs about a tenth of the time if they come one by one
 STEP = 0.1  # seconds between two looks at whether spark-submit still runs
 
 
@@ -66,16 +69,20 @@ class LauncherSide:
     def answers(self) -> Iterator[list[Answer]]:
         """The driver's answers to one job: each time at least one, and all that are there.
 
-        Raises Gone.
+        The more time the caller takes for them, the longer it waits for others that it can take together, at most
+        `TOGETHER` seconds. Raises Gone.
         """
-        while True:
+        end, took = False, 0.0
+        while not end:
             some = [self._answer()]
+            until = time.monotonic() + min(TOGETHER, SHARE * took)
             with suppress(Gone):  # the next call raises it; what came before it is not lost
-                while some[-1].end is None and self._connection.poll():
+                while some[-1].end is None and self._connection.poll(max(0.0, until - time.monotonic())):
                     some.append(self._answer())
+            end = some[-1].end is not None
+            given = time.monotonic()
             yield some
-            if some[-1].end is not None:
-                return
+            took = time.monotonic() - given
 
     def _answer(self) -> Answer:
         with _gone():
