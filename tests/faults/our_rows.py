@@ -173,8 +173,10 @@ def submitter(trial: Trial, run: Attempt) -> None:
 
 def speculation(trial: Trial) -> None:
     """Spark runs what seems slow a second time elsewhere: two copiers of one range."""
-    often = {"quantile": "0.1", "multiplier": "1.0", "interval": "50ms", "minTaskRuntime": "100ms"}
+    # Each range is a stage of one task, which Spark compares with nothing but this threshold.
+    often = {"interval": "50ms", "minTaskRuntime": "100ms", "task.duration.threshold": "200ms"}
     conf = {"spark.speculation": "true", **{f"spark.speculation.{name}": value for name, value in often.items()}}
+    conf |= {"spark.log.level": "INFO"}  # it says which task it takes for slow
     run = start_on_spark(trial, SPARK | conf, CLUSTER)
     trial.finish(run)
     if "as speculatable" not in run.text:

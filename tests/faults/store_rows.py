@@ -143,6 +143,6 @@ ROWS = (
     Row("store-edited-ahead", edited_ahead, expected="it was lost or went back", ignore=("lost",), sampled=False),
     Row("ledger-deleted", ledger_deleted, expected="it was lost or went back", sampled=False),
     Row("ledger-malformed", malformed, expected="LedgerUnreadable", sampled=False),
-    Row("ledger-newer-format", newer, expected="has format 2, this version knows 1", sampled=False),
+    Row("ledger-newer-format", newer, expected="has format 2, this version read", sampled=False),
     Row("ledger-foreign-key", foreign_key),
 )

@@ -6,7 +6,7 @@ import json
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -200,6 +200,15 @@ def test_status_shows_the_run_that_is_at_work(ready: Scenario) -> None:
     assert status(ready)["running"] is None
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Processes inherit that SIGINT ends them, also where it is ignored here, as it is for what a shell runs with ``&``."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_status_can_be_watched_until_it_is_interrupted(ready: Scenario) -> None:
     process = cli(ready, yaml.safe_dump(ready.document()), ready.source.bootstrap, "status", "--watch")
     assert process.stdout is not None
