@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from kafka_replication.kafka import clients, offsets
+import pytest
+
+from kafka_replication.kafka import clients, offsets, reach
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from tests.faults.session import Session
 
@@ -22,3 +25,17 @@ def test_no_offset_is_made_up_for_a_broker_that_did_not_answer(session: Session)
         proxy.swallow(LIST_OFFSETS)
     assert offsets.high_watermarks(admin, wanted) == dict.fromkeys(wanted, 0)
     assert not any(proxy.wants(LIST_OFFSETS) for proxy in target.proxies), "no answer was there to be lost"
+
+
+def test_a_leader_that_does_not_answer_is_not_reached(session: Session) -> None:
+    target, topic = session.bench.target, f"lost-{uuid.uuid4().hex[:6]}"
+    target.direct.create(topic)
+    config, at = {"bootstrap.servers": target.bootstrap}, TopicPartition(topic, 0)
+    reach._ask(config, at, 10.0)
+    for proxy in target.proxies:
+        proxy.swallow(LIST_OFFSETS)
+    try:
+        with pytest.raises(Unreachable, match=f"answers, but the broker that leads {topic}-0 does not"):
+            reach._ask(config, at, 10.0)
+    finally:
+        target.heal()

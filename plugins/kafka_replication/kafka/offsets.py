@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 
 import tenacity
@@ -81,22 +82,26 @@ def _ask_missing(
     for at, future in admin.list_offsets(left, isolation_level=level, request_timeout=timeout).items():
         partition = TopicPartition(at.topic, at.partition)
         try:
-            answer = future.result(timeout * 2)
+            answers[partition] = answer_of(future, timeout * 2)
         except KafkaException as e:
             failed[partition] = e
-        else:
-            # librdkafka 2.16 drops the error of a broker that did not answer: its partitions have no error, and no
-            # offset.
-            if answer.offset == OFFSET_INVALID:
-                failed[partition] = KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
-            else:
-                answers[partition] = answer
     if failed:
         lasting = {at: e for at, e in failed.items() if e.args[0].code() not in _PASSING}
         _refresh_metadata(admin, {at.topic for at in failed.keys() - lasting.keys()})
         first, error = min((lasting or failed).items(), key=operator.itemgetter(0))
         others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise translate(error.args[0], f"listing offsets of {first}{others}") from error
+
+
+def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffsetsResultInfo:
+    """The answer for one partition. Raises KafkaException, also if its broker did not answer.
+
+    librdkafka 2.16 drops that broker's error: its partitions have no error, and no offset.
+    """
+    answer = future.result(seconds)
+    if answer.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
+    return answer
 
 
 def _refresh_metadata(admin: AdminClient, topics: Iterable[str]) -> None:

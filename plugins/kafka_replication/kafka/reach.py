@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from kafka_replication.kafka import clients
+from kafka_replication.kafka import clients, offsets
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import Deadline, retry
@@ -26,6 +26,7 @@ _NO_ANSWER = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._SSL,
+        KafkaError._NO_OFFSET,
     }
 )
 _answered: set[str] = set()  # bootstrap servers that answered this process
@@ -56,7 +57,7 @@ def _ask(config: clients.ClientConfig, at: TopicPartition, seconds: float) -> No
     wanted = {ClientPartition(at.topic, at.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     try:
         for future in client.list_offsets(wanted, request_timeout=seconds).values():
-            future.result(seconds * 2)
+            offsets.answer_of(future, seconds * 2)
     except KafkaException as e:
         error = e.args[0]
         if error.code() in _NO_ANSWER:
