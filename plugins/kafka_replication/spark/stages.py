@@ -79,7 +79,7 @@ class Dealer:
         self._tasks = queue.SimpleQueue[RangeTask]()
         for task in job.tasks:
             self._tasks.put(task)
-        self._set_aside: list[tuple[RangeTask, str]] = []
+        self._set_aside: list[RangeTask] = []
         self._aborts, self._lock = 0, threading.Lock()
         self._end: JobEnd | None = None
 
@@ -87,8 +87,9 @@ class Dealer:
         with ThreadPoolExecutor(at_a_time) as threads:
             for future in [threads.submit(self._work) for _ in range(at_a_time)]:
                 future.result()
-        for task, _ in self._set_aside if self._end is None else ():
-            self._alone(task)
+        for task in self._set_aside:
+            if self._end is None:
+                self._run(task, lambda task, cause: self._deliver(died(task, cause)))
         return self._end or JobEnd()
 
     def _work(self) -> None:
@@ -97,37 +98,29 @@ class Dealer:
                 task = self._tasks.get_nowait()
             except queue.Empty:
                 return
-            try:
-                result = self._run_one(task)
-            except Aborted as e:
-                self._aborted(task, str(e))
-            except GaveUp as e:
-                self._end = e.end
-            except RuntimeError as e:
-                log.exception("Spark gave up")
-                self._end = JobEnd(error=f"Spark gave up: {e}")
-            else:
-                self._aborts = 0
-                self._deliver(result)
+            self._run(task, self._aborted)
+
+    def _run(self, task: RangeTask, aborted: Callable[[RangeTask, str], None]) -> None:
+        try:
+            result = self._run_one(task)
+        except Aborted as e:
+            aborted(task, str(e))
+        except GaveUp as e:
+            self._end = e.end
+        except RuntimeError as e:
+            log.exception("Spark gave up")
+            self._end = JobEnd(error=f"Spark gave up: {e}")
+        else:
+            self._aborts = 0
+            self._deliver(result)
 
     def _aborted(self, task: RangeTask, cause: str) -> None:
         log.warning("%s: the worker ended in every attempt (%s); the others go on", task.key.source, cause)
         with self._lock:
-            self._set_aside.append((task, cause))
+            self._set_aside.append(task)
             self._aborts += 1
             if self._aborts >= MOST_ABORTS:
                 self._end = JobEnd(error=f"Spark gave up: {cause}")
-
-    def _alone(self, task: RangeTask) -> None:
-        if self._end is None:
-            try:
-                self._deliver(self._run_one(task))
-            except Aborted as e:
-                self._deliver(died(task, str(e)))
-            except GaveUp as e:
-                self._end = e.end
-            except RuntimeError as e:
-                self._end = JobEnd(error=f"Spark gave up: {e}")
 
 
 def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
