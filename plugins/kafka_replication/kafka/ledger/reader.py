@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
@@ -32,16 +32,17 @@ _CONSUMER = {
 class TopicReader:
     """Reads one ledger topic for one replication."""
 
+    topic: ClassVar[str]
+
     def __init__(
         self,
-        topic: str,
         config: clients.ClientConfig,
         admin: AdminClient,
         replication: str,
         deadline: Deadline,
         waits: bool = True,
     ):
-        self.topic, self._waits = topic, waits
+        self._waits = waits
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
@@ -110,6 +111,8 @@ class PositionsReader(TopicReader):
     tombstones stay for `delete.retention.ms`, by default a day, which is longer than a run.
     """
 
+    topic = POSITIONS
+
     def __init__(
         self,
         config: clients.ClientConfig,
@@ -118,7 +121,7 @@ class PositionsReader(TopicReader):
         deadline: Deadline,
         known: Known | None = None,
     ):
-        super().__init__(POSITIONS, config, admin, replication, deadline, waits=known is None)
+        super().__init__(config, admin, replication, deadline, waits=known is None)
         known = known or Known(NewestEntries(replication), {}, "")
         self._newest, self._ends, self._topic_id = known.newest, known.ends, known.topic_id
 
@@ -159,15 +162,7 @@ class PositionsReader(TopicReader):
 class ReceiptsReader(TopicReader):
     """Reads receipts from the offset that the caller needs. Remembers nothing."""
 
-    def __init__(
-        self,
-        config: clients.ClientConfig,
-        admin: AdminClient,
-        replication: str,
-        deadline: Deadline,
-        waits: bool = True,
-    ):
-        super().__init__(RECEIPTS, config, admin, replication, deadline, waits)
+    topic = RECEIPTS
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         bounds = self.bounds({key.ledger_partition for key in wanted})
