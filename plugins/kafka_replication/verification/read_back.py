@@ -59,14 +59,9 @@ class ReadBack:
             return
         with self._reader() as reader:
             read = verify(VerifyTask(task.key, chosen, task.level), reader)
-        verified = self.result.verified.union(read.verified)
-        self.result = replace(
-            read,
-            verified=verified,
-            records=self.result.records + read.records,
-            bytes=self.result.bytes + read.bytes,
-            receipts_from=receipts.unverified_from(task.key, task.generation, task.verified.union(verified)),
-        )
+        result = read.after(self.result)
+        verified = task.verified.union(result.verified)
+        self.result = replace(result, receipts_from=receipts.unverified_from(task.key, task.generation, verified))
         if read.error and read.retriable:
             raise Unreachable(read.error, read.remedy)
 

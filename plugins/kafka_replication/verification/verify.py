@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import Receipt, Segment
@@ -50,6 +50,16 @@ class VerifyResult:
     remedy: str = ""
     retriable: bool = False
     receipts_from: int | None = None
+
+    def after(self, before: VerifyResult) -> VerifyResult:
+        """Both results of one partition, the later one being this."""
+        return replace(
+            self,
+            verified=before.verified.union(self.verified),
+            records=before.records + self.records,
+            bytes=before.bytes + self.bytes,
+            seconds=before.seconds + self.seconds,
+        )
 
 
 class TargetReader(Protocol):

@@ -74,7 +74,8 @@ class Bookkeeper:
             if result.copied is not None:
                 self._copied[result.key] = _added(self._copied.get(result.key), result.copied)
             if result.read_back is not None:
-                self._read_back[result.key] = _together(self._read_back.get(result.key), result.read_back)
+                before = self._read_back.get(result.key)
+                self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
         self._record([result.key for result in results if result.copied is not None])
         verified = [result.read_back for result in results if result.read_back and result.read_back.verified]
         if verified:
@@ -159,18 +160,6 @@ def _added(before: CopyResult | None, result: CopyResult) -> CopyResult:
         bytes=before.bytes + result.bytes,
         chunks=before.chunks + result.chunks,
         sessions=before.sessions + result.sessions,
-        seconds=before.seconds + result.seconds,
-    )
-
-
-def _together(before: VerifyResult | None, result: VerifyResult) -> VerifyResult:
-    if before is None:
-        return result
-    return replace(
-        result,
-        verified=before.verified.union(result.verified),
-        records=before.records + result.records,
-        bytes=before.bytes + result.bytes,
         seconds=before.seconds + result.seconds,
     )
 
