@@ -10,6 +10,7 @@ archive that was cut off. An archive's name therefore ends with a digest of its 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import logging
 import os
 import shutil
@@ -19,6 +20,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 
 import xxhash
@@ -27,7 +29,6 @@ log = logging.getLogger(__name__)
 FOLDER = "kafka-replication"
 UNFINISHED = "unfinished-"
 OLDEST_JAVA = 17
-_BLOCK = 1 << 20
 # Java's options split at these, and its list of archives at the colon.
 _UNFIT = frozenset(" \t\n\"'\\:")
 
@@ -115,14 +116,13 @@ class Archive:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode) or not _is_own(status):
                     return False
-                digest = xxhash.xxh3_128()
-                while block := file.read(_BLOCK):
-                    digest.update(block)
+                return path == self._named(file)
         except OSError:
             return False
-        return path == self._named(digest.hexdigest())
 
-    def _named(self, digest: str) -> Path:
+    def _named(self, content: BufferedReader) -> Path:
+        """The name of an archive with this content."""
+        digest = hashlib.file_digest(content, xxhash.xxh3_128).hexdigest()
         return self.folder / f"spark-{self.key}-{digest}.jsa"
 
     @contextmanager
@@ -150,13 +150,11 @@ class Archive:
 
     def _keep(self, made: Path) -> None:
         with made.open("rb") as file:
-            digest = xxhash.xxh3_128()
-            while block := file.read(_BLOCK):
-                digest.update(block)
+            named = self._named(file)
         made.chmod(0o600)
         for damaged in self._files():
             damaged.unlink()
-        made.rename(self._named(digest.hexdigest()))
+        made.rename(named)
 
 
 def cache_folder() -> Path | None:

@@ -39,5 +39,3 @@ class OutputFile:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
             self.path = None
-
-    close = remove

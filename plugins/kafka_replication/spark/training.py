@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from contextlib import ExitStack
 
 from kafka_replication.config import Copy
 from kafka_replication.connections.port import SparkConnection
@@ -36,10 +36,11 @@ def make() -> None:
         if file is None:
             return
         conf = {local.OPTIONS: " ".join([*local.QUICK, *local.SILENT, f"-XX:ArchiveClassesAtExit={file}"])}
-        with closing(OutputFile("class-data-archive")) as output:
+        with ExitStack() as stack:
+            output = OutputFile("class-data-archive")
+            stack.callback(output.remove)
             submission = Patient(SparkConnection("local[2]", {}), {"spark.log.level": "OFF", **conf}, output)
-            with SubmitLauncher(submission) as spark:
-                spark.submit(job(), lambda results: None)
+            stack.enter_context(SubmitLauncher(submission)).submit(job(), lambda results: None)
     if archive.sound() is None:
         raise Unreachable("Java wrote none", "run python -m kafka_replication.spark.archive again")
     log.info("made the class-data archive with which Spark starts faster, in %s", archive.folder)
