@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,10 +21,10 @@ WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk ma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a run is. A range is done once it is verified, an offset once it is on the target or given up.
+class Standing:
+    """How many ranges and offsets are done. A range is done once it is verified, an offset once it is on the target or
+    given up.
 
-    ``records`` and ``bytes`` are what this attempt of the run has committed; ``seconds`` is how long it has worked.
     ``slowest`` is the partition with the most offsets left to copy, None if none is left.
     """
 
@@ -32,13 +32,21 @@ class Progress:
     ranges_done: int
     offsets: int
     offsets_done: int
+    slowest: str | None = None
+    slowest_percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Standing):
+    """How far a run is, and how fast. ``records`` and ``bytes`` are what this attempt of the run has committed;
+    ``seconds`` is how long it has worked.
+    """
+
     records: int = 0
     bytes: int = 0
     seconds: float = 0.0
     bytes_per_second: float = 0.0
     seconds_left: float | None = None  # None: not known
-    slowest: str | None = None
-    slowest_percent: int | None = None
 
     @property
     def percent(self) -> int:
@@ -111,18 +119,6 @@ def work_of(plan: Plan) -> dict[PartitionKey, Work]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How many ranges and offsets are done."""
-
-    ranges: int
-    ranges_done: int
-    offsets: int
-    offsets_done: int
-    slowest: str | None = None
-    slowest_percent: int | None = None
-
-
 class Tally:
     """Counts what of the work is done. A partition without a new entry in the ledger is not counted again."""
 
@@ -193,7 +189,7 @@ class Pace:
         else:
             seconds_left = left / done_per_second if left and done_per_second > 0 else None
         return Progress(
-            **{name.name: getattr(standing, name.name) for name in fields(Standing)},
+            **asdict(standing),
             records=records,
             bytes=size,
             seconds=round(max(0.0, at - self._started), 3),
