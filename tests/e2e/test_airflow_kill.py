@@ -18,7 +18,8 @@ from tests.e2e.standalone import standalone
 from tests.support.checker import check
 from tests.support.clusters import Brokers
 from tests.support.processes import command
-from tests.support.scenario import Cluster, numbered, wait_until
+from tests.support.scenario import Cluster, numbered
+from tests.support.waiting import wait_until
 
 NAME = "af-kill"
 PARTITIONS, RECORDS = 2, 2_000

@@ -19,8 +19,9 @@ from tests.e2e.standalone import standalone
 from tests.support.checker import check
 from tests.support.clusters import Brokers
 from tests.support.processes import command
-from tests.support.scenario import Cluster, numbered, wait_until
+from tests.support.scenario import Cluster, numbered
 from tests.support.timed_events import keys, produce
+from tests.support.waiting import wait_until
 
 KILLED, HOURLY = "af-scheduler-killed", "af-hourly"
 PARTITIONS, RECORDS = 2, 2_000

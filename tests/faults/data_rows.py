@@ -9,7 +9,8 @@ from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.checker import read
-from tests.support.scenario import Cluster, Rec, wait_until
+from tests.support.scenario import Cluster, Rec
+from tests.support.waiting import wait_until
 
 PART = 150
 RECORDS = 400

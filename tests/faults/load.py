@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 
 from tests.support.checker import Record, high_watermark, read
-from tests.support.scenario import Cluster, Rec, send, wait_until
+from tests.support.scenario import Cluster, Rec, send
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 BLOCKS = 8

@@ -15,7 +15,7 @@ from kafka_replication.model.offsets import TopicPartition
 from tests.faults.bench import Side
 from tests.faults.session import Session
 from tests.support.checker import read
-from tests.support.scenario import wait_until
+from tests.support.waiting import wait_until
 
 
 def one_replica(side: Side, topic: str, broker: int) -> None:

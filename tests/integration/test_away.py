@@ -12,7 +12,8 @@ import pytest
 from kafka_replication.model.errors import OutOfTime
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker, KafkaCluster
-from tests.support.scenario import SHORT_LEASE, Scenario, numbered, wait_until
+from tests.support.scenario import SHORT_LEASE, Scenario, numbered
+from tests.support.waiting import wait_until
 
 RECORDS = 4_000
 SHORT: dict[str, Any] = {

@@ -25,18 +25,9 @@ from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
-from tests.support.scenario import (
-    SAFETY,
-    SHORT_LEASE,
-    Gate,
-    InProcess,
-    Scenario,
-    after_copy,
-    copies,
-    no_launch,
-    numbered,
-    only,
-)
+from tests.support.jobs import Gate, InProcess, after_copy, copies, no_launch
+from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
+from tests.support.waiting import SAFETY
 
 START = 1_700_000_000_000  # the first numbered record's timestamp; the others follow, a millisecond apart
 

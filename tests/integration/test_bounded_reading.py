@@ -18,7 +18,8 @@ from kafka_replication.runs import approval, backfill
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs.approval import Approval
 from kafka_replication.runs.audit import AuditRequest
-from tests.support.scenario import InProcess, Scenario, after_copy, numbered, only
+from tests.support.jobs import InProcess, after_copy
+from tests.support.scenario import Scenario, numbered, only
 
 CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 10}}
 

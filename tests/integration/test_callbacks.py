@@ -20,7 +20,8 @@ from kafka_replication.spark.launcher import Deliver
 from stack.kafka_cluster import KafkaCluster
 from tests import oauth
 from tests.support.clusters import started
-from tests.support.scenario import InProcess, Rec, Scenario, no_launch
+from tests.support.jobs import InProcess, no_launch
+from tests.support.scenario import Rec, Scenario
 
 # The only client listener. Without a validator class of its own, a broker takes unsigned tokens.
 OAUTHBEARER = {

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.checker import read
 from tests.support.raw_produce import produce_raw
-from tests.support.scenario import Cluster, Header, Rec, Scenario, numbered, only, wait_until
+from tests.support.scenario import Cluster, Header, Rec, Scenario, numbered, only
+from tests.support.waiting import wait_until
 
 MANY: tuple[Header, ...] = tuple((f"h{n}", b"%d" % n) for n in range(100))
 EDGES = [

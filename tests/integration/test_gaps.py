@@ -16,7 +16,8 @@ from kafka_replication.runs.run import Request
 from tests.support.actions import approve
 from tests.support.checker import read
 from tests.support.command_line import command
-from tests.support.scenario import InProcess, Scenario, after_copy, copy_once, numbered, only
+from tests.support.jobs import InProcess, after_copy, copy_once
+from tests.support.scenario import Scenario, numbered, only
 
 
 def overrun(scene: Scenario, copied: int = 50, lost: int = 12) -> OffsetRange:

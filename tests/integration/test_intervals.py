@@ -20,7 +20,8 @@ from kafka_replication.runs.run import open_run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from tests.support.checker import read
-from tests.support.scenario import InProcess, Rec, Scenario
+from tests.support.jobs import InProcess
+from tests.support.scenario import Rec, Scenario
 
 SIX = datetime(2023, 11, 14, 6, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -16,7 +16,8 @@ from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job
 from tests.support.checker import read
 from tests.support.children import copy_process, end_of, lines_until, result_of, spawn
-from tests.support.scenario import SHORT_LEASE, InProcess, Scenario, copies, numbered, only
+from tests.support.jobs import InProcess, copies
+from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
 
 KILLS = 15
 CALLS = 12_000  # a session and its first chunk of 250 records make about as many, a later chunk 8,000

@@ -15,7 +15,9 @@ from kafka_replication.runtime.events import Event
 from kafka_replication.store import open_store
 from tests.support.actions import copied_once, put_receipt, receipts_of, table
 from tests.support.checker import read
-from tests.support.scenario import Rec, Scenario, after_copy, numbered, only, wait_until
+from tests.support.jobs import after_copy
+from tests.support.scenario import Rec, Scenario, numbered, only
+from tests.support.waiting import wait_until
 
 COMPACT = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
 

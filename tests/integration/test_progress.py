@@ -22,7 +22,9 @@ from kafka_replication.runs.steps import progress as watching
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 from tests.support.command_line import cli, command, ended
-from tests.support.scenario import InProcess, Scenario, after_copy, numbered, wait_until
+from tests.support.jobs import InProcess, after_copy
+from tests.support.scenario import Scenario, numbered
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from kafka_replication.store import open_store
 from tests.support import watermarks
 from tests.support.actions import table
 from tests.support.command_line import cli, ended
-from tests.support.scenario import Scenario, copy_once, numbered
+from tests.support.jobs import copy_once
+from tests.support.scenario import Scenario, numbered
 
 
 def copied(scene: Scenario) -> None:

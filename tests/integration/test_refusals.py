@@ -19,7 +19,8 @@ from kafka_replication.model.errors import Fenced
 from tests.support import watermarks
 from tests.support.actions import copied_once
 from tests.support.checker import read
-from tests.support.scenario import Rec, Scenario, copies, numbered, only
+from tests.support.jobs import copies
+from tests.support.scenario import Rec, Scenario, numbered, only
 
 
 def refused(scene: Scenario, *words: str, partition: int = 0) -> None:

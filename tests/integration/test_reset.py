@@ -15,7 +15,8 @@ from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
 from tests.support.checker import read
 from tests.support.command_line import command
-from tests.support.scenario import ALL, Rec, Scenario, copy_once, numbered, only
+from tests.support.jobs import copy_once
+from tests.support.scenario import ALL, Rec, Scenario, numbered, only
 
 
 def copied(scene: Scenario, partitions: int = 2) -> None:

@@ -16,7 +16,9 @@ from kafka_replication.runs import steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
 from tests.support.checker import high_watermark, read
-from tests.support.scenario import ALL, SAFETY, Gate, InProcess, Rec, Scenario, after_copy, copies, numbered, only
+from tests.support.jobs import Gate, InProcess, after_copy, copies
+from tests.support.scenario import ALL, Rec, Scenario, numbered, only
+from tests.support.waiting import SAFETY
 
 
 def test_second_run_is_idle_and_a_later_one_copies_what_is_new(scene: Scenario) -> None:

@@ -11,7 +11,8 @@ import pytest
 from kafka_replication.model.offsets import OffsetRange
 from tests.support.checker import high_watermark, read
 from tests.support.children import copy_process, end_of
-from tests.support.scenario import Scenario, numbered, wait_until
+from tests.support.scenario import Scenario, numbered
+from tests.support.waiting import wait_until
 
 MINUTES = 600  # the transaction's time-out, far beyond every wait here
 RECORDS = 500

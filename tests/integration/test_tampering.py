@@ -9,7 +9,8 @@ import pytest
 
 from kafka_replication.kafka.session import PartitionSession
 from tests.support.actions import put_receipt, receipts_of
-from tests.support.scenario import InProcess, Rec, Scenario, after_copy, copies, numbered, only
+from tests.support.jobs import InProcess, after_copy, copies
+from tests.support.scenario import Rec, Scenario, numbered, only
 
 
 def start(scene: Scenario) -> None:

@@ -24,7 +24,9 @@ from kafka_replication.model.offsets import TopicPartition as At
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import high_watermark
 from tests.support.command_line import cli, ended
-from tests.support.scenario import SAFETY, Cluster, Rec, Scenario, copies, numbered, only, send, wait_until
+from tests.support.jobs import copies
+from tests.support.scenario import Cluster, Rec, Scenario, numbered, only, send
+from tests.support.waiting import SAFETY, wait_until
 
 
 @contextmanager

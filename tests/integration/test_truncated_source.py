@@ -10,7 +10,8 @@ import pytest
 
 from kafka_replication.model.offsets import TopicPartition
 from stack.kafka_cluster import KafkaCluster
-from tests.support.scenario import Scenario, numbered, only, send, wait_until
+from tests.support.scenario import Scenario, numbered, only, send
+from tests.support.waiting import wait_until
 
 
 @contextmanager

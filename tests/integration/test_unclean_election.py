@@ -13,7 +13,8 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-e
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import read
 from tests.support.clusters import Brokers
-from tests.support.scenario import Cluster, Scenario, numbered, only, wait_until
+from tests.support.scenario import Cluster, Scenario, numbered, only
+from tests.support.waiting import wait_until
 
 KEPT, LOST = 40, 60
 LEADER, FOLLOWER = 1, 2  # the third broker keeps the controllers' quorum while one of these is dead

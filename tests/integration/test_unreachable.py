@@ -13,7 +13,8 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from tests.support.command_line import cli, ended
-from tests.support.scenario import Addresses, Scenario, no_launch
+from tests.support.jobs import no_launch
+from tests.support.scenario import Addresses, Scenario
 
 
 @pytest.fixture

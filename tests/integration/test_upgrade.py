@@ -18,7 +18,9 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
-from tests.support.scenario import InProcess, Rec, Scenario, numbered, send, wait_until
+from tests.support.jobs import InProcess
+from tests.support.scenario import Rec, Scenario, numbered, send
+from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "upgrade"
 RECORDS = ([*numbered(60), *numbered(40, 60)], [*numbered(50, 1000), *numbered(30, 1050)])

@@ -14,7 +14,8 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.spark import worker
-from tests.support.scenario import Scenario, copies, numbered
+from tests.support.jobs import copies
+from tests.support.scenario import Scenario, numbered
 
 TOPIC = TopicPartition("orders", 0)
 

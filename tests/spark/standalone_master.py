@@ -14,7 +14,7 @@ from kafka_replication.connections.port import SparkConnection
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark.submit import spark_home
 from stack.ports import LOOPBACK, free_ports
-from tests.support.scenario import wait_until
+from tests.support.waiting import wait_until
 
 PACKAGE = "org.apache.spark.deploy"
 

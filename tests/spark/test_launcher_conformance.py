@@ -14,7 +14,8 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submit import terminal_launcher
 from tests.contract.launcher.conformance import Subject, check_launcher, check_names_what_is_missing, range_job
 from tests.spark.pythons import python_without
-from tests.support.scenario import Scenario, numbered, wait_until
+from tests.support.scenario import Scenario, numbered
+from tests.support.waiting import wait_until
 
 
 def launcher() -> Launcher:

@@ -24,7 +24,8 @@ from kafka_replication.spark.local import DAEMON
 from tests.spark.installation import build, files, install
 from tests.spark.pythons import python_without
 from tests.support.processes import command, is_alive
-from tests.support.scenario import Scenario, numbered, wait_until
+from tests.support.scenario import Scenario, numbered
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS, RECORDS = 4, 1_000

@@ -9,7 +9,8 @@ from kafka_replication.config import Replication
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from kafka_replication.store import open_store
-from tests.support.scenario import Addresses, InProcess
+from tests.support.jobs import InProcess
+from tests.support.scenario import Addresses
 
 if __name__ == "__main__":
     source, target, store_url, config = sys.argv[1:]

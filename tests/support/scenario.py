@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
@@ -24,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyTask
 from kafka_replication.kafka import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
 from kafka_replication.model import keys
@@ -32,16 +31,15 @@ from kafka_replication.model import offsets as product
 from kafka_replication.reporting.report import RangeReport, RunReport
 from kafka_replication.runs import runner, steps
 from kafka_replication.runs.run import LeasedRun, Request, open_run
-from kafka_replication.spark import worker
-from kafka_replication.spark.jobs import RESULT, Job, JobEnd, RangeResult, RangeTask, died
-from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.spark.jobs import Job, RangeTask
+from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
-from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.checker import Comparison, check, high_watermark
+from tests.support.jobs import InProcess, no_launch, reading
+from tests.support.waiting import SAFETY, wait_until
 
 Header = tuple[str, bytes | None]
-SAFETY = 300.0  # seconds: no test fails because the machine is slow, but what hangs is named
 # A busy machine may stand still for seconds; who kills a run does not want to wait for its lease.
 LEASE = {"duration": 10, "wait": 60}
 SHORT_LEASE = {"duration": 3, "wait": 60}
@@ -63,90 +61,6 @@ def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
     return [
         Rec(b"k%d" % n, (b"%d-" % n).ljust(size, b"x"), (), 1_700_000_000_000 + n) for n in range(first, first + count)
     ]
-
-
-class WorkerDied(BaseException):
-    """What ends a worker's process in Spark, where there is no process of its own."""
-
-
-@dataclass
-class InProcess:
-    """A launcher without Spark: the workers' real functions, one after the other.
-
-    ``between`` is called once in a job that copies, after its copies and before they are read back; ``then`` after each
-    job.
-    """
-
-    then: Callable[[Job], None] = lambda job: None
-    between: Callable[[], None] | None = None
-    jobs: list[Job] = field(default_factory=list)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
-        self.jobs.append(job)
-        copied: dict[keys.PartitionKey, CopyResult] = {}
-        if self.between is not None and (tasks := copies(job)):
-            copied = {task.key: worker.copy(worker.tools_of(job), task) for task in tasks}
-            self.between()
-        for task in job.tasks:
-            # As JSON and back, as on the way from Spark.
-            result = self._work(job, replace(task, copy=None) if task.key in copied else task)
-            deliver(
-                [RESULT.validate_json(RESULT.dump_json(replace(result, copied=copied.get(task.key, result.copied))))]
-            )
-        self.then(job)
-        return JobEnd()
-
-    def _work(self, job: Job, task: RangeTask) -> RangeResult:
-        try:
-            return worker.replicate(job, task)
-        except WorkerDied as death:
-            return died(task, repr(death))
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def copies(job: Job) -> list[CopyTask]:
-    """What a job is to copy."""
-    return [task.copy for task in job.tasks if task.copy is not None]
-
-
-def submit(job: Job, launcher: Launcher | None = None) -> list[RangeResult]:
-    """The results of a job that ended well."""
-    results: list[RangeResult] = []
-    end = (launcher or InProcess()).submit(job, results.extend)
-    assert end.error is None, end
-    return results
-
-
-def copy_once(job: Job, launcher: Launcher | None = None) -> CopyResult:
-    """The one copy of a job."""
-    (result,) = submit(job, launcher)
-    assert result.copied is not None
-    return result.copied
-
-
-def after_copy(act: Callable[[], None]) -> InProcess:
-    """Something happens between copying and reading back."""
-    return InProcess(between=act)
-
-
-class Gate(InProcess):
-    """Holds a run inside its first job until it is opened."""
-
-    def __init__(self) -> None:
-        super().__init__(self.hold)
-        self.inside, self.opened = threading.Event(), threading.Event()
-
-    def hold(self, job: Job) -> None:
-        self.inside.set()
-        assert self.opened.wait(SAFETY)
-
-
-def no_launch() -> Launcher:
-    raise AssertionError("an idle run asked for Spark")
 
 
 @dataclass(frozen=True)
@@ -264,13 +178,6 @@ class Cluster:
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         wait_until(condition)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = SAFETY) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        time.sleep(0.05)
 
 
 def send(producer: Producer, topic: str, records: Iterable[Rec], partition: int = 0) -> None:
@@ -405,18 +312,6 @@ class Scenario:
             settings=run.replication.copying,
             tasks=tasks,
         )
-
-
-def reading(key: keys.PartitionKey, generation: int = 1) -> ReadBackTask:
-    """Everything of one partition, however often it was read back."""
-    return ReadBackTask(
-        key=key,
-        generation=generation,
-        verified=product.Coverage(),
-        receipts_from=None,
-        level="digest",
-        kept_seconds=7 * 86_400,
-    )
 
 
 def only(report: RunReport, partition: int = 0) -> RangeReport:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients
-from tests.support.scenario import wait_until
+from tests.support.waiting import wait_until
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}  # every client tries, and fails
 KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {

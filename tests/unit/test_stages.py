@@ -17,7 +17,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
 from kafka_replication.spark.stages import MOST_ABORTS, Aborted, Dealer, GaveUp, cause_of, missing
-from tests.support.scenario import reading
+from tests.support.jobs import reading
 
 ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task {task} in stage 2.0 failed 4 times, \

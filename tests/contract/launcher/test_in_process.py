@@ -17,7 +17,8 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult
 from kafka_replication.spark.launcher import Deliver
 from tests.contract.launcher.conformance import HEALTHY, Subject, check_launcher
-from tests.support.scenario import InProcess, Scenario, WorkerDied, copies
+from tests.support.jobs import InProcess, WorkerDied, copies
+from tests.support.scenario import Scenario
 from tests.support.scenes import clusters, scene
 
 __all__ = ["clusters", "scene"]

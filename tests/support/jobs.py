@@ -1,0 +1,113 @@
+"""Jobs of a run without Spark: the workers' real functions, in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.model import keys
+from kafka_replication.model import offsets as product
+from kafka_replication.spark import worker
+from kafka_replication.spark.jobs import RESULT, Job, JobEnd, RangeResult, RangeTask, died
+from kafka_replication.spark.launcher import Deliver, Launcher
+from kafka_replication.verification.read_back import ReadBackTask
+from tests.support.waiting import SAFETY
+
+
+class WorkerDied(BaseException):
+    """What ends a worker's process in Spark, where there is no process of its own."""
+
+
+@dataclass
+class InProcess:
+    """A launcher without Spark: the workers' real functions, one after the other.
+
+    ``between`` is called once in a job that copies, after its copies and before they are read back; ``then`` after each
+    job.
+    """
+
+    then: Callable[[Job], None] = lambda job: None
+    between: Callable[[], None] | None = None
+    jobs: list[Job] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        self.jobs.append(job)
+        copied: dict[keys.PartitionKey, CopyResult] = {}
+        if self.between is not None and (tasks := copies(job)):
+            copied = {task.key: worker.copy(worker.tools_of(job), task) for task in tasks}
+            self.between()
+        for task in job.tasks:
+            # As JSON and back, as on the way from Spark.
+            result = self._work(job, replace(task, copy=None) if task.key in copied else task)
+            deliver(
+                [RESULT.validate_json(RESULT.dump_json(replace(result, copied=copied.get(task.key, result.copied))))]
+            )
+        self.then(job)
+        return JobEnd()
+
+    def _work(self, job: Job, task: RangeTask) -> RangeResult:
+        try:
+            return worker.replicate(job, task)
+        except WorkerDied as death:
+            return died(task, repr(death))
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def copies(job: Job) -> list[CopyTask]:
+    """What a job is to copy."""
+    return [task.copy for task in job.tasks if task.copy is not None]
+
+
+def submit(job: Job, launcher: Launcher | None = None) -> list[RangeResult]:
+    """The results of a job that ended well."""
+    results: list[RangeResult] = []
+    end = (launcher or InProcess()).submit(job, results.extend)
+    assert end.error is None, end
+    return results
+
+
+def copy_once(job: Job, launcher: Launcher | None = None) -> CopyResult:
+    """The one copy of a job."""
+    (result,) = submit(job, launcher)
+    assert result.copied is not None
+    return result.copied
+
+
+def after_copy(act: Callable[[], None]) -> InProcess:
+    """Something happens between copying and reading back."""
+    return InProcess(between=act)
+
+
+class Gate(InProcess):
+    """Holds a run inside its first job until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(self.hold)
+        self.inside, self.opened = threading.Event(), threading.Event()
+
+    def hold(self, job: Job) -> None:
+        self.inside.set()
+        assert self.opened.wait(SAFETY)
+
+
+def no_launch() -> Launcher:
+    raise AssertionError("an idle run asked for Spark")
+
+
+def reading(key: keys.PartitionKey, generation: int = 1) -> ReadBackTask:
+    """Everything of one partition, however often it was read back."""
+    return ReadBackTask(
+        key=key,
+        generation=generation,
+        verified=product.Coverage(),
+        receipts_from=None,
+        level="digest",
+        kept_seconds=7 * 86_400,
+    )
