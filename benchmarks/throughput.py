@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Self
@@ -60,10 +61,15 @@ def fill(bootstrap: str, records: int) -> None:
             "enable.idempotence": True,
         }
     )
-    for number in range(records):
+    send(producer, TOPIC, PARTITIONS, ((b"k%08d" % number, pool[number % 2000]) for number in range(records)))
+
+
+def send(producer: Producer, topic: str, partitions: int, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Send keys and values to the partitions in turn, and wait until all are acknowledged."""
+    for number, (key, value) in enumerate(records):
         while True:
             try:
-                producer.produce(TOPIC, value=pool[number % 2000], key=b"k%08d" % number, partition=number % PARTITIONS)
+                producer.produce(topic, value=value, key=key, partition=number % partitions)
                 break
             except BufferError:
                 producer.poll(0.05)

@@ -27,7 +27,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
 from benchmarks import mirrormaker
-from benchmarks.throughput import TOPIC, fill
+from benchmarks.throughput import TOPIC, fill, send
 from kafka_replication.store import open_store
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
@@ -169,14 +169,7 @@ def create(bootstrap: str, topic: str, partitions: int) -> None:
 
 def produce(bootstrap: str, topic: str, partitions: int, each: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    for number in range(partitions * each):
-        while True:
-            try:
-                producer.produce(topic, b"v%d" % number, b"k%d" % number, number % partitions)
-                break
-            except BufferError:
-                producer.poll(0.05)
-    producer.flush()
+    send(producer, topic, partitions, ((b"k%d" % number, b"v%d" % number) for number in range(partitions * each)))
 
 
 def small_runs(stage: Stage) -> Iterator[Measured]:
