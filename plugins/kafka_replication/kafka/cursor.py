@@ -89,7 +89,8 @@ def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, w
     """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None."""
     if not wanted.span:
         return None
-    with lent(config, group) as consumer:
+    # Mostly there is none. The broker then answers after its longest wait, by default 100 ms, with nothing.
+    with lent(config, group, **{"fetch.wait.max.ms": 5}) as consumer:
         return next((offset_of(message) for message in records(consumer, at, wanted)), None)
 
 
