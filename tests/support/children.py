@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
-from kafka_replication.spark.jobs import JOB, RESULT, Job
+from kafka_replication.spark.jobs import JOB, RESULTS, Job
 from tests.support.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +55,6 @@ def end_of(process: subprocess.Popen[str]) -> int:
 def result_of(process: subprocess.Popen[str]) -> CopyResult:
     lines = lines_until(process, lambda line: line.startswith("RESULT"))
     assert end_of(process) == 0
-    copied = RESULT.validate_json(lines[-1].removeprefix("RESULT ")).copied
+    copied = RESULTS.validate_json(lines[-1].removeprefix("RESULT "))[0].copied
     assert copied is not None
     return copied

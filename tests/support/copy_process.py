@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from kafka_replication.runtime.events import Event
-from kafka_replication.spark.jobs import JOB, TASK
+from kafka_replication.spark.jobs import BUNDLE, JOB
 from kafka_replication.spark.worker import execute
 
 
@@ -57,7 +57,7 @@ def main(job_file: str, death: str = "") -> None:
         chunks, calls = map(int, death.split(":"))
         logging.getLogger().handlers[0].addFilter(Death(chunks, calls).see)
     job = JOB.validate_json(Path(job_file).read_bytes())
-    print("RESULT", execute(JOB.dump_json(job.common), TASK.dump_json(job.tasks[0])), flush=True)
+    print("RESULT", execute(JOB.dump_json(job.common), BUNDLE.dump_json(job.tasks[:1])), flush=True)
 
 
 if __name__ == "__main__":

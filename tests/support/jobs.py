@@ -11,7 +11,7 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model import keys
 from kafka_replication.model import offsets as product
 from kafka_replication.spark import worker
-from kafka_replication.spark.jobs import RESULT, Job, JobEnd, RangeResult, RangeTask, died
+from kafka_replication.spark.jobs import RESULTS, Job, JobEnd, RangeResult, RangeTask, died
 from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.verification.read_back import ReadBackTask
 from tests.support.waiting import SAFETY
@@ -46,7 +46,7 @@ class InProcess:
             # As JSON and back, as on the way from Spark.
             result = self._work(job, replace(task, copy=None) if task.key in copied else task)
             deliver(
-                [RESULT.validate_json(RESULT.dump_json(replace(result, copied=copied.get(task.key, result.copied))))]
+                RESULTS.validate_json(RESULTS.dump_json([replace(result, copied=copied.get(task.key, result.copied))]))
             )
         self.then(job)
         return JobEnd()

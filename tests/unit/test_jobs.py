@@ -15,9 +15,9 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.spark.jobs import (
     ANSWER,
+    BUNDLE,
     JOB,
-    RESULT,
-    TASK,
+    RESULTS,
     VERIFY_RESULT,
     Answer,
     Job,
@@ -125,8 +125,8 @@ def test_an_answer_survives_its_way_to_the_launcher(answer: Answer) -> None:
 def test_a_task_survives_its_way_to_an_executor_and_its_result_the_way_back(
     task: RangeTask, result: RangeResult
 ) -> None:
-    assert TASK.validate_json(TASK.dump_json(task)) == task
-    assert RESULT.validate_json(RESULT.dump_json(result)) == result
+    assert BUNDLE.validate_json(BUNDLE.dump_json([task])) == [task]
+    assert RESULTS.validate_json(RESULTS.dump_json([result])) == [result]
 
 
 def test_what_is_read_back_can_be_calculated_with() -> None:

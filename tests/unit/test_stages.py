@@ -1,10 +1,10 @@
-"""Tasks are dealt one by one: what becomes of one whose workers die, and of all the others."""
+"""Tasks are dealt one by one, small ones in bundles: what becomes of one whose workers die, and of all the others."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
+from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
 from kafka_replication.spark.stages import MOST_ABORTS, Aborted, Dealer, GaveUp, cause_of, missing
 from tests.support.jobs import reading
 
@@ -41,29 +41,46 @@ def job(ranges: int) -> Job:
 
 
 class Spark:
-    """Runs tasks; ``run_one`` says what becomes of one. Counts how often each was run, and how many at a time."""
+    """Runs tasks in bundles of ``size``; ``run_one`` says what becomes of one. Counts how often each was run, and how
+    many bundles at a time. In ``failing`` are those that fail in company.
+    """
 
-    def __init__(self, tasks: int, run_one: Callable[[int], None], at_a_time: int = 3) -> None:
+    def __init__(
+        self,
+        tasks: int,
+        run_one: Callable[[int], None],
+        at_a_time: int = 3,
+        size: int = 1,
+        failing: Collection[int] = (),
+    ) -> None:
+        self._failing = failing
         self.runs: Counter[int] = Counter()
         self.order: list[int] = []
         self.most_at_a_time = 0
         self._at_work, self._lock, self._run_one = 0, threading.Lock(), run_one
         self.results: dict[int, RangeResult] = {}
-        self.end = Dealer(job(tasks), self._run, self._deliver).deal(at_a_time)
+        all_tasks = job(tasks).tasks
+        dealt = [all_tasks[first : first + size] for first in range(0, tasks, size)]
+        self.end = Dealer(dealt, self._run, self._deliver).deal(at_a_time)
 
-    def _run(self, task: RangeTask) -> RangeResult:
-        number = task.key.source.partition
+    def _run(self, bundle: Bundle) -> list[RangeResult]:
+        numbers = [task.key.source.partition for task in bundle]
         with self._lock:
-            self.runs[number] += 1
-            self.order.append(number)
+            self.runs.update(numbers)
+            self.order += numbers
             self._at_work += 1
             self.most_at_a_time = max(self.most_at_a_time, self._at_work)
         try:
-            self._run_one(number)
+            for number in numbers:
+                self._run_one(number)
         finally:
             with self._lock:
                 self._at_work -= 1
-        return RangeResult(key=task.key, copied=CopyResult(key=task.key, range=OffsetRange(0, 10), copied=10))
+        in_company = len(bundle) > 1
+        return [
+            _copied(task, "slow" if number in self._failing and in_company else None)
+            for number, task in zip(numbers, bundle, strict=True)
+        ]
 
     def _deliver(self, result: RangeResult) -> None:
         with self._lock:
@@ -74,6 +91,11 @@ class Spark:
     @property
     def failed(self) -> set[int]:
         return {number for number, result in self.results.items() if result.copied and result.copied.error}
+
+
+def _copied(task: RangeTask, error: str | None) -> RangeResult:
+    result = CopyResult(key=task.key, range=OffsetRange(0, 10), copied=4 if error else 10, error=error)
+    return RangeResult(key=task.key, copied=result)
 
 
 def dies(*numbers: int) -> Callable[[int], None]:
@@ -125,6 +147,23 @@ def test_one_that_died_with_its_neighbour_is_run_again_alone() -> None:
             raise Aborted("the executor was lost")
 
     assert Spark(4, run_one).failed == {1}
+
+
+@given(st.integers(2, 7), st.sets(st.integers(0, 11), max_size=2))
+def test_only_the_deadly_ones_of_a_bundle_fail(size: int, deadly: set[int]) -> None:
+    spark = Spark(12, dies(*deadly), size=size)
+    assert spark.end == JobEnd()
+    assert set(spark.results) == set(range(12)) and spark.failed == deadly
+
+
+@given(st.integers(2, 7), st.sets(st.integers(0, 11)))
+def test_what_fails_in_a_bundle_is_run_again_alone_and_counted_once(size: int, failing: set[int]) -> None:
+    spark = Spark(12, dies(), size=size, failing=failing)
+    assert set(spark.results) == set(range(12)) and not spark.failed
+    together = {number for number in failing if len(range(12)[number // size * size :][:size]) > 1}
+    assert {number for number, runs in spark.runs.items() if runs == 2} == together
+    copied = {number: result.copied.copied for number, result in spark.results.items() if result.copied}
+    assert copied == {number: 14 if number in together else 10 for number in range(12)}
 
 
 def test_where_all_workers_die_spark_is_not_asked_for_ever() -> None:

@@ -246,7 +246,10 @@ class Spark(Section):
         default=None,
         ge=1,
         le=10_000,
-        description="Most partitions copied at once; null means as many as Spark has task slots.",
+        description=(
+            "Most partitions copied at once; null means one in each of Spark's task slots, or up to 8 if their ranges"
+            " are small."
+        ),
     )
     conf: Settings = Field(
         default_factory=dict,

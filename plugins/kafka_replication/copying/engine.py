@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position
@@ -64,6 +64,17 @@ class CopyResult:
     remedy: str = ""
     fenced: bool = False
     retriable: bool = False
+
+    def after(self, before: CopyResult) -> CopyResult:
+        """Both results of one range, the later one being this."""
+        return replace(
+            self,
+            copied=before.copied + self.copied,
+            bytes=before.bytes + self.bytes,
+            chunks=before.chunks + self.chunks,
+            sessions=before.sessions + self.sessions,
+            seconds=before.seconds + self.seconds,
+        )
 
 
 class SourceReader(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -106,8 +107,8 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     Raises Unreachable, naming the address and the last connection error, within ``timeout`` seconds.
     """
     errors: list[KafkaError] = []
-    base = {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
-    client: AdminClient = _make(AdminClient, {**base, "allow.auto.create.topics": False, "error_cb": errors.append})
+    own = {"allow.auto.create.topics": False, "error_cb": errors.append}
+    client: AdminClient = _make(AdminClient, {**_for_admin(config), **own})
     try:
         client.list_topics(timeout=timeout)
     except KafkaException as e:
@@ -121,7 +122,12 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     return client
 
 
+def _for_admin(config: ClientConfig) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
+
+
 _shared: dict[tuple[int, str], AdminClient] = {}
+_sharing = threading.Lock()
 
 
 def shared_admin(config: ClientConfig) -> AdminClient:
@@ -129,11 +135,12 @@ def shared_admin(config: ClientConfig) -> AdminClient:
 
     Raises Unreachable if the cluster does not answer when the client is made.
     """
-    name = os.getpid(), repr(sorted(config.items()))
-    client = _shared.get(name)
-    if client is None:
-        client = _shared[name] = admin({"reconnect.backoff.max.ms": 1000, **config})
-    return client
+    name = os.getpid(), repr(sorted(_for_admin(config).items()))
+    with _sharing:
+        client = _shared.get(name)
+        if client is None:
+            client = _shared[name] = admin({"reconnect.backoff.max.ms": 1000, **config})
+        return client
 
 
 def _make(kind: Callable[..., C], config: dict[str, Any]) -> C:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message
 
@@ -17,6 +18,8 @@ from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest
 
+# A broker answers a fetch that finds nothing after its longest wait, by default 100 ms.
+_MOSTLY_EMPTY: dict[str, Any] = {"fetch.wait.max.ms": 5}
 NEAR = 10_000  # up to so many offsets it is cheaper to read on than to seek
 
 
@@ -89,8 +92,7 @@ def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, w
     """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None."""
     if not wanted.span:
         return None
-    # Mostly there is none. The broker then answers after its longest wait, by default 100 ms, with nothing.
-    with lent(config, group, **{"fetch.wait.max.ms": 5}) as consumer:
+    with lent(config, group, **_MOSTLY_EMPTY) as consumer:
         return next((offset_of(message) for message in records(consumer, at, wanted)), None)
 
 

@@ -13,6 +13,7 @@ from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
@@ -62,9 +63,12 @@ class KafkaSinkSession:
         return topics.configs(self._partition.target_admin, [name])[name]
 
     def fence(self) -> None:
-        self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
+        try:
+            limit = int(self._limits["max.message.bytes"])
+        except Unreachable:
+            self.check_ids(self._ids)  # a deleted topic must not look like an unreachable one
+            raise
         # A batch above the topic's limit is refused as a whole, even if its records fit. 1 KiB is left for its framing.
-        limit = int(self._limits["max.message.bytes"])
         self._partition.transaction.options["batch.size"] = max(1024, min(MAX_BATCH, limit - 1024))
         self._partition.fence()
 

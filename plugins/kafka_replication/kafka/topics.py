@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 import tenacity
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -16,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.kafka import offsets
 from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.shared_reads import SharedRead
 from kafka_replication.model.errors import Refused, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.snapshot import Topic
@@ -65,9 +67,17 @@ def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
     }
 
 
+_ids: WeakKeyDictionary[AdminClient, SharedRead[str, str]] = WeakKeyDictionary()
+
+
 def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
-    """Raise Refused unless the topic still has this id."""
-    actual = topic_ids(admin, [name]).get(name)
+    """Raise Refused unless the topic still has this id.
+
+    Threads share the request, because the client describes every partition of the topic: 17 ms of processor time for
+    1,000 partitions.
+    """
+    ids = _ids.get(admin) or _ids.setdefault(admin, SharedRead())
+    actual = ids.ask(name, lambda names: topic_ids(admin, names))
     if actual != expected:
         raise Refused(
             f"{name} on the {side}: the topic was re-created or deleted during the copy: its id was {expected}, "

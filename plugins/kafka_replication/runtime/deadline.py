@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,18 +21,22 @@ LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time when a run must end, on the monotonic clock, because a wall clock may jump. The default is never."""
+    """The time when a run must end, on the monotonic clock, because a wall clock may jump. The default is never.
+
+    Once ``stop`` is set, no time is left.
+    """
 
     at: float = math.inf
+    stop: threading.Event | None = None
 
     @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
-        return cls() if seconds is None else cls(time.monotonic() + seconds)
+    def after(cls, seconds: float | None, stop: threading.Event | None = None) -> Deadline:
+        return cls(math.inf if seconds is None else time.monotonic() + seconds, stop)
 
     @property
     def left(self) -> float:
         """The seconds left, at least 0."""
-        return max(0.0, self.at - time.monotonic())
+        return 0.0 if self.stop is not None and self.stop.is_set() else max(0.0, self.at - time.monotonic())
 
     @property
     def seconds(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,6 +41,17 @@ class RangeResult:
     def fenced(self) -> bool:
         return self.copied is not None and self.copied.fenced
 
+    @property
+    def failed(self) -> bool:
+        """Whether one of the parts has an error."""
+        return bool((self.copied and self.copied.error) or (self.read_back and self.read_back.error))
+
+    def after(self, before: RangeResult) -> RangeResult:
+        """The results of two attempts at one task, the later one being this. The later one read everything back."""
+        if self.copied is None or before.copied is None:
+            return self
+        return replace(self, copied=self.copied.after(before.copied))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -54,6 +66,7 @@ class Job:
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
     seconds: float | None = None  # what is left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
+    together: int = 1  # how many small ranges a worker may work on at a time
 
     @property
     def common(self) -> Job:
@@ -80,8 +93,8 @@ class Answer:
 
 JOB = TypeAdapter(Job)
 ANSWER = TypeAdapter(Answer)
-TASK = TypeAdapter(RangeTask)
-RESULT = TypeAdapter(RangeResult)
+BUNDLE = TypeAdapter(list[RangeTask])
+RESULTS = TypeAdapter(list[RangeResult])
 VERIFY_RESULT = TypeAdapter(VerifyResult)
 
 
@@ -97,6 +110,22 @@ def died(task: RangeTask, cause: str) -> RangeResult:
         return RangeResult(key=task.key, read_back=lost)
     copied = CopyResult(key=task.key, range=task.copy.range, error=error, remedy=remedy, retriable=True)
     return RangeResult(key=task.key, copied=copied)
+
+
+SMALL = 5_000  # offsets
+LARGEST_BUNDLE = 32  # so that its results, which come together, come soon
+Bundle = list[RangeTask]
+
+
+def bundles(tasks: Sequence[RangeTask], slots: int) -> list[Bundle]:
+    """What Spark works on at a time: each large task alone, then the small ones together, all in their order.
+
+    The small ones are shared evenly by the ``slots``. A task that only reads back counts as large: its size is unknown.
+    """
+    small = [task for task in tasks if task.copy is not None and task.copy.range.span <= SMALL]
+    size = max(1, min(LARGEST_BUNDLE, math.ceil(len(small) / slots)))
+    alone = [[task] for task in tasks if task.copy is None or task.copy.range.span > SMALL]
+    return [*alone, *(small[first : first + size] for first in range(0, len(small), size))]
 
 
 def longest_first(tasks: Sequence[RangeTask]) -> list[RangeTask]:

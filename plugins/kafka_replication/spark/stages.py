@@ -1,17 +1,32 @@
-"""Deals a job's tasks to Spark one by one: each is a Spark job of its own, so that none ends with another."""
+"""Deals a job's tasks to Spark. Each is a Spark job of its own, so that none ends with another; small ones share it."""
 
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import re
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from pyspark import SparkContext
 
-from kafka_replication.spark.jobs import JOB, RESULT, TASK, Job, JobEnd, RangeResult, RangeTask, died
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.spark.jobs import (
+    BUNDLE,
+    JOB,
+    RESULTS,
+    Bundle,
+    Job,
+    JobEnd,
+    RangeResult,
+    RangeTask,
+    bundles,
+    died,
+)
+from kafka_replication.spark.together import AT_ONCE
 
 log = logging.getLogger(__name__)
 NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
@@ -45,40 +60,52 @@ def cause_of(text: str) -> str:
 
 def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None]) -> JobEnd:
     """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads."""
-    work = _work(JOB.dump_json(job.common))
+    slots = _slots(context, job)
+    work = _work(JOB.dump_json(replace(job.common, together=_together(job, slots))))
 
-    def run_one(task: RangeTask) -> RangeResult:
+    def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
-            rdd = context.parallelize([TASK.dump_json(task)], 1).mapPartitions(work)
+            rdd = context.parallelize([BUNDLE.dump_json(bundle)], 1).mapPartitions(work)
             answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
             raise (Aborted if _ABORTED.search(str(e)) else RuntimeError)(cause_of(str(e))) from e
         if answer.startswith(MISSING):
             raise GaveUp(missing(answer.removeprefix(MISSING)))
-        return RESULT.validate_json(answer)
+        return RESULTS.validate_json(answer)
 
-    return Dealer(job, run_one, deliver).deal(_at_a_time(context, job))
+    return Dealer(bundles(job.tasks, slots), run_one, deliver).deal(slots)
 
 
-def _at_a_time(context: SparkContext, job: Job) -> int:
+def _slots(context: SparkContext, job: Job) -> int:
+    """How many Spark jobs run at a time."""
     processors = context.defaultParallelism if (context.master or "").startswith("local") else MOST_AT_A_TIME
     return max(1, min(len(job.tasks), job.parallelism or processors))
 
 
-class Dealer:
-    """Deals the tasks in their order to threads, each of which runs one task at a time.
+def _together(job: Job, slots: int) -> int:
+    """How many small ranges each of them may work on at a time, so that ``parallelism`` bounds all together."""
+    return AT_ONCE if job.parallelism is None else min(AT_ONCE, math.ceil(job.parallelism / slots))
 
-    A task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on it,
-    also those that did not cause it. One that is aborted again gets an error as its result.
+
+class Dealer:
+    """Deals the bundles in their order to threads, each of which runs one bundle at a time.
+
+    A task that failed in a bundle, or whose bundle Spark aborted, runs again by itself; only that result counts. A
+    single task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on
+    it, also those that did not cause it. One that is aborted again gets an error as its result.
     """
 
     def __init__(
-        self, job: Job, run_one: Callable[[RangeTask], RangeResult], deliver: Callable[[RangeResult], None]
+        self,
+        dealt: Iterable[Bundle],
+        run_one: Callable[[Bundle], list[RangeResult]],
+        deliver: Callable[[RangeResult], None],
     ) -> None:
         self._run_one, self._deliver = run_one, deliver
-        self._tasks = queue.SimpleQueue[RangeTask]()
-        for task in job.tasks:
-            self._tasks.put(task)
+        self._bundles = queue.SimpleQueue[Bundle]()
+        for bundle in dealt:
+            self._bundles.put(bundle)
+        self._begun: dict[PartitionKey, RangeResult] = {}  # of tasks that failed in a bundle
         self._set_aside: list[RangeTask] = []
         self._aborts, self._lock = 0, threading.Lock()
         self._end: JobEnd | None = None
@@ -89,22 +116,22 @@ class Dealer:
                 future.result()
         for task in self._set_aside:
             if self._end is None:
-                self._run(task, lambda task, cause: self._deliver(died(task, cause)))
+                self._run([task], lambda bundle, cause: self._hand_over(died(bundle[0], cause)))
         return self._end or JobEnd()
 
     def _work(self) -> None:
         while self._end is None:
             try:
-                task = self._tasks.get_nowait()
+                bundle = self._bundles.get_nowait()
             except queue.Empty:
                 return
-            self._run(task, self._aborted)
+            self._run(bundle, self._aborted)
 
-    def _run(self, task: RangeTask, aborted: Callable[[RangeTask, str], None]) -> None:
+    def _run(self, bundle: Bundle, aborted: Callable[[Bundle, str], None]) -> None:
         try:
-            result = self._run_one(task)
+            results = self._run_one(bundle)
         except Aborted as e:
-            aborted(task, str(e))
+            aborted(bundle, str(e))
         except GaveUp as e:
             self._end = e.end
         except RuntimeError as e:
@@ -112,25 +139,47 @@ class Dealer:
             self._end = JobEnd(error=f"Spark gave up: {e}")
         else:
             self._aborts = 0
-            self._deliver(result)
+            self._take(bundle, results)
 
-    def _aborted(self, task: RangeTask, cause: str) -> None:
-        log.warning("%s: the worker ended in every attempt (%s); the others go on", task.key.source, cause)
+    def _take(self, bundle: Bundle, results: list[RangeResult]) -> None:
+        """Deliver what is done. What a bundle did not finish becomes single tasks."""
+        done = {result.key for result in results if len(bundle) == 1 or result.fenced or not result.failed}
+        for result in results:
+            if result.key in done:
+                self._hand_over(result)
+            else:
+                self._begun[result.key] = result
+        self._deal_alone(task for task in bundle if task.key not in done)
+
+    def _hand_over(self, result: RangeResult) -> None:
+        begun = self._begun.get(result.key)
+        self._deliver(result.after(begun) if begun else result)
+
+    def _deal_alone(self, tasks: Iterable[RangeTask]) -> None:
+        for task in tasks:
+            self._bundles.put([task])
+
+    def _aborted(self, bundle: Bundle, cause: str) -> None:
+        names = ", ".join(str(task.key.source) for task in bundle)
+        log.warning("%s: the worker ended in every attempt (%s); the others go on", names, cause)
         with self._lock:
-            self._set_aside.append(task)
+            if len(bundle) > 1:
+                self._deal_alone(bundle)
+            else:
+                self._set_aside += bundle
             self._aborts += 1
             if self._aborts >= MOST_ABORTS:
                 self._end = JobEnd(error=f"Spark gave up: {cause}")
 
 
 def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
-    """The function that an executor runs. A Spark task gets the part that all tasks share, and its own task.
+    """The function that an executor runs. A Spark task gets the part that all tasks share, and its own bundle.
 
     It checks the imports before it uses anything of this package, so that it can name a missing module.
     """
     needed, prefix = NEEDED, MISSING
 
-    def work(tasks: Iterable[bytes]) -> Iterable[str]:
+    def work(bundles: Iterable[bytes]) -> Iterable[str]:
         import importlib
         import socket
         import sys
@@ -142,7 +191,7 @@ def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
             return [f"{prefix}{sys.executable} on {socket.gethostname()} cannot import {e.name or ''} ({e})"]
         from kafka_replication.spark.worker import execute
 
-        return [execute(common, task) for task in tasks]
+        return [execute(common, bundle) for bundle in bundles]
 
     return work
 

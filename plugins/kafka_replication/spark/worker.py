@@ -1,4 +1,4 @@
-"""Runs inside a Spark Python worker: copies one range and reads it back, with clients created here.
+"""Runs inside a Spark Python worker: copies ranges and reads them back, with clients created here.
 
 Each worker process imports this module, so it imports nothing that only the driver or the command line needs.
 """
@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -21,33 +22,56 @@ from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.sinks.port import Sink
-from kafka_replication.spark.jobs import JOB, RESULT, TASK, Job, RangeResult, RangeTask
+from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask
+from kafka_replication.spark.together import Together, frugal
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
 log = logging.getLogger(__name__)
 
 
-def execute(common: bytes, task: bytes) -> str:
-    """Work on one task. ``common`` is a `Job` without tasks, ``task`` a `RangeTask`, both JSON like the result.
+def execute(common: bytes, bundle: bytes) -> str:
+    """Work on the tasks of one bundle. ``common`` is a `Job` without tasks, ``bundle`` a list of `RangeTask`, both JSON
+    like the list of results.
 
-    A worker that gets a signal to end aborts its transaction first.
+    A worker that gets a signal to end aborts its transactions first.
     """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    return RESULT.dump_json(replicate(_job(common), TASK.validate_json(task))).decode()
+    tasks, here = BUNDLE.validate_json(bundle), _here(common)
+    results = [here.alone(tasks[0])] if len(tasks) == 1 else here.together(tasks)
+    return RESULTS.dump_json(results).decode()
+
+
+class Here:
+    """One job in this worker."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def alone(self, task: RangeTask) -> RangeResult:
+        return replicate(self._job, task)
+
+    def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
+        """What was done of these small ranges within a bounded time."""
+        return self._together.work(tasks)
+
+    @cached_property
+    def _together(self) -> Together[Tools]:
+        job = frugal(self._job)
+        return Together(job.together, lambda stop: Tools(job, stop), work_on)
 
 
 @lru_cache(maxsize=1)
-def _job(common: bytes) -> Job:
-    return JOB.validate_json(common)
+def _here(common: bytes) -> Here:
+    return Here(JOB.validate_json(common))
 
 
 class Tools:
     """What the tasks of one job share in one thread of a worker: the deadline, and a ledger that reads on."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.deadline = job, Deadline.after(job.seconds)
+    def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
+        self.job, self.deadline = job, Deadline.after(job.seconds, stop)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -66,14 +90,14 @@ class Tools:
         return KafkaSink(self.job.target, self.job.settings, self.deadline, self.ledger)
 
 
-_here = threading.local()
+_thread = threading.local()
 
 
 def tools_of(job: Job) -> Tools:
     """The tools of this job in this thread; made when its first task comes."""
-    if getattr(_here, "job", None) is not job:
-        _here.job, _here.tools = job, Tools(job)
-    tools: Tools = _here.tools
+    if getattr(_thread, "job", None) is not job:
+        _thread.job, _thread.tools = job, Tools(job)
+    tools: Tools = _thread.tools
     return tools
 
 
@@ -82,8 +106,13 @@ def replicate(job: Job, task: RangeTask) -> RangeResult:
 
     Never raises a ReplicationError.
     """
+    return work_on(tools_of(job), task)
+
+
+def work_on(tools: Tools, task: RangeTask) -> RangeResult:
+    """The same, with these tools."""
     failpoints.reached("W", str(task.key.source))
-    tools = tools_of(job)
+    job = tools.job
     copied = copy(tools, task.copy) if task.copy else None
     if copied is not None and copied.fenced:
         return RangeResult(key=task.key, copied=copied)

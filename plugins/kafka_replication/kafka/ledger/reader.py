@@ -192,8 +192,10 @@ def _known_offset(offset: int | None, end: int) -> int:
 
 def _from_the_first(since: Mapping[PartitionKey, int], bounds: Mapping[int, OffsetRange]) -> Mapping[int, OffsetRange]:
     """Each partition's range, starting at the smallest offset that one of its keys needs."""
-    ranges = {}
-    for partition, there in bounds.items():
-        first = min(offset for key, offset in since.items() if key.ledger_partition == partition)
-        ranges[partition] = OffsetRange(max(first, there.from_), there.until)
-    return ranges
+    first: dict[int, int] = {}
+    for key, offset in since.items():
+        partition = key.ledger_partition
+        first[partition] = min(offset, first.get(partition, offset))
+    return {
+        partition: OffsetRange(max(first[partition], there.from_), there.until) for partition, there in bounds.items()
+    }

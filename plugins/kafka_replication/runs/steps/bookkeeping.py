@@ -72,7 +72,8 @@ class Bookkeeper:
         for result in results:
             self.answers[result.key] = result
             if result.copied is not None:
-                self._copied[result.key] = _added(self._copied.get(result.key), result.copied)
+                earlier = self._copied.get(result.key)
+                self._copied[result.key] = result.copied.after(earlier) if earlier else result.copied
             if result.read_back is not None:
                 before = self._read_back.get(result.key)
                 self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
@@ -148,20 +149,6 @@ class Bookkeeper:
             advance(self._run, keys)
         except Refused as error:  # the run's last advance raises it; until then the others go on
             log.warning("%s: a watermark was not moved: %s", self._run.replication.name, error)
-
-
-def _added(before: CopyResult | None, result: CopyResult) -> CopyResult:
-    """The result of a range of which an earlier slice or round has copied something."""
-    if before is None:
-        return result
-    return replace(
-        result,
-        copied=before.copied + result.copied,
-        bytes=before.bytes + result.bytes,
-        chunks=before.chunks + result.chunks,
-        sessions=before.sessions + result.sessions,
-        seconds=before.seconds + result.seconds,
-    )
 
 
 def _judged(planned: PartitionPlan, view: LedgerView, result: CopyResult | None, end: JobEnd) -> CopyResult:

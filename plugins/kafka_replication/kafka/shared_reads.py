@@ -1,0 +1,58 @@
+"""One request instead of several: threads that ask for the same kind of thing at the same time share an answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Request(Generic[K, V]):
+    keys: set[K] = field(default_factory=set)
+    has_leader: bool = False  # a thread that will send it
+    sent: threading.Event = field(default_factory=threading.Event)
+    answer: Mapping[K, V] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+class SharedRead(Generic[K, V]):
+    """One call at a time, for the keys of all threads that wait for it. Threads that ask while a call is under way
+    share the next one: no answer is older than its question.
+    """
+
+    def __init__(self) -> None:
+        self._next: _Request[K, V] = _Request()
+        self._lock, self._under_way = threading.Lock(), threading.Lock()
+
+    def ask(self, key: K, read: Callable[[set[K]], Mapping[K, V]]) -> V | None:
+        """What ``read`` answers for this key, None if it does not answer it. Raises what ``read`` raises.
+
+        The first of the threads that share a call makes it, with its own ``read``.
+        """
+        with self._lock:
+            request = self._next
+            request.keys.add(key)
+            leads, request.has_leader = not request.has_leader, True
+        if leads:
+            with self._under_way:
+                self._send(request, read)
+        request.sent.wait()
+        if request.error is not None:
+            raise request.error
+        return request.answer.get(key)
+
+    def _send(self, request: _Request[K, V], read: Callable[[set[K]], Mapping[K, V]]) -> None:
+        with self._lock:
+            self._next = _Request()
+        try:
+            request.answer = read(request.keys)
+        except BaseException as error:
+            request.error = error
+            raise
+        finally:
+            request.sent.set()
