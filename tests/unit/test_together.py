@@ -62,6 +62,7 @@ def test_each_thread_keeps_its_tools_for_the_next_bundle() -> None:
 
 
 def test_one_that_takes_long_is_stopped_and_those_behind_it_are_not_begun() -> None:
+    """The next bundle has its own time and tools."""
     begun: list[int] = []
 
     def work_on(stop: threading.Event, one: RangeTask) -> RangeResult:
@@ -71,25 +72,45 @@ def test_one_that_takes_long_is_stopped_and_those_behind_it_are_not_begun() -> N
         return done(one)
 
     together = Together(1, lambda stop: stop, work_on)
-    results = together.work([task(number) for number in range(4)], seconds=0.05)
+    results = together.work([task(number) for number in range(4)], quiet=0.05)
     assert begun == [0, 1] and [result.key.source.partition for result in results] == [0, 1]
-    assert len(together.work([task(2), task(3)])) == 2, "the next bundle has its own time"
+    assert len(together.work([task(2), task(3)])) == 2
+
+
+def test_one_that_never_ends_holds_no_result_back() -> None:
+    hung = threading.Event()
+
+    def work_on(_: threading.Event, one: RangeTask) -> RangeResult:
+        if one.key.source.partition == 1:
+            assert hung.wait(SAFETY)
+        return done(one)
+
+    together = Together(2, lambda stop: stop, work_on)
+    try:
+        results = together.work([task(number) for number in range(4)], quiet=0.05, to_end=0.05)
+        assert sorted(result.key.source.partition for result in results) == [0, 2, 3]
+        assert len(together.work([task(4), task(5)])) == 2
+    finally:
+        hung.set()
 
 
 def test_a_signal_stops_the_threads_before_it_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[bool] = []
+    begun = threading.Barrier(3)
 
     def work_on(stop: threading.Event, one: RangeTask) -> RangeResult:
+        begun.wait(SAFETY)
         stopped.append(stop.wait(SAFETY))
         return done(one)
 
     def leave(*_: object) -> None:
+        begun.wait(SAFETY)
         raise SystemExit(143)
 
-    monkeypatch.setattr("kafka_replication.spark.together.wait", leave)
+    monkeypatch.setattr("kafka_replication.spark.together._wait_while_some_end", leave)
     with pytest.raises(SystemExit):
         Together(2, lambda stop: stop, work_on).work([task(0), task(1)])
-    assert all(stopped)
+    assert stopped == [True, True]
 
 
 def test_a_range_in_company_has_few_attempts_and_small_buffers_unless_the_connection_says_otherwise() -> None:

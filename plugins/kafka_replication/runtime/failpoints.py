@@ -16,6 +16,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from kafka_replication.runtime import stopping
+
 VARIABLE = "KAFKA_REPLICATION_FAILPOINT"
 _reached: Counter[str] = Counter()
 
@@ -36,6 +38,8 @@ def reached(name: str, where: str = "") -> None:
 
 def _wait_for(gate: Path) -> None:
     while gate.exists():
+        if stopping.asked():  # in the main thread the signal raises by itself
+            raise SystemExit
         time.sleep(0.02)
 
 

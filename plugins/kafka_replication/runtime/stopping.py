@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from types import FrameType
 from typing import Any
 
@@ -26,7 +27,16 @@ def on_signals(*, even_ignored: bool = False) -> None:
             signal.signal(number, _leave)
 
 
+_asked = threading.Event()
+
+
+def asked() -> bool:
+    """Whether a signal has asked this process to end. For threads, in which no signal raises."""
+    return _asked.is_set()
+
+
 def _leave(number: int, _: FrameType | None) -> None:
+    _asked.set()
     for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)

@@ -6,17 +6,19 @@ attempts, and the others do not wait for it.
 
 from __future__ import annotations
 
-import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 
 AT_ONCE = 8
-SECONDS = 20.0  # after which the results that are there go back
+QUIET = 10.0  # seconds without a result after which those that are there go back
+SECONDS = 60.0  # after which they go back in any case
+TO_END = 10.0  # seconds that a range has to abort its transaction; one that takes longer is left to itself, and fenced
 ATTEMPTS = 2  # so that a leader that moves does not end a range's time here
 # Prefetch and queue of one range; a record that is too large for them is copied when its range is alone.
 _BUFFERS: dict[str, Any] = {
@@ -48,28 +50,46 @@ class Together(Generic[T]):
         self, threads: int, tools: Callable[[threading.Event], T], work_on: Callable[[T, RangeTask], RangeResult]
     ) -> None:
         self._threads, self._make, self._work_on = threads, tools, work_on
-        self._idle: queue.SimpleQueue[T] = queue.SimpleQueue()
-        self._stop = threading.Event()
+        self._idle: list[tuple[T, threading.Event]] = []
+        self._busy: set[threading.Event] = set()
 
-    def work(self, tasks: Sequence[RangeTask], seconds: float = SECONDS) -> list[RangeResult]:
-        """The results of the tasks that were begun. Those that were not done after ``seconds`` have an error."""
-        self._stop.clear()
-        with ThreadPoolExecutor(max(1, min(self._threads, len(tasks)))) as threads:
-            results = [threads.submit(self._one, task) for task in tasks]
-            try:
-                wait(results, seconds)
-            finally:  # also when a signal ends this process: the threads abort their transactions first
-                for result in results:
-                    result.cancel()
-                self._stop.set()
-        return [result.result() for result in results if not result.cancelled()]
+    def work(self, tasks: Sequence[RangeTask], quiet: float = QUIET, to_end: float = TO_END) -> list[RangeResult]:
+        """The results of the tasks that ended, some with an error.
+
+        No result waits longer than ``quiet`` + ``to_end`` seconds for the next one.
+        """
+        threads = ThreadPoolExecutor(max(1, min(self._threads, len(tasks))))
+        results = [threads.submit(self._one, task) for task in tasks]
+        try:
+            _wait_while_some_end(results, quiet)
+        finally:  # also when a signal ends this process: the threads abort their transactions first
+            threads.shutdown(wait=False, cancel_futures=True)
+            for stop in tuple(self._busy):
+                stop.set()
+            wait(results, to_end)
+        return [result.result() for result in results if result.done() and not result.cancelled()]
 
     def _one(self, task: RangeTask) -> RangeResult:
-        try:
-            tools = self._idle.get_nowait()
-        except queue.Empty:
-            tools = self._make(self._stop)
+        tools, stop = self._borrow()
+        self._busy.add(stop)
         try:
             return self._work_on(tools, task)
         finally:
-            self._idle.put(tools)
+            self._busy.discard(stop)
+            if not stop.is_set():
+                self._idle.append((tools, stop))
+
+    def _borrow(self) -> tuple[T, threading.Event]:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            stop = threading.Event()
+            return self._make(stop), stop
+
+
+def _wait_while_some_end(results: Sequence[Future[RangeResult]], quiet: float) -> None:
+    until, left = time.monotonic() + SECONDS, set(results)
+    while left and time.monotonic() < until:
+        ended, left = wait(left, quiet, FIRST_COMPLETED)
+        if not ended:
+            return
