@@ -40,7 +40,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def test_a_new_store_knows_nothing(store: WatermarkStore) -> None:
-    assert (store.watermarks(NAME), store.history(KEY), store.lease_of(NAME), store.runs(NAME)) == ({}, [], None, [])
+    assert (store.watermarks(NAME), store.history(KEY), store.leases(NAME), store.runs(NAME)) == ({}, [], [], [])
 
 
 def test_what_was_stored_is_there_after_reopening(store_url: str, store: WatermarkStore) -> None:

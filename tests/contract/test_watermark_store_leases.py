@@ -14,10 +14,12 @@ from kafka_replication.model.errors import Busy, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import connect, leases, rows, sql
+from kafka_replication.watermarks import lease as leasing
 from kafka_replication.watermarks import store as domain
-from kafka_replication.watermarks.lease import HeldLease, Release, wait_for_lease
+from kafka_replication.watermarks.lease import HeldLease, Release, Terms
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
+from tests.support.leases import acquire, exactly, hand_over, holder_of, live, wait
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
@@ -31,21 +33,25 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
         threading.Event().wait(0.01)
 
 
+def terms(seconds: float) -> Terms:
+    return Terms(duration=seconds, wait=0)
+
+
 # Leases
 
 
 def test_the_second_owner_is_told_who_holds_the_lease_and_until_when(store: WatermarkStore) -> None:
-    held = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    held = acquire(store, NAME, "run-1", "try-1", LONG)
     assert held.expires_at - held.acquired_at == timedelta(seconds=LONG)
-    assert store.lease_of(NAME) == held
+    assert holder_of(store, NAME) == held
     with pytest.raises(Busy, match=f"orders-dr .* run-1 .try-1., .*{held.expires_at:%Y-%m-%dT%H:%M:%SZ}"):
-        store.acquire_lease(NAME, "run-2", "try-1", LONG)
-    assert store.acquire_lease("another", "run-2", "try-1", LONG).owner == "run-2"
+        acquire(store, NAME, "run-2", "try-1", LONG)
+    assert acquire(store, "another", "run-2", "try-1", LONG).owner == "run-2"
 
 
 def test_acquiring_again_renews_under_the_same_token(store: WatermarkStore) -> None:
-    first = store.acquire_lease(NAME, "run-1", "try-1", LONG)
-    again = store.acquire_lease(NAME, "run-1", "try-1", 2 * LONG)
+    first = acquire(store, NAME, "run-1", "try-1", LONG)
+    again = acquire(store, NAME, "run-1", "try-1", 2 * LONG)
     assert (again.token, again.acquired_at) == (first.token, first.acquired_at)
     assert again.expires_at >= first.expires_at + timedelta(seconds=LONG)
     assert store.renew_lease(first, 3 * LONG).expires_at > again.expires_at
@@ -54,53 +60,53 @@ def test_acquiring_again_renews_under_the_same_token(store: WatermarkStore) -> N
 def test_a_lease_given_back_is_free_at_once_and_its_token_never_returns(store: WatermarkStore) -> None:
     tokens = []
     for number in range(4):
-        lease = store.acquire_lease(NAME, f"run-{number % 2}", "try-1", LONG)
+        lease = acquire(store, NAME, f"run-{number % 2}", "try-1", LONG)
         tokens.append(lease.token)
         store.release_lease(lease)
         store.release_lease(lease)
-        assert store.lease_of(NAME) is None
+        assert holder_of(store, NAME) is None
     assert tokens == [1, 2, 3, 4]
 
 
 def test_an_old_holder_can_neither_release_nor_renew_what_another_holds(store: WatermarkStore) -> None:
-    old = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    old = acquire(store, NAME, "run-1", "try-1", LONG)
     store.release_lease(old)
-    new = store.acquire_lease(NAME, "run-2", "try-1", LONG)
+    new = acquire(store, NAME, "run-2", "try-1", LONG)
     store.release_lease(old)
-    assert store.lease_of(NAME) == new
-    with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds the lease of orders-dr: run-2 \(try-1\) took it"):
+    assert holder_of(store, NAME) == new
+    with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds the lease of orders-dr"):
         store.renew_lease(old, LONG)
 
 
 def test_the_same_owner_cannot_use_a_handle_from_before_it_gave_the_lease_back(store: WatermarkStore) -> None:
-    old = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    old = acquire(store, NAME, "run-1", "try-1", LONG)
     store.release_lease(old)
     with pytest.raises(Busy, match="it was released"):
         store.renew_lease(old, LONG)
-    new = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    new = acquire(store, NAME, "run-1", "try-1", LONG)
     store.release_lease(old)
-    assert store.lease_of(NAME) == new
+    assert holder_of(store, NAME) == new
 
 
 def test_an_expired_lease_is_taken_over_with_a_higher_token(store: WatermarkStore) -> None:
-    short = store.acquire_lease(NAME, "dead", "try-1", 0.3)
-    taken = wait_for_lease(store, NAME, "run-2", "try-1", LONG, 20)
+    short = acquire(store, NAME, "dead", "try-1", 0.3)
+    taken = wait(store, NAME, "run-2", "try-1", LONG, 20)
     assert taken.token == short.token + 1
     assert taken.acquired_at >= short.expires_at
-    with pytest.raises(Busy, match=r"run-2 \(try-1\) took it"):
+    with pytest.raises(Busy, match=r"dead \(try-1\) no longer holds"):
         store.renew_lease(short, LONG)
 
 
 def test_an_expired_lease_nobody_took_is_still_its_owners(store: WatermarkStore) -> None:
-    short = store.acquire_lease(NAME, "run-1", "try-1", 0.05)
-    until(lambda: store.lease_of(NAME) is None)
+    short = acquire(store, NAME, "run-1", "try-1", 0.05)
+    until(lambda: holder_of(store, NAME) is None)
     assert store.renew_lease(short, LONG).token == short.token
     with pytest.raises(Busy):
-        store.acquire_lease(NAME, "run-2", "try-1", LONG)
+        acquire(store, NAME, "run-2", "try-1", LONG)
 
 
 def test_the_clock_of_this_process_does_not_matter(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    real = acquire(store, NAME, "run-1", "try-1", LONG)
 
     class Tomorrow(datetime):
         @classmethod
@@ -113,161 +119,281 @@ def test_the_clock_of_this_process_does_not_matter(store: WatermarkStore, monkey
     for module in (domain, connect, leases, rows, sql):
         monkeypatch.setattr(module, "datetime", Tomorrow, raising=False)
     with pytest.raises(Busy):
-        store.acquire_lease(NAME, "run-2", "try-1", LONG)
-    assert store.lease_of(NAME) == real
+        acquire(store, NAME, "run-2", "try-1", LONG)
+    assert holder_of(store, NAME) == real
     assert store.renew_lease(real, LONG).expires_at - real.expires_at < timedelta(seconds=LONG)
     assert watermarks.advance(store, KEY, 1, None).updated_at - real.acquired_at < timedelta(seconds=LONG)
 
 
 def test_waiting_for_the_lease_ends_naming_the_holder(store: WatermarkStore) -> None:
-    store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    acquire(store, NAME, "run-1", "try-1", LONG)
     started = time.monotonic()
     with pytest.raises(Busy, match=r"run-1.*run-2 waited 0\.2 s"):
-        wait_for_lease(store, NAME, "run-2", "try-1", LONG, 0.2)
+        wait(store, NAME, "run-2", "try-1", LONG, 0.2)
     assert time.monotonic() - started >= 0.2
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_a_lease_lasts(store: WatermarkStore, seconds: float) -> None:
     with pytest.raises(ValueError, match="more than 0 s"):
-        store.acquire_lease(NAME, "run-1", "try-1", seconds)
+        acquire(store, NAME, "run-1", "try-1", seconds)
 
 
 # Attempts
 
 
 def test_another_attempt_of_the_same_run_waits_like_anybody_else(store: WatermarkStore) -> None:
-    first = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    first = acquire(store, NAME, "run-1", "try-1", LONG)
     with pytest.raises(Busy, match=r"worked on by run-1 \(try-1\), whose lease ends"):
-        store.acquire_lease(NAME, "run-1", "try-2", LONG)
+        acquire(store, NAME, "run-1", "try-2", LONG)
     assert store.renew_lease(first, LONG).token == first.token
 
 
 def test_a_lease_handed_over_is_for_the_next_attempt_of_its_run_only(store: WatermarkStore) -> None:
-    first = store.acquire_lease(NAME, "run-1", "plan", LONG)
-    store.hand_over_lease(first, 2 * LONG)
-    store.hand_over_lease(first, 3 * LONG)  # repeated after an unknown outcome: nothing more happens
-    reserved = store.lease_of(NAME)
+    first = acquire(store, NAME, "run-1", "plan", LONG)
+    hand_over(store, first, 2 * LONG)
+    hand_over(store, first, 3 * LONG)  # repeated after an unknown outcome: nothing more happens
+    reserved = holder_of(store, NAME)
     assert reserved is not None
     assert (reserved.owner, reserved.holder) == ("run-1", None)
     assert timedelta(seconds=2 * LONG) <= reserved.expires_at - first.acquired_at < timedelta(seconds=3 * LONG)
     with pytest.raises(Busy, match="worked on by run-1, whose lease ends"):
-        store.acquire_lease(NAME, "run-2", "plan", LONG)
+        acquire(store, NAME, "run-2", "plan", LONG)
     with pytest.raises(Busy, match="it is reserved for the next task of run-1"):
         store.renew_lease(first, LONG)
-    second = store.acquire_lease(NAME, "run-1", "copy", LONG)
+    second = acquire(store, NAME, "run-1", "copy", LONG)
     assert (second.holder, second.token) == ("copy", first.token + 1)
     with pytest.raises(Busy, match=r"run-1 \(copy\) took it"):
         store.renew_lease(first, LONG)
 
 
 def test_a_lease_that_expired_while_it_was_reserved_is_anybodys(store: WatermarkStore) -> None:
-    store.hand_over_lease(store.acquire_lease(NAME, "run-1", "plan", LONG), 0.05)
-    until(lambda: store.lease_of(NAME) is None)
-    taken = store.acquire_lease(NAME, "run-2", "plan", LONG)
+    hand_over(store, acquire(store, NAME, "run-1", "plan", LONG), 0.05)
+    until(lambda: holder_of(store, NAME) is None)
+    taken = acquire(store, NAME, "run-2", "plan", LONG)
     with pytest.raises(Busy, match=r"run-2 \(plan\)"):
-        store.acquire_lease(NAME, "run-1", "copy", LONG)
-    assert store.lease_of(NAME) == taken
+        acquire(store, NAME, "run-1", "copy", LONG)
+    assert holder_of(store, NAME) == taken
 
 
 def test_a_reserved_lease_that_nobody_took_is_still_its_runs(store: WatermarkStore) -> None:
-    store.hand_over_lease(store.acquire_lease(NAME, "run-1", "plan", LONG), 0.05)
-    until(lambda: store.lease_of(NAME) is None)
-    assert store.acquire_lease(NAME, "run-1", "copy", LONG).holder == "copy"
+    hand_over(store, acquire(store, NAME, "run-1", "plan", LONG), 0.05)
+    until(lambda: holder_of(store, NAME) is None)
+    assert acquire(store, NAME, "run-1", "copy", LONG).holder == "copy"
 
 
 @pytest.mark.parametrize("release", ["always", "on failure", "never"])
 def test_an_attempt_that_fails_late_takes_nothing_from_its_successor(store: WatermarkStore, release: Release) -> None:
     """The first try of a task lost its heartbeat and slept; its successor took over when the lease had expired."""
-    lease = store.acquire_lease(NAME, "run-1", "try-1", LONG)
-    held = HeldLease(store, lease, LONG, release=release)
+    lease = acquire(store, NAME, "run-1", "try-1", LONG)
+    held = HeldLease(store, lease, terms(LONG), release=release)
     held.__enter__()
     store.renew_lease(held.lease, 0.01)
-    successor = wait_for_lease(store, NAME, "run-1", "try-2", LONG, 20)
+    successor = wait(store, NAME, "run-1", "try-2", LONG, 20)
     held.__exit__(RuntimeError, RuntimeError("late"), None)
-    assert store.lease_of(NAME) == successor
+    assert holder_of(store, NAME) == successor
 
 
 def test_an_attempt_that_was_superseded_has_to_stop(store: WatermarkStore) -> None:
-    with HeldLease(store, store.acquire_lease(NAME, "run-1", "try-1", 3), 3) as held:
+    with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 3), terms(3)) as held:
         store.renew_lease(held.lease, 0.01)
-        successor = wait_for_lease(store, NAME, "run-1", "try-2", LONG, 20)
+        successor = wait(store, NAME, "run-1", "try-2", LONG, 20)
         until(lambda: held.lost)
         with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds .* run-1 \(try-2\) took it"):
             held.check()
-    assert store.lease_of(NAME) == successor
+    assert holder_of(store, NAME) == successor
 
 
 def test_the_next_attempt_waits_until_a_killed_one_has_expired(store: WatermarkStore) -> None:
     """Another run may not wait at all; the next attempt of the same run waits for as long as a lease lasts."""
-    killed = store.acquire_lease(NAME, "run-1", "try-1", 1)
+    killed = acquire(store, NAME, "run-1", "try-1", 1)
     with pytest.raises(Busy):
-        wait_for_lease(store, NAME, "run-2", "try-1", LONG, 0)
-    assert wait_for_lease(store, NAME, "run-1", "try-2", LONG, 0).token == killed.token + 1
+        wait(store, NAME, "run-2", "try-1", LONG, 0)
+    assert wait(store, NAME, "run-1", "try-2", LONG, 0).token == killed.token + 1
 
 
 @pytest.mark.parametrize(("release", "given_back"), [("always", True), ("on failure", True), ("never", False)])
 def test_what_becomes_of_the_lease_of_an_attempt_that_fails(
     store: WatermarkStore, release: Release, given_back: bool
 ) -> None:
-    lease = store.acquire_lease(NAME, "run-1", "plan", LONG)
-    with pytest.raises(RuntimeError), HeldLease(store, lease, LONG, release=release):
+    lease = acquire(store, NAME, "run-1", "plan", LONG)
+    with pytest.raises(RuntimeError), HeldLease(store, lease, terms(LONG), release=release):
         raise RuntimeError("failed")
-    assert (store.lease_of(NAME) is None) == given_back
-    assert store.acquire_lease(NAME, "run-1", "plan again", LONG).holder == "plan again"
+    assert (holder_of(store, NAME) is None) == given_back
+    assert acquire(store, NAME, "run-1", "plan again", LONG).holder == "plan again"
 
 
 # Holding a lease
 
 
 def test_a_held_lease_is_renewed_beyond_its_duration_and_given_back(store: WatermarkStore) -> None:
-    first = store.acquire_lease(NAME, "run-1", "try-1", 1.5)
-    with HeldLease(store, first, 1.5, release="always") as held:
+    first = acquire(store, NAME, "run-1", "try-1", 1.5)
+    with HeldLease(store, first, terms(1.5), release="always") as held:
         until(lambda: held.lease.expires_at - first.expires_at > timedelta(seconds=2))
         held.check()
         assert not held.lost
         with pytest.raises(Busy):
-            store.acquire_lease(NAME, "run-2", "try-1", LONG)
-    assert store.lease_of(NAME) is None
+            acquire(store, NAME, "run-2", "try-1", LONG)
+    assert holder_of(store, NAME) is None
 
 
 def test_a_held_lease_stays_reserved_for_its_run_unless_release_is_asked_for(store: WatermarkStore) -> None:
-    with HeldLease(store, store.acquire_lease(NAME, "run-1", "try-1", LONG), LONG) as held:
+    with HeldLease(store, acquire(store, NAME, "run-1", "try-1", LONG), terms(LONG)) as held:
         pass
-    left = store.lease_of(NAME)
+    left = holder_of(store, NAME)
     assert left is not None
     assert (left.owner, left.holder, left.token) == ("run-1", None, held.lease.token)
 
 
 def test_the_holder_learns_that_another_has_the_lease(store: WatermarkStore) -> None:
-    lease = store.acquire_lease(NAME, "run-1", "try-1", 5)
-    with HeldLease(store, lease, 5, release="always") as held:
+    lease = acquire(store, NAME, "run-1", "try-1", 5)
+    with HeldLease(store, lease, terms(5), release="always") as held:
         held.check()
         store.release_lease(lease)
-        other = store.acquire_lease(NAME, "run-2", "try-1", LONG)
+        other = acquire(store, NAME, "run-2", "try-1", LONG)
         until(lambda: held.lost)
-        with pytest.raises(Busy, match=r"run-2 \(try-1\) took it"):
+        with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds"):
             held.check()
-    assert store.lease_of(NAME) == other
+    assert holder_of(store, NAME) == other
 
 
-def test_the_holder_counts_the_lease_as_lost_when_the_store_stays_away(
-    store: WatermarkStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with HeldLease(store, store.acquire_lease(NAME, "run-1", "try-1", 0.6), 0.6) as held:
+def away(*_: object) -> None:
+    raise Unreachable("the store is away")
 
-        def away(*_: object) -> None:
-            raise Unreachable("the store is away")
 
+def test_a_holder_in_doubt_asks_the_store(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a pause that was longer than the lease: nobody took it meanwhile, so the work goes on."""
+    renew = store.renew_lease
+    with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 0.6), terms(0.6)) as held:
         monkeypatch.setattr(store, "renew_lease", away)
-        assert not held.lost
-        until(lambda: held.lost)
-        with pytest.raises(Busy, match=r"could not renew the lease of orders-dr for 0\.6 s"):
+        until(lambda: holder_of(store, NAME) is None)
+        monkeypatch.setattr(store, "renew_lease", renew)
+        held.check()
+        assert holder_of(store, NAME) == held.lease
+
+
+def test_the_holder_stops_when_the_store_stays_away(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leasing, "PATIENCE", 0.3)
+    with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 0.6), terms(0.6)) as held:
+        monkeypatch.setattr(store, "renew_lease", away)
+        held.check()
+        until(lambda: holder_of(store, NAME) is None)
+        with pytest.raises(Busy, match=r"could not renew the lease of orders-dr .*the store is away"):
             held.check()
 
 
 def test_entering_with_a_lease_that_is_gone_fails(store: WatermarkStore) -> None:
-    lease = store.acquire_lease(NAME, "run-1", "try-1", LONG)
+    lease = acquire(store, NAME, "run-1", "try-1", LONG)
     store.release_lease(lease)
-    with pytest.raises(Busy), HeldLease(store, lease, LONG):
+    with pytest.raises(Busy), HeldLease(store, lease, terms(LONG)):
         raise AssertionError("the body must not run")
+
+
+# Target topics
+
+
+def test_runs_with_different_target_topics_hold_leases_at_once(store: WatermarkStore) -> None:
+    one = acquire(store, NAME, "run-1", "try-1", LONG, exactly("orders", "audit"))
+    other = acquire(store, NAME, "run-2", "try-1", LONG, exactly("restored"))
+    assert store.leases(NAME) == [one, other]
+    assert one.writer != other.writer
+    with pytest.raises(Busy, match="run-1"):
+        acquire(store, NAME, "run-3", "try-1", LONG, exactly("audit", "elsewhere"))
+    with pytest.raises(Busy):
+        acquire(store, NAME, "run-4", "try-1", LONG)
+    assert store.renew_lease(one, LONG).topics == one.topics
+
+
+def test_a_live_run_takes_what_nobody_else_has(store: WatermarkStore) -> None:
+    acquire(store, NAME, "backfill", "try-1", LONG, exactly("restored"))
+    all_but = acquire(store, NAME, "live", "try-1", LONG, live("orders", "audit"))
+    assert "orders" in all_but.topics and "restored" not in all_but.topics
+    with pytest.raises(Busy, match="live"):
+        acquire(store, NAME, "next", "try-1", LONG, exactly("orders"))
+    narrow = store.narrow_lease(all_but, exactly("orders").wants, LONG)
+    assert "orders" in narrow.topics and "audit" not in narrow.topics
+    assert acquire(store, NAME, "next", "try-1", LONG, exactly("audit")).writer == 2
+
+
+def test_a_live_run_waits_for_its_topics_and_then_goes_without_them(store: WatermarkStore) -> None:
+    acquire(store, NAME, "backfill", "try-1", LONG, exactly("orders"))
+    with pytest.raises(Busy, match="backfill"):
+        acquire(store, NAME, "live", "try-1", LONG, live("orders", "audit"))
+    rest = wait(store, NAME, "live", "try-1", LONG, 0, live("orders", "audit"))
+    assert "audit" in rest.topics and "orders" not in rest.topics
+
+
+def test_who_waits_longer_comes_first(store: WatermarkStore) -> None:
+    """A backfill that gives way between two slices does not get the topics back before the run that waits."""
+    backfill = acquire(store, NAME, "backfill", "try-1", LONG, exactly("orders"))
+    assert not store.is_wanted(backfill)
+    with pytest.raises(Busy):
+        acquire(store, NAME, "live", "try-1", LONG, exactly("orders"))
+    assert store.is_wanted(backfill)
+    store.release_lease(backfill)
+    with pytest.raises(Busy, match=r"live .* waits longer"):
+        acquire(store, NAME, "backfill", "try-1", LONG, exactly("orders"))
+    assert acquire(store, NAME, "backfill-2", "try-1", LONG, exactly("audit")).topics
+    taken = acquire(store, NAME, "live", "try-1", LONG, exactly("orders"))
+    assert not taken.waiting
+    store.release_lease(taken)
+    assert acquire(store, NAME, "backfill", "try-1", LONG, exactly("orders")).topics == backfill.topics
+
+
+def test_a_place_in_the_queue_ends_with_the_waiting(store: WatermarkStore) -> None:
+    held = acquire(store, NAME, "run-1", "try-1", LONG, exactly("orders"))
+    with pytest.raises(Busy):
+        wait(store, NAME, "run-2", "try-1", LONG, 0, exactly("orders"))
+    assert not store.is_wanted(held)
+    with pytest.raises(Busy):
+        acquire(store, NAME, "killed", "try-1", 0.05, exactly("orders"))
+    until(lambda: not store.is_wanted(held))
+
+
+def test_a_holder_gives_way_and_goes_on(store: WatermarkStore) -> None:
+    lease = acquire(store, NAME, "backfill", "try-1", LONG, exactly("orders"))
+    taken = list[bool]()
+
+    def work() -> None:
+        waited = wait(store, NAME, "live", "try-1", LONG, 20, exactly("orders"))
+        taken.append(True)
+        store.release_lease(waited)
+
+    with HeldLease(store, lease, terms(LONG), release="always") as held:
+        assert not held.give_way(20)
+        thread = threading.Thread(target=work)
+        thread.start()
+        until(lambda: store.is_wanted(lease))
+        assert held.give_way(20)
+        assert taken == [True]
+        held.check()
+        assert store.renew_lease(held.lease, LONG).token > lease.token
+        thread.join(20)
+    assert store.leases(NAME) == []
+
+
+# Writers
+
+
+def test_the_writer_of_a_dead_attempt_is_not_used_before_it_is_fenced(store: WatermarkStore) -> None:
+    dead = acquire(store, NAME, "dead", "try-1", 0.05, exactly("orders"))
+    until(lambda: store.leases(NAME) == [])
+    first = acquire(store, NAME, "run-1", "try-1", LONG, exactly("orders"))
+    second = acquire(store, NAME, "run-2", "try-1", LONG, exactly("audit"))
+    assert (dead.writer, first.writer, second.writer) == (0, 1, 2)
+    assert [set(lease.stale_writers) for lease in (first, second)] == [{0}, {0}]
+    store.release_lease(first)  # it failed before it fenced: its own writer is as doubtful
+    third = acquire(store, NAME, "run-3", "try-1", LONG, exactly("orders"))
+    assert (third.writer, set(third.stale_writers)) == (3, {0, 1})
+    for lease in (second, third):
+        store.writers_fenced(lease)
+    last = acquire(store, NAME, "run-4", "try-1", LONG, exactly("restored"))
+    assert (last.writer, set(last.stale_writers)) == (0, set())
+
+
+def test_an_attempt_that_is_late_keeps_what_nobody_needs(store: WatermarkStore) -> None:
+    late = acquire(store, NAME, "backfill", "try-1", 0.05, exactly("restored"))
+    until(lambda: store.leases(NAME) == [])
+    taken = acquire(store, NAME, "live", "try-1", LONG, live("orders"))
+    assert "restored" not in taken.topics and not taken.stale_writers
+    assert store.renew_lease(late, LONG).topics == late.topics

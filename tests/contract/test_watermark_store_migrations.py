@@ -26,6 +26,7 @@ from kafka_replication.store import migrations, open_store, schema
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
+from tests.support.leases import acquire
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 NAME = "orders-dr"
@@ -99,7 +100,7 @@ def test_a_run_that_the_old_version_planned_goes_on(first_schema: str) -> None:
         (KEYS[0], OffsetRange(300, 480), [[280, 300]]),
         (KEYS[2], OffsetRange(10, 20), []),
     ]
-    lease = store.acquire_lease(NAME, PLANNED, "copy", 60)  # the old version took it for the run, whatever its tasks
+    lease = acquire(store, NAME, PLANNED, "copy", 60)  # the old version took it for the run, whatever its tasks
     assert lease.token == 2
     ids = made.partitions[0].ids
     names = {"source_topic_id": ids.source_topic, "target_topic_id": ids.target_topic}
@@ -134,8 +135,8 @@ def test_a_process_of_the_first_version_that_is_still_at_work_can_finish(first_s
         db.execute(text(f"UPDATE {table}leases SET owner = 'old', held = true, expires_at = 0, token = 7"))
         db.execute(text(f"INSERT INTO {table}leases ({columns}) VALUES ('another', 'old', true, 1, 2, 1)"))
         db.execute(text(f"UPDATE {table}range_outcomes SET verified_at = 5, digest_ok = true"))
-    assert store.acquire_lease("another", "new", "try-1", 60).token == 2
-    assert store.acquire_lease(NAME, "new", "try-1", 60).token == 8
+    assert acquire(store, "another", "new", "try-1", 60).token == 2
+    assert acquire(store, NAME, "new", "try-1", 60).token == 8
 
 
 def test_the_tables_are_the_same_however_they_came_about(first_schema: str) -> None:

@@ -19,6 +19,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
 from tests.support import watermarks
+from tests.support.leases import acquire, holder_of
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")
@@ -76,7 +77,7 @@ def test_processes_that_open_a_new_store_together_all_succeed(start: Start) -> N
 @pytest.mark.parametrize("before", ["never held", "given back", "expired"])
 def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: WatermarkStore, before: str) -> None:
     if before != "never held":
-        old = store.acquire_lease(NAME, "earlier", "try-1", 0.001 if before == "expired" else 60)
+        old = acquire(store, NAME, "earlier", "try-1", 0.001 if before == "expired" else 60)
         if before == "given back":
             store.release_lease(old)
     answers = start(
@@ -86,7 +87,7 @@ def test_of_twenty_processes_exactly_one_gets_the_lease(start: Start, store: Wat
     losers = [answer["busy"] for answer in answers if not answer["owner"]]
     assert len(losers) == 19
     assert all(f"is being worked on by {winner} (try-1)," in busy for busy in losers)
-    lease = store.lease_of(NAME)
+    lease = holder_of(store, NAME)
     assert lease is not None
     assert (lease.owner, lease.token) == (winner, 1 if before == "never held" else 2)
 

@@ -22,6 +22,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import open_store
 from tests.support import watermarks
+from tests.support.leases import acquire
 
 
 def look(url: str) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def look(url: str) -> dict[str, Any]:
 def take_lease(url: str, replication: str, owner: str, seconds: float) -> dict[str, Any]:
     store = open_store(url)
     try:
-        return {"owner": store.acquire_lease(replication, owner, "try-1", seconds).owner, "busy": None}
+        return {"owner": acquire(store, replication, owner, "try-1", seconds).owner, "busy": None}
     except Busy as busy:
         return {"owner": None, "busy": busy.what}
 
@@ -56,7 +57,7 @@ def create_slowly(_target: object, _connection: object, **_: object) -> None:
 
 
 def decide_slowly(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-    if "FROM kafka_replication_leases" in statement:
+    if "FROM kafka_replication_target_leases" in statement:
         threading.Event().wait(0.05)  # whoever may read the lease meanwhile decides on the same one
 
 

@@ -76,7 +76,7 @@ class Airflow:
     def watermarks(self, name: str) -> dict[int, int]:
         store = open_store(self.environment["KAFKA_REPLICATION_STORE_URL"])
         try:
-            assert store.lease_of(name) is None, "the lease was not given back"
+            assert not store.leases(name), "the lease was not given back"
             return {key.source.partition: each.offset for key, each in store.watermarks(name).items()}
         finally:
             store.close()

@@ -12,6 +12,7 @@ import pytest
 from kafka_replication.model.errors import OutOfTime
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker, KafkaCluster
+from tests.support.leases import holder_of
 from tests.support.scenario import SHORT_LEASE, Scenario, numbered
 from tests.support.waiting import wait_until
 
@@ -80,6 +81,6 @@ def test_a_run_whose_time_is_used_up_ends_by_name(own_scene: Scenario, own_clust
         own_cluster.start()
     assert over.value.id == "out-of-time" and "timeouts.run" in over.value.what
     assert "run again" in over.value.remedy
-    assert scene.store.lease_of(scene.name) is None  # given back
+    assert holder_of(scene.store, scene.name) is None  # given back
     assert scene.run().outcome == "done"
     scene.assert_copied()

@@ -26,6 +26,7 @@ from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess, after_copy, copies, no_launch
+from tests.support.leases import holder_of
 from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
 from tests.support.waiting import SAFETY
 
@@ -299,7 +300,7 @@ def test_two_backfills_at_once_never_double(scene: Scenario, backfills: Backfill
     first.start()
     try:
         assert gate.inside.wait(SAFETY)
-        holder = scene.store.lease_of(scene.name)
+        holder = holder_of(scene.store, scene.name)
         assert holder is not None
         impatient = Backfills(scene, {"lease": {"duration": 3, "wait": 0}})
         with pytest.raises(Busy, match=holder.owner):

@@ -13,7 +13,7 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import runner
 from kafka_replication.runs.interval import prepare_interval
-from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.rebuild import rebuild_store
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
@@ -21,6 +21,7 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from tests.support.checker import read
 from tests.support.jobs import InProcess
+from tests.support.leases import NoLease
 from tests.support.scenario import Rec, Scenario
 
 SIX = datetime(2023, 11, 14, 6, tzinfo=UTC)
@@ -36,7 +37,8 @@ def interval(scene: Scenario, minute: int, launcher: Launcher | None = None) -> 
     """What the DAG run of one minute does; called again, what clearing it does."""
     run_id = f"scheduled-{minute}"
     replication = scene.replication(**SETTINGS)
-    with leased(open_run(replication, scene.connections, scene.store, run_id)) as run:
+    bare = open_run(replication, scene.connections, scene.store, run_id)
+    with leased(bare, interval_scope(bare)) as run:
         made = prepare_interval(run, SIX + minute * MINUTE, SIX + (minute + 1) * MINUTE)
         return runner.carry_out(run, made, lambda: launcher or InProcess())
 
@@ -129,9 +131,7 @@ def test_late_records_are_not_lost_with_the_store(scene: Scenario) -> None:
     scene.store.close()
     (scene.folder / "store.db").unlink()
     scene.store = open_store(scene.store_url)
-    rebuild_store(
-        open_run(scene.replication(**SETTINGS), scene.connections, scene.store, "rebuild").holding(lambda: None)
-    )
+    rebuild_store(open_run(scene.replication(**SETTINGS), scene.connections, scene.store, "rebuild").holding(NoLease()))
     scene.source.produce(scene.topic, [at(0.7), at(0.8), at(1.1)])  # two belong to the interval that is over
     assert [copied(interval(scene, minute)) for minute in (1, 2)] == [3, 0]
     assert scene.check().clean
@@ -161,7 +161,7 @@ def test_intervals_that_are_cleared_after_a_reset_fill_the_new_topic(scene: Scen
     assert [copied(interval(scene, minute)) for minute in (0, 1)] == [2, 1]
     scene.target.delete(scene.topic)
     reset_topic(
-        open_run(scene.replication(**SETTINGS), scene.connections, scene.store, "reset").holding(lambda: None),
+        open_run(scene.replication(**SETTINGS), scene.connections, scene.store, "reset").holding(NoLease()),
         scene.topic,
     )
     assert [copied(interval(scene, minute)) for minute in (0, 1, 2)] == [2, 1, 1]

@@ -13,6 +13,7 @@ from tests.support import watermarks
 from tests.support.actions import table
 from tests.support.command_line import cli, ended
 from tests.support.jobs import copy_once
+from tests.support.leases import holder_of
 from tests.support.scenario import Scenario, numbered
 
 
@@ -74,7 +75,7 @@ def test_an_emptied_store_is_restored_exactly(scene: Scenario) -> None:
         (100, 100, 1),
         (25, 25, 1),
     ]
-    assert scene.store.lease_of(scene.name) is None
+    assert holder_of(scene.store, scene.name) is None
     scene.idle_run()
     assert table(scene) == before
 

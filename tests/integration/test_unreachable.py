@@ -14,6 +14,7 @@ from kafka_replication.runs import runner
 from kafka_replication.runs.run import Request
 from tests.support.command_line import cli, ended
 from tests.support.jobs import no_launch
+from tests.support.leases import holder_of
 from tests.support.scenario import Addresses, Scenario
 
 
@@ -41,7 +42,7 @@ def test_a_run_names_the_host(scene: Scenario, closed: str, silent: str, side: s
         with pytest.raises(Unreachable) as failed:
             runner.run(scene.replication(timeouts={"request": 4}), connections, scene.store, no_launch, Request())
         assert address in failed.value.what and failed.value.remedy
-        assert scene.store.lease_of(scene.name) is None  # given back
+        assert holder_of(scene.store, scene.name) is None  # given back
 
 
 def test_the_command_line_names_the_host(scene: Scenario, closed: str, silent: str) -> None:

@@ -14,6 +14,7 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submit import terminal_launcher
 from tests.contract.launcher.conformance import Subject, check_launcher, check_names_what_is_missing, range_job
 from tests.spark.pythons import python_without
+from tests.support.leases import holder_of
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import wait_until
 
@@ -50,7 +51,7 @@ def test_partitions_are_verified_and_advanced_while_another_is_still_at_work(
             wait_until(lambda: run.done() or (scene.watermark(1), scene.watermark(2)) == (299, 298))
             assert not run.done()
             assert scene.watermark(0) in (None, 0) and scene.target.size(scene.topic) < 2 * 300
-            lease = scene.store.lease_of(scene.name)
+            lease = holder_of(scene.store, scene.name)
             assert lease is not None
             outcomes = {each.key.source.partition: each.error for each in scene.store.outcomes(lease.owner)}
             assert outcomes == {1: None, 2: None}

@@ -37,6 +37,7 @@ from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.checker import Comparison, check, high_watermark
 from tests.support.jobs import InProcess, no_launch, reading
+from tests.support.leases import NoLease
 from tests.support.waiting import SAFETY, wait_until
 
 Header = tuple[str, bytes | None]
@@ -254,7 +255,7 @@ class Scenario:
 
     def bare_run(self, run_id: str = "bare") -> LeasedRun:
         """For calling single steps."""
-        return open_run(self.replication(), self.connections, self.store, run_id).holding(lambda: None)
+        return open_run(self.replication(), self.connections, self.store, run_id).holding(NoLease(run_id))
 
     def key(self, partition: int = 0, topic: str | None = None, target: str | None = None) -> keys.PartitionKey:
         name = topic or self.topic

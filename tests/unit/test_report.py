@@ -348,6 +348,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
             },
         ],
         "gaps": [],
+        "notes": [],
     }
 
 

@@ -18,9 +18,10 @@ from kafka_replication.cli import sight
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.reporting.progress import Progress
-from kafka_replication.reporting.status import RunAtWork
+from kafka_replication.reporting.standing import RunAtWork
 from kafka_replication.runs.run import Run
 from kafka_replication.spark import output
+from tests.support.leases import NoLease
 
 SETTINGS = Replication.model_validate(
     {
@@ -138,5 +139,6 @@ def test_watching_goes_on_after_an_error_that_passes(
 
 
 def test_a_run_at_work_without_progress_says_so() -> None:
-    assert str(RunAtWork.of("run-1", None)) == "run run-1: it has not begun to copy"
-    assert RunAtWork.of("run-1", None).as_json() == {"run_id": "run-1", "progress": None}
+    at_work = RunAtWork.of(NoLease("run-1", ["orders"]).lease, None)
+    assert str(at_work) == "run run-1: it has not begun to copy"
+    assert at_work.as_json() == {"run_id": "run-1", "progress": None, "target_topics": ["orders"]}

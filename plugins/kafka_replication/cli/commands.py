@@ -23,11 +23,12 @@ from kafka_replication.planning import backfill_request, plan_codec, preflight
 from kafka_replication.planning.live import plan as make_plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import RunReport, plan_table
-from kafka_replication.reporting.status import RunAtWork, status_table
+from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status as make_status
+from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
-from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import OnDemand
@@ -160,14 +161,17 @@ def status(
         view = run.view()
         snapshot = run.snapshot(view)
         rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
-        lease = run.store.lease_of(run.replication.name)
-        at_work = RunAtWork.of(lease.owner, run.store.run(lease.owner)) if lease else None
+        at_work = runs_at_work(run.store, run.replication.name)
+        recent = recent_runs(run.store, run.replication.name)
         document = {
             "replication": run.replication.name,
-            "running": at_work.as_json() if at_work else None,
+            "running": at_work[0].as_json() if at_work else None,
+            "at_work": [one.as_json() for one in at_work],
+            "runs": [one.as_json() for one in recent],
             "partitions": [row.as_json() for row in rows],
         }
-        return document, "\n".join([*([str(at_work)] if at_work else []), status_table(rows)]), 0
+        lines = [*map(str, at_work), *(str(one) for one in recent[:1] if one.died), status_table(rows)]
+        return document, "\n".join(lines), 0
 
     def watching(run: Run) -> tuple[Any, str, int]:
         sight.watch(lambda: action(run)[1])
@@ -186,9 +190,9 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         return sight.with_spark(run, context.obj, verified)
 
     def verified(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
-        with leased(run) as leased_run:
+        with leased(run, live_scope(run)) as leased_run:
             steps.fence_stale_producers(leased_run)
-            keys = list(run.view().positions)
+            keys = [key for key in run.view().positions if leased_run.holds(key.target_topic)]
             with OnDemand(launch) as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
@@ -229,7 +233,7 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
     """Show the entries of the target's ledger: positions, verified coverage and receipts."""
 
     def restore(run: Run) -> tuple[Any, str, int]:
-        with leased(run) as leased_run:
+        with leased(run, EVERYTHING) as leased_run:
             steps.fence_stale_producers(leased_run)
             rows = rebuild.rebuild_store(leased_run, force=force)
         document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}

@@ -17,7 +17,7 @@ from kafka_replication.runs import approval
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs.approval import Approval
 from kafka_replication.runs.audit import AuditRequest
-from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.leasing import leased, topic_scope
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import Run
 
@@ -59,7 +59,7 @@ def approve_gap(
             by=by or _user(),
             target_topic=target_topic or None,
         )
-        with leased(run) as leased_run:
+        with leased(run, topic_scope(wanted.key(run.replication).target_topic)) as leased_run:
             gap, new = approval.approve(leased_run, wanted)
         shown = ApprovedGap(wanted.key(run.replication), gap)
         note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
@@ -93,7 +93,7 @@ def reset(
             raise BadInput(
                 f"--confirm {confirm!r} is not the topic {topic!r}; nothing was changed", f"say --confirm {topic}"
             )
-        with leased(run) as leased_run:
+        with leased(run, topic_scope(target_topic or run.replication.target_topic(topic))) as leased_run:
             done = reset_topic(leased_run, topic, target_topic or None)
         rows = [
             {

@@ -294,16 +294,25 @@ class Retries(Section):
 
 
 class Lease(Section):
-    """The lease that prevents two runs of one replication from working at the same time."""
+    """The lease that prevents two runs from working on the same target topics at the same time."""
 
     duration: Whole = Field(
-        default=120,
+        default=15,
         ge=1,
         le=DAY,
-        description="Seconds after which the lease of a run that died ends; a run that works renews its lease.",
+        description=(
+            "Seconds after which the lease of a run that died ends, if it died on another host. A run that works renews"
+            " its lease three times in each duration."
+        ),
     )
     wait: Whole = Field(
-        default=60, ge=0, le=DAY, description="Seconds a run waits for another run's lease before it fails."
+        default=60,
+        ge=0,
+        le=DAY,
+        description=(
+            "Seconds a run waits for target topics that another run works on. Then a live run leaves them to that run;"
+            " a backfill fails."
+        ),
     )
 
 

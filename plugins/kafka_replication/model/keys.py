@@ -19,9 +19,12 @@ def consumer_group(replication: str) -> str:
     return f"{PREFIX}/{replication}"
 
 
-def opening_id(replication: str) -> str:
-    """The transactional id that commits the start offsets of new partitions."""
-    return f"{PREFIX}/{replication}/opening"
+def opening_id(replication: str, writer: int = 0) -> str:
+    """The transactional id that commits the entries of several partitions: start offsets, and what is verified.
+
+    Each attempt at work has a ``writer`` number of its own.
+    """
+    return f"{PREFIX}/{replication}/opening" + (f"/{writer}" if writer else "")
 
 
 def dump(value: Any) -> bytes:

@@ -14,6 +14,7 @@ from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import interval
+from kafka_replication.runs.leasing import backfill_scope, interval_scope, topics_of
 from kafka_replication.watermarks.boundaries import check_interval
 
 if TYPE_CHECKING:
@@ -39,8 +40,14 @@ class BackfillPlanOperator(StepOperator):
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
-        with task_run.working(self.replication, context, release="on failure") as run:
+        with task_run.working(
+            self.replication,
+            context,
+            lambda run: backfill_scope(run, request.topics, request.target_topic),
+            release="on failure",
+        ) as run:
             plan = backfilling.prepare(run, request)
+            run.hold.narrow(topics_of(plan))
         return _numbers(run.run_id, plan)
 
     def _show(self, context: Context, request: BackfillRequest) -> None:
@@ -62,8 +69,9 @@ class IntervalPlanOperator(StepOperator):
             start, end = check_interval(
                 self.replication.name, dag_run.data_interval_start, dag_run.data_interval_end, datetime.now(UTC)
             )
-        with task_run.working(self.replication, context, release="on failure") as run:
+        with task_run.working(self.replication, context, interval_scope, release="on failure") as run:
             plan = interval.prepare_interval(run, start, end)
+            run.hold.narrow(topics_of(plan))
         return _numbers(run.run_id, plan)
 
 

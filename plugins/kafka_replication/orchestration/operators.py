@@ -12,6 +12,7 @@ from kafka_replication.orchestration import task_run
 from kafka_replication.planning import preflight
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.runs import steps
+from kafka_replication.runs.leasing import NOTHING, live_scope, topics_of
 from kafka_replication.runs.run import Request
 from kafka_replication.spark.jobs import VERIFY_RESULT
 from kafka_replication.verification.verify import VerifyResult
@@ -49,8 +50,11 @@ class PlanOperator(StepOperator):
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]
-        with task_run.working(self.replication, context, release="on failure") as run:
+        with task_run.working(
+            self.replication, context, lambda run: live_scope(run, request.topics), release="on failure"
+        ) as run:
             plan = steps.prepare(run, request)
+            run.hold.narrow(topics_of(plan))
         self.log.info("plan of run %s:\n%s", run.run_id, plan_table(plan))
         return {
             "run_id": run.run_id,
@@ -58,6 +62,7 @@ class PlanOperator(StepOperator):
             "to_copy": len(plan.to_copy),
             "to_verify": len(plan.pending),
             "refused": len(plan.refused),
+            "notes": list(plan.notes),
             "offsets": sum(partition.copy.span for partition in plan.to_copy if partition.copy),
         }
 
@@ -82,7 +87,7 @@ class ReportOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
-        with task_run.working(self.replication, context, release="always") as run:
+        with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
             report = steps.report(run, task_run.planned(run), self._verifications(context))
         context["ti"].xcom_push("return_value", report.as_json())
         self.log.info("run %s: %s\n%s", report.run_id, report.outcome.replace("_", " "), report.table())

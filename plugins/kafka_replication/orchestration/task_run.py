@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from kafka_replication.runs.leasing import acquire_lease
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.lease import Release
+from kafka_replication.watermarks.topics import Scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,17 +51,19 @@ def opened(replication: Replication, context: Context) -> Iterator[Run]:
 
 
 @contextmanager
-def working(replication: Replication, context: Context, *, release: Release = "never") -> Iterator[LeasedRun]:
-    """The run under its lease, which this try of the task holds and renews while the body runs.
+def working(
+    replication: Replication, context: Context, scope: Callable[[Run], Scope], *, release: Release = "never"
+) -> Iterator[LeasedRun]:
+    """The run under a lease of ``scope``, which this try of the task holds and renews while the body runs.
 
     A lease that is not released stays reserved for the run's next task, or for the next try of this one.
     """
     attempt = f"{context['ti'].task_id}, try {context['ti'].try_number},"
     with (
         opened(replication, context) as run,
-        acquire_lease(replication, run.store, run.run_id, attempt=attempt, release=release) as lease,
+        acquire_lease(replication, run.store, run.run_id, scope(run), attempt=attempt, release=release) as hold,
     ):
-        yield run.holding(lease.check)
+        yield run.holding(hold)
 
 
 def planned(run: Run) -> Plan:

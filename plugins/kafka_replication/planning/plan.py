@@ -76,6 +76,7 @@ class Plan:
     partitions: tuple[PartitionPlan, ...]
     # For each ledger partition, the offset in the receipts topic from which this run needs receipts.
     receipts_from: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what this run leaves to other runs, for people
 
     @property
     def to_copy(self) -> tuple[PartitionPlan, ...]:

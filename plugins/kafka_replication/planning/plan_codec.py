@@ -103,10 +103,12 @@ class Plan1(_Stored):
     replication: str
     partitions: list[Partition1]
     receipts_from: dict[str, Number] = {}  # not written by 0.1.0; if it is missing, all receipts are read
+    notes: list[str] = []  # not written by 0.1.0
 
     def value(self) -> Plan:
         offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}
-        return Plan(self.replication, tuple(partition.value() for partition in self.partitions), offsets)
+        partitions = tuple(partition.value() for partition in self.partitions)
+        return Plan(self.replication, partitions, offsets, tuple(self.notes))
 
 
 FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: TypeAdapter(Plan1)}
@@ -131,6 +133,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             for planned in plan.partitions
         ],
         **_receipts_from(plan),
+        **({"notes": list(plan.notes)} if plan.notes else {}),
     }
 
 

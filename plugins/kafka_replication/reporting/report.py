@@ -70,13 +70,17 @@ class RangeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` has all approved gaps of the replication."""
+    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` has all approved gaps of the replication.
+
+    ``notes`` say what this run left to other runs. A run that left something is never ``nothing_to_do``.
+    """
 
     replication: str
     run_id: str
     ranges: tuple[RangeReport, ...]
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
@@ -86,7 +90,7 @@ class RunReport:
     def outcome(self) -> str:
         if self.failed:
             return "failed"
-        return "done" if self.ranges else "nothing_to_do"
+        return "done" if self.ranges or self.notes else "nothing_to_do"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -95,6 +99,7 @@ class RunReport:
             "outcome": self.outcome,
             "ranges": [line.as_json() for line in self.ranges],
             "gaps": [gap.as_json() for gap in self.gaps],
+            "notes": list(self.notes),
         }
 
     def table(self) -> str:
@@ -116,11 +121,10 @@ class RunReport:
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
             for line in self.failed
         ]
-        ranges = (
-            table(head, [_cells(line) for line in self.ranges]) if self.ranges else "everything is copied and verified"
-        )
+        nothing = "nothing was copied" if self.notes else "everything is copied and verified"
+        ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else nothing
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
-        return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps)])
+        return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps), *self.notes])
 
 
 def _left_out(line: RangeReport) -> str:
@@ -157,4 +161,5 @@ def plan_table(plan: Plan) -> str:
         )
         for p in plan.partitions
     ]
-    return table(head, rows) + "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
+    refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
+    return table(head, rows) + refused + "".join(f"\n{note}" for note in plan.notes)

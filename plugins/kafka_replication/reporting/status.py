@@ -10,9 +10,7 @@ from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.table import table
-from kafka_replication.watermarks.values import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,25 +62,6 @@ class PartitionStatus:
             "error": self.plan.what or None,
             "remedy": self.plan.remedy or None,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunAtWork:
-    """The run that has the lease, and how far it is; None if it has not begun to copy."""
-
-    run_id: str
-    progress: Progress | None
-
-    @classmethod
-    def of(cls, owner: str, run: RunRecord | None) -> RunAtWork:
-        """The run that owns the lease, with what the store knows about it."""
-        return cls(run_id=owner, progress=Progress.from_json(run.progress) if run and run.progress else None)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"run_id": self.run_id, "progress": self.progress.as_json() if self.progress else None}
-
-    def __str__(self) -> str:
-        return f"run {self.run_id}: {self.progress or 'it has not begun to copy'}"
 
 
 def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:

@@ -34,7 +34,7 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
-from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
 from kafka_replication.runs.steps import preparing
@@ -60,8 +60,8 @@ def run(
 
 
 def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest) -> RunReport:
-    """A whole backfill, under the replication's lease. If there is nothing to do, it does not call ``launcher``."""
-    with leased(run) as leased_run:
+    """A whole backfill, under a lease of its target topics. If nothing is to be done, it does not call ``launcher``."""
+    with leased(run, backfill_scope(run, request.topics, request.target_topic)) as leased_run:
         return carry_out(leased_run, prepare(leased_run, request), launcher)
 
 

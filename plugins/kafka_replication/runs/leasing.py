@@ -1,33 +1,98 @@
-"""Acquire the lease of a replication, which turns a `Run` into a `LeasedRun`."""
+"""Acquire the lease of target topics, which turns a `Run` into a `LeasedRun`; and what each kind of run asks for."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from kafka_replication.config import Replication
+from kafka_replication.kafka import topics
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.run import LeasedRun, Run
-from kafka_replication.watermarks.lease import HeldLease, Release, wait_for_lease
+from kafka_replication.runtime.identity import ProcessIdentity
+from kafka_replication.watermarks.lease import HeldLease, Release, Terms, wait_for_lease
 from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.topics import Scope, TargetTopics
+from kafka_replication.watermarks.values import Claim
+
+EVERYTHING = Scope.exactly(TargetTopics.ALL)
+NOTHING = Scope.exactly(TargetTopics.NONE)
+
+
+def live_scope(run: Run, source_topics: Iterable[str] = ()) -> Scope:
+    """What a live run asks for: everything. It waits for the replication's own target topics, or for those of
+    ``source_topics``, and then leaves to other runs what they are at work on.
+    """
+    names = source_topics or _source_topics(run)
+    return Scope(wants=TargetTopics.ALL, needs=_targets(run, names), at_least=TargetTopics.NONE)
+
+
+def interval_scope(run: Run) -> Scope:
+    """All of the replication's own target topics: a data interval is copied as a whole."""
+    own = _targets(run, _source_topics(run))
+    return Scope(wants=TargetTopics.ALL, needs=own, at_least=own)
+
+
+def backfill_scope(run: Run, source_topics: Iterable[str], target_topic: str | None) -> Scope:
+    """The target topics of a backfill. Into the replication's own topics it opens all of them, if no run did."""
+    if target_topic is not None:
+        return Scope.exactly(TargetTopics.of([target_topic]))
+    target = run.replication.target_topic
+    opened = any(key.target_topic == target(key.source.topic) for key in run.store.watermarks(run.replication.name))
+    return Scope.exactly(_targets(run, source_topics if opened else [*source_topics, *_source_topics(run)]))
+
+
+def plan_scope(plan: Plan) -> Scope:
+    """The target topics on which a plan has work."""
+    return Scope.exactly(topics_of(plan))
+
+
+def topics_of(plan: Plan) -> TargetTopics:
+    """The target topics on which a plan has work."""
+    return TargetTopics.of(planned.key.target_topic for planned in (*plan.to_copy, *plan.pending))
+
+
+def topic_scope(target_topic: str) -> Scope:
+    """One target topic."""
+    return Scope.exactly(TargetTopics.of([target_topic]))
+
+
+def _source_topics(run: Run) -> list[str]:
+    return [name for name in topics.names(run.clusters.source_admin) if run.replication.selects(name)]
+
+
+def _targets(run: Run, source_topics: Iterable[str]) -> TargetTopics:
+    return TargetTopics.of(map(run.replication.target_topic, source_topics))
 
 
 def acquire_lease(
-    replication: Replication, store: WatermarkStore, owner: str, *, attempt: str, release: Release
+    replication: Replication, store: WatermarkStore, owner: str, scope: Scope, *, attempt: str, release: Release
 ) -> HeldLease:
-    """Acquire the lease for the run ``owner``; wait at most ``lease.wait`` seconds. Raises Busy, which names the
-    holder.
+    """Acquire a lease for the run ``owner``; wait at most ``lease.wait`` seconds. Raises Busy, which names the holder.
 
     ``attempt`` names the holder. A random part makes it unique, so that two processes of the same name never have the
     lease at the same time.
     """
     settings, holder = replication.lease, f"{attempt} {secrets.token_hex(4)}"
-    lease = wait_for_lease(store, replication.name, owner, holder, settings.duration, settings.wait)
-    return HeldLease(store, lease, settings.duration, release=release)
+    terms = Terms(
+        duration=settings.duration, wait=settings.wait, expected=max(3600.0, 2.0 * replication.retries.max_delay)
+    )
+    claim = Claim(replication=replication.name, owner=owner, holder=holder, scope=scope, process=ProcessIdentity.own())
+    return HeldLease(store, wait_for_lease(store, claim, terms), terms, release=release)
 
 
 @contextmanager
-def leased(run: Run) -> Iterator[LeasedRun]:
-    """``run`` with its lease, which is renewed while the body runs and released after it. Raises Busy."""
-    with acquire_lease(run.replication, run.store, run.run_id, attempt="command", release="always") as lease:
-        yield run.holding(lease.check)
+def leased(run: Run, scope: Scope) -> Iterator[LeasedRun]:
+    """``run`` with a lease of its own, which is renewed while the body runs and released after it. Raises Busy.
+
+    If the body fails, a run that was planned ends as failed.
+    """
+    with acquire_lease(run.replication, run.store, run.run_id, scope, attempt="command", release="always") as hold:
+        try:
+            yield run.holding(hold)
+        except BaseException:
+            with suppress(ReplicationError):  # it was not planned yet; or the store is away, and the next run sees it
+                run.store.finish_run(run.run_id, "failed")
+            raise

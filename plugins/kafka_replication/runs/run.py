@@ -22,10 +22,10 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime.deadline import Deadline, retry
+from kafka_replication.watermarks.lease import Hold
 from kafka_replication.watermarks.store import WatermarkStore
 
 T = TypeVar("T")
-Check = Callable[[], None]  # raises Busy once the lease is lost
 Show = Callable[[Progress], None]  # called in a thread of its own
 
 
@@ -49,9 +49,9 @@ class Run:
     deadline: Deadline = field(default_factory=Deadline)
     show: Show | None = None  # shows progress; None: a line in the log every few seconds
 
-    def holding(self, check: Check) -> LeasedRun:
-        """This run with its lease; ``check`` raises Busy after the lease was lost."""
-        return LeasedRun(**{attribute.name: getattr(self, attribute.name) for attribute in fields(Run)}, check=check)
+    def holding(self, hold: Hold) -> LeasedRun:
+        """This run with its lease."""
+        return LeasedRun(**{attribute.name: getattr(self, attribute.name) for attribute in fields(Run)}, hold=hold)
 
     def of(self, replication: Replication) -> Run:
         """The same run with other settings of its replication and the same clients."""
@@ -99,9 +99,23 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedRun(Run):
-    """A run with the lease of its replication. Only such a run may write to the target, the ledger or the store."""
+    """A run with a lease of target topics. Only such a run may write to these topics, and their entries to the ledger
+    and the store.
+    """
 
-    check: Check
+    hold: Hold
+
+    def check(self) -> None:
+        """Raises Busy if the lease is lost: the work must stop."""
+        self.hold.check()
+
+    def holds(self, target_topic: str) -> bool:
+        """Whether this run may write to the topic; otherwise another run is at work on it."""
+        return target_topic in self.hold.lease.topics
+
+    @property
+    def writer_number(self) -> int:
+        return self.hold.lease.writer
 
     def of(self, replication: Replication) -> LeasedRun:
         """The same run with other settings of its replication, with the same clients and lease."""
@@ -126,6 +140,7 @@ class LeasedRun(Run):
             self.clusters.target_admin,
             self.replication.copying,
             self.deadline,
+            self.writer_number,
         )
 
 

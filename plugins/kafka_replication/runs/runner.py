@@ -14,7 +14,7 @@ from kafka_replication.connections.port import Connections
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
-from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.leasing import leased, live_scope, topics_of
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher, OnDemand
@@ -48,12 +48,16 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
     """
     if run.replication.progress == "interval":
         check_interval(run.replication.name, None, None, datetime.now(UTC))
-    with leased(run) as leased_run:
+    with leased(run, live_scope(run, request.topics)) as leased_run:
         return carry_out(leased_run, steps.prepare(leased_run, request), launcher)
 
 
 def carry_out(run: LeasedRun, plan: Plan, launcher: Callable[[], Launcher]) -> RunReport:
-    """Replicate the plan and report it. A plan without work does not call ``launcher``."""
+    """Replicate the plan and report it. A plan without work does not call ``launcher``.
+
+    From now on the run keeps only the target topics on which it has work.
+    """
+    run.hold.narrow(topics_of(plan))
     with OnDemand(launcher) as spark:
         done = steps.replicate(run, plan, spark)
     return steps.report(run, plan, done.not_verified)

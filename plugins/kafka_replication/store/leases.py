@@ -1,18 +1,22 @@
-"""The table of leases: one row per replication, which stays after its lease is released."""
+"""The tables of leases: one row per replication, which is locked, and one row per run that has or wants a lease."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, and_, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
+from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import floor_millis, from_millis
-from kafka_replication.store import connect, schema
-from kafka_replication.watermarks.rules import decide_lease, lost
-from kafka_replication.watermarks.values import Lease
+from kafka_replication.runtime.identity import IDENTITY
+from kafka_replication.store import connect, living, schema
+from kafka_replication.watermarks import lease_rules
+from kafka_replication.watermarks.lease_rules import Granted, lost
+from kafka_replication.watermarks.topics import TargetTopics
+from kafka_replication.watermarks.values import Claim, Lease
 
-_table = schema.leases
+_table, _replications = schema.leases, schema.replication_leases
 
 
 def in_millis(seconds: float) -> int:
@@ -22,68 +26,160 @@ def in_millis(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def acquire(db: Connection, replication: str, owner: str, holder: str, duration: int) -> Lease:
-    stored, held = _locked(db, replication)
-    now = connect.clock(db)
-    wanted = Lease(
-        replication=replication,
-        owner=owner,
-        holder=holder,
-        acquired_at=from_millis(now),
-        expires_at=from_millis(now + duration),
-        token=1,
-    )
-    decided = decide_lease(stored, held, wanted, from_millis(now))
-    if stored is None:
-        db.execute(insert(_table).values(_values(decided, held=True)))
-    else:
-        _put(db, decided, held=True)
-    return decided
+def acquire(db: Connection, claim: Claim, duration: int) -> Lease | Busy:
+    """The lease; or why there is none, after the attempt got its place in the queue."""
+    token = _lock(db, claim) + 1
+    stored, now = of_replication(db, claim.replication), connect.clock(db)
+    times = from_millis(now), from_millis(now + duration)
+    decided = lease_rules.decide_lease(stored, claim, token, *times, living.is_gone)
+    if isinstance(decided, Busy):
+        place = lease_rules.queued(stored, claim, token, *times)
+        if place is not None:
+            _put(db, place)
+        return decided
+    _grant(db, decided, now)
+    return decided.lease
 
 
-def renew(db: Connection, lease: Lease, duration: int) -> Lease:
-    stored, held = _locked(db, lease.replication)
-    if stored is None or not held or not stored.is_same_hold(lease):
-        raise lost(lease, stored if held else None)
-    renewed = replace(stored, expires_at=from_millis(connect.clock(db) + duration))
-    _put(db, renewed, held=True)
+def _grant(db: Connection, granted: Granted, now: int) -> None:
+    lease = granted.lease
+    for dead in granted.replaces:
+        _delete(db, dead)
+    _release_older(db, [lease, *granted.replaces])
+    _put(db, lease)
+    changes = {"token": lease.token}
+    db.execute(update(_replications).where(_replications.c.replication == lease.replication).values(changes))
+    living.reopen(db, lease.owner)
+    living.close_dead(db, lease.replication, of_replication(db, lease.replication), now)
+
+
+def renew(db: Connection, lease: Lease, duration: int, topics: TargetTopics | None = None) -> Lease:
+    """Renew, and keep only ``topics`` if they are given."""
+    until = from_millis(connect.clock(db) + duration)
+    values: dict[str, Any] = {"expires_at": floor_millis(until)}
+    if topics is not None:
+        values["topics"] = topics.encode()
+    # One statement that locks nothing but the row: holders renew often.
+    if not db.execute(update(_table).where(_is_hold(lease)).values(values)).rowcount:
+        stored = _of_run(db, lease)
+        raise lost(lease, None if stored is None or stored.waiting else stored)
+    renewed = _of_run(db, lease)
+    assert renewed is not None
     return renewed
 
 
-def hand_over(db: Connection, lease: Lease, duration: int) -> None:
-    stored, held = _locked(db, lease.replication)
-    if stored is not None and held and stored.is_same_hold(lease):
-        until = from_millis(connect.clock(db) + duration)
-        _put(db, replace(stored, holder=None, expires_at=until), held=True)
+def writers_fenced(db: Connection, lease: Lease) -> None:
+    db.execute(update(_table).where(_is_hold(lease)).values(stale_writers=""))
+
+
+def hand_over(db: Connection, lease: Lease, reserved: int, expected: int) -> None:
+    now = connect.clock(db)
+    changes = {"holder": None, "process": None, "expires_at": now + reserved}
+    fenced = _table.c.stale_writers == ""
+    if db.execute(update(_table).where(_is_hold(lease), fenced).values(changes)).rowcount:
+        living.expect(db, lease.owner, now + expected)
+    else:
+        release(db, lease)
 
 
 def release(db: Connection, lease: Lease) -> None:
-    stored, held = _locked(db, lease.replication)
-    if stored is not None and held and stored.is_same_hold(lease):
-        _put(db, stored, held=False)
+    """Delete the row; if the attempt fenced nobody yet, its successor has to: then it stays as that of a dead one."""
+    fenced = _table.c.stale_writers == ""
+    db.execute(delete(_table).where(_is_hold(lease), fenced))
+    db.execute(update(_table).where(_is_hold(lease)).values(expires_at=0))
 
 
-def current(db: Connection, replication: str) -> Lease | None:
-    row = db.execute(select(_table).where(_table.c.replication == replication, _table.c.held)).one_or_none()
-    return _lease(row) if row and row.expires_at > connect.clock(db) else None
+def leave_queue(db: Connection, claim: Claim) -> None:
+    mine = and_(_is_run(claim), _table.c.holder == claim.holder, _table.c.waiting)
+    db.execute(delete(_table).where(mine, _table.c.stale_writers == ""))
 
 
-def _locked(db: Connection, replication: str) -> tuple[Lease | None, bool]:
-    """The last lease of a replication, locked, and whether it is held, that is not released."""
-    row = db.execute(select(_table).where(_table.c.replication == replication).with_for_update()).one_or_none()
-    return (_lease(row), row.held) if row else (None, False)
+def current(db: Connection, replication: str) -> list[Lease]:
+    """The leases, reservations and places in the queue that count now, oldest first."""
+    now = from_millis(connect.clock(db))
+    counting = [lease for lease in of_replication(db, replication) if lease_rules.is_alive(lease, now, living.is_gone)]
+    return sorted(counting, key=lambda lease: (lease.acquired_at, lease.owner))
 
 
-def _put(db: Connection, lease: Lease, *, held: bool) -> None:
-    db.execute(update(_table).where(_table.c.replication == lease.replication).values(_values(lease, held=held)))
+def is_wanted(db: Connection, lease: Lease) -> bool:
+    now = from_millis(connect.clock(db))
+    return lease_rules.is_wanted(lease, of_replication(db, lease.replication), now, living.is_gone)
 
 
-def _values(lease: Lease, *, held: bool) -> dict[str, Any]:
+def _lock(db: Connection, claim: Claim) -> int:
+    """Lock the replication's leases. Returns the last token."""
+    query = select(_replications.c.token).where(_replications.c.replication == claim.replication).with_for_update()
+    token = db.execute(query).scalar_one_or_none()
+    if token is None:
+        values = {"owner": claim.owner, "holder": claim.holder, "held": False, "acquired_at": 0, "expires_at": 0}
+        db.execute(insert(_replications).values(replication=claim.replication, token=0, **values))
+    return token or 0
+
+
+def of_replication(db: Connection, replication: str) -> list[Lease]:
+    """Every lease, reservation and place in the queue that is stored, also those that are over."""
+    rows = db.execute(select(_table).where(_table.c.replication == replication))
+    leases = [_lease(row) for row in rows]
+    return leases + [older for older in _older(db, replication) if older.owner not in {one.owner for one in leases}]
+
+
+def _older(db: Connection, replication: str) -> list[Lease]:
+    """The lease that a process of an older version has."""
+    held = select(_replications).where(_replications.c.replication == replication, _replications.c.held)
+    return [
+        Lease(
+            replication=row.replication,
+            owner=row.owner,
+            holder=row.holder,
+            acquired_at=from_millis(row.acquired_at),
+            expires_at=from_millis(row.expires_at),
+            token=row.token,
+        )
+        for row in db.execute(held)
+    ]
+
+
+def _release_older(db: Connection, over: list[Lease]) -> None:
+    owners = [lease.owner for lease in over]
+    mine = and_(_replications.c.replication == over[0].replication, _replications.c.owner.in_(owners))
+    db.execute(update(_replications).where(mine, _replications.c.held).values(held=False))
+
+
+def _is_run(row: Lease | Claim) -> Any:
+    return and_(_table.c.replication == row.replication, _table.c.owner == row.owner)
+
+
+def _is_hold(lease: Lease) -> Any:
+    same = and_(_is_run(lease), _table.c.holder == lease.holder, _table.c.token == lease.token)
+    return and_(same, _table.c.waiting.is_(False))
+
+
+def _of_run(db: Connection, lease: Lease) -> Lease | None:
+    row = db.execute(select(_table).where(_is_run(lease))).one_or_none()
+    return _lease(row) if row else None
+
+
+def _put(db: Connection, lease: Lease) -> None:
+    statement = sqlite.insert(_table) if db.dialect.name == "sqlite" else postgresql.insert(_table)
+    values = _values(lease)
+    others = {name: statement.excluded[name] for name in values if name not in ("replication", "owner")}
+    db.execute(statement.on_conflict_do_update(index_elements=["replication", "owner"], set_=others), values)
+
+
+def _delete(db: Connection, lease: Lease) -> None:
+    db.execute(delete(_table).where(_is_run(lease)))
+
+
+def _values(lease: Lease) -> dict[str, Any]:
     return {
         "replication": lease.replication,
         "owner": lease.owner,
         "holder": lease.holder,
-        "held": held,
+        "waiting": lease.waiting,
+        "topics": lease.topics.encode(),
+        "writer": lease.writer,
+        "stale_writers": ",".join(map(str, sorted(lease.stale_writers))),
+        "process": IDENTITY.dump_json(lease.process).decode() if lease.process else None,
         "acquired_at": floor_millis(lease.acquired_at),
         "expires_at": floor_millis(lease.expires_at),
         "token": lease.token,
@@ -98,4 +194,9 @@ def _lease(row: Row[Any]) -> Lease:
         acquired_at=from_millis(row.acquired_at),
         expires_at=from_millis(row.expires_at),
         token=row.token,
+        topics=TargetTopics.decode(row.topics),
+        writer=row.writer,
+        stale_writers=frozenset(map(int, filter(None, row.stale_writers.split(",")))),
+        process=IDENTITY.validate_json(row.process) if row.process else None,
+        waiting=row.waiting,
     )

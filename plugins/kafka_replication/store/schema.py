@@ -35,7 +35,7 @@ from kafka_replication.store import migrations
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 3  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 4  # the newest revision in `migrations`, as a number
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -76,9 +76,9 @@ history = Table(
     Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
 )
 
-# A row stays after its lease is released (held = false), because the token must never restart. A held lease without a
-# holder is reserved for the next task of its owner.
-leases = Table(
+# One row for each replication, which stays: it is locked while leases change, and its token never restarts. It is only
+# held if a process of schema version 3 or older has the lease; that is a lease of all target topics.
+replication_leases = Table(
     "kafka_replication_leases",
     metadata,
     Column("replication", String, primary_key=True),
@@ -88,6 +88,23 @@ leases = Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("token", BigInteger, nullable=False),
     Column("holder", String),
+)
+
+# One row for each run that has a lease, a reservation (without a holder) or a place in the queue (waiting).
+leases = Table(
+    "kafka_replication_target_leases",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("owner", String, primary_key=True),
+    Column("holder", String),
+    Column("waiting", Boolean, nullable=False),
+    Column("topics", Text, nullable=False),  # JSON, see `TargetTopics.encode`
+    Column("writer", Integer, nullable=False),
+    Column("stale_writers", String, nullable=False),  # numbers, separated by commas
+    Column("process", Text),  # JSON of a `ProcessIdentity`
+    Column("acquired_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("token", BigInteger, nullable=False),
 )
 
 runs = Table(
@@ -102,6 +119,8 @@ runs = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
     Column("progress", Text),
+    Column("expected_until", BigInteger),  # until then the run's next task may begin
+    Index("kafka_replication_runs_open", "replication", "state"),
     Index("kafka_replication_runs_latest", "replication", "sequence"),
     Index("kafka_replication_runs_age", "replication", "created_at"),
 )

@@ -7,7 +7,7 @@ reads the other's row and decides again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,12 +15,21 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
-from kafka_replication.store import boundaries, connect, leases, retention, rows, schema, watermarks
+from kafka_replication.store import boundaries, connect, leases, living, retention, rows, schema, watermarks
 from kafka_replication.watermarks.boundaries import BoundaryKey
-from kafka_replication.watermarks.values import RUN_STATES, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
+from kafka_replication.watermarks.topics import TargetTopics
+from kafka_replication.watermarks.values import (
+    RUN_STATES,
+    Claim,
+    Lease,
+    RangeOutcome,
+    RunRecord,
+    Watermark,
+    WatermarkChange,
+)
 
 T = TypeVar("T")
 
@@ -68,23 +77,39 @@ class SqlStore:
 
     # Leases
 
-    def acquire_lease(self, replication: str, owner: str, holder: str, duration_seconds: float) -> Lease:
+    def acquire_lease(self, claim: Claim, duration_seconds: float) -> Lease:
         duration = leases.in_millis(duration_seconds)
-        return self._write(lambda db: leases.acquire(db, replication, owner, holder, duration))
+        decided = self._write(lambda db: leases.acquire(db, claim, duration))
+        if isinstance(decided, Busy):
+            raise decided
+        return decided
 
     def renew_lease(self, lease: Lease, duration_seconds: float) -> Lease:
         duration = leases.in_millis(duration_seconds)
         return self._write(lambda db: leases.renew(db, lease, duration))
 
-    def hand_over_lease(self, lease: Lease, duration_seconds: float) -> None:
+    def narrow_lease(self, lease: Lease, topics: TargetTopics, duration_seconds: float) -> Lease:
         duration = leases.in_millis(duration_seconds)
-        self._write(lambda db: leases.hand_over(db, lease, duration))
+        return self._write(lambda db: leases.renew(db, lease, duration, topics))
+
+    def writers_fenced(self, lease: Lease) -> None:
+        self._write(lambda db: leases.writers_fenced(db, lease))
+
+    def hand_over_lease(self, lease: Lease, reserved_seconds: float, expected_seconds: float) -> None:
+        reserved, expected = leases.in_millis(reserved_seconds), leases.in_millis(expected_seconds)
+        self._write(lambda db: leases.hand_over(db, lease, reserved, expected))
 
     def release_lease(self, lease: Lease) -> None:
         self._write(lambda db: leases.release(db, lease))
 
-    def lease_of(self, replication: str) -> Lease | None:
+    def leave_queue(self, claim: Claim) -> None:
+        self._write(lambda db: leases.leave_queue(db, claim))
+
+    def leases(self, replication: str) -> list[Lease]:
         return self._read(lambda db: leases.current(db, replication))
+
+    def is_wanted(self, lease: Lease) -> bool:
+        return self._read(lambda db: leases.is_wanted(db, lease))
 
     # Runs
 
@@ -113,17 +138,21 @@ class SqlStore:
                 anew: dict[str, Any] = {"plan": plan_json, "state": "planned", "finished_at": None, "progress": None}
                 stored = replace(stored, **anew)
                 db.execute(update(schema.runs).where(schema.runs.c.run_id == run_id).values(**anew))
-            return stored
+            return _seen(db, [stored])[0]
 
         return self._write(start)
 
     def run(self, run_id: str) -> RunRecord | None:
-        return self._read(lambda db: rows.run_of(db, run_id))
+        def read(db: Connection) -> RunRecord | None:
+            stored = rows.run_of(db, run_id)
+            return _seen(db, [stored])[0] if stored else None
+
+        return self._read(read)
 
     def runs(self, replication: str, limit: int = 50) -> list[RunRecord]:
         table = schema.runs
         query = select(table).where(table.c.replication == replication).order_by(table.c.sequence.desc()).limit(limit)
-        return self._read(lambda db: [rows.run_record(row) for row in db.execute(query)])
+        return self._read(lambda db: _seen(db, [rows.run_record(row) for row in db.execute(query)]))
 
     def record_progress(self, run_id: str, progress_json: str) -> None:
         statement = update(schema.runs).where(schema.runs.c.run_id == run_id).values(progress=progress_json)
@@ -222,3 +251,9 @@ class SqlStore:
             self._write_once(schema.upgrade)
         except ProgrammingError as problem:
             raise connect.refused_schema(problem, self._url) from None
+
+
+def _seen(db: Connection, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The same runs of one replication; those that live say so."""
+    known = leases.of_replication(db, runs[0].replication) if any(run.state == "planned" for run in runs) else []
+    return living.seen(db, runs, known) if runs else []

@@ -1,4 +1,4 @@
-"""Waits for a replication's lease, and renews it while the work runs."""
+"""Waits for a lease, and renews it while the work runs."""
 
 from __future__ import annotations
 
@@ -6,83 +6,182 @@ import logging
 import random
 import threading
 import time
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Final, Literal, Protocol, Self
 
-from kafka_replication.model.errors import Busy, ReplicationError
+from kafka_replication.model.errors import Busy, ReplicationError, Unreachable
 from kafka_replication.watermarks.store import WatermarkStore
-from kafka_replication.watermarks.values import Lease
+from kafka_replication.watermarks.topics import Scope, TargetTopics
+from kafka_replication.watermarks.values import Claim, Lease
 
 log = logging.getLogger(__name__)
 
+RESERVED: Final = (
+    60.0  # seconds that a lease stays reserved between two tasks: Airflow starts the next one within a few
+)
+PATIENCE: Final = 60.0  # seconds without the store that a holder endures: a database may be moved to another host
+LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to get a lease
 
 Release = Literal["never", "on failure", "always"]
 
 
-def wait_for_lease(
-    store: WatermarkStore, replication: str, owner: str, holder: str, duration_seconds: float, wait_seconds: float
-) -> Lease:
-    """Try to acquire the lease, at least once and for about ``wait_seconds``.
+class Hold(Protocol):
+    """What a run knows about its lease."""
 
-    An attempt that was killed leaves its lease behind. The next attempt of the same run waits until that has expired,
-    even if ``duration_seconds`` is longer than ``wait_seconds``. Raises Busy naming the holder.
+    @property
+    def lease(self) -> Lease: ...
+
+    def check(self) -> None:
+        """Raises Busy if the lease is lost: the work must stop."""
+
+    def narrow(self, topics: TargetTopics) -> None:
+        """Leave all but these topics to others. Raises Busy if the lease is lost."""
+
+    def writers_fenced(self) -> None:
+        """The stale writers of the lease are fenced."""
+
+    def give_way(self, seconds: float) -> bool:
+        """Let those work who wait for topics of this lease, then go on. Returns whether anybody waited.
+
+        Raises Busy if the lease does not come back within ``seconds``.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How long a lease lasts without being renewed, and for how long another attempt's is waited for, in seconds.
+
+    ``expected``: how long after the end of one task the next task of the run may take to begin.
+    """
+
+    duration: float
+    wait: float
+    expected: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.duration <= 0:
+            raise ValueError(f"a lease lasts more than 0 s, not {self.duration:g} s")
+
+
+def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
+    """Try to acquire the lease, at least once and for about ``terms.wait`` seconds; then take what is free, if that is
+    enough for the claim.
+
+    The next attempt of a run whose last one may still be at work waits until that has expired, even if the duration of
+    a lease is longer than the wait. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
     while True:
         try:
-            return store.acquire_lease(replication, owner, holder, duration_seconds)
+            return store.acquire_lease(claim, terms.duration)
         except Busy as busy:
-            current = store.lease_of(replication)
-            same_run = current is not None and current.owner == owner
-            bound = max(wait_seconds, duration_seconds) if same_run else wait_seconds
+            same_run = any(
+                lease.owner == claim.owner and lease.holder != claim.holder for lease in store.leases(claim.replication)
+            )
+            bound = max(terms.wait, terms.duration) if same_run else terms.wait
             left = started + bound - time.monotonic()
             if left <= 0:
-                raise Busy(f"{busy.what}; {owner} waited {bound:g} s", busy.remedy) from None
+                return _without_waiting(store, claim, terms, busy, bound)
         # Up to a quarter shorter, so that runs that started together do not try together for ever.
         time.sleep(min(pause * random.uniform(0.75, 1), left))
-        pause = min(pause * 2, 5.0)
+        pause = min(pause * 2, LONGEST_PAUSE, terms.duration / 3)
+
+
+def _without_waiting(store: WatermarkStore, claim: Claim, terms: Terms, busy: Busy, waited: float) -> Lease:
+    impatient = replace(claim, scope=claim.scope.impatient())
+    try:
+        if impatient != claim:
+            return store.acquire_lease(impatient, terms.duration)
+    except Busy as still:
+        busy = still
+    store.leave_queue(claim)
+    raise Busy(f"{busy.what}; {claim.owner} waited {waited:g} s", busy.remedy)
 
 
 class HeldLease:
-    """Keeps a lease during a ``with`` block: a daemon thread renews it after each third of ``duration_seconds``.
+    """Keeps a lease during a ``with`` block: a daemon thread renews it after each third of its duration.
 
     Two renewals may fail before the lease can expire. `lost` becomes true when the store says that another attempt has
-    it, or when no renewal succeeded for a whole duration, measured on this host's monotonic clock. Entering renews the
-    lease at once, and raises Busy if it is lost already. At the end the lease is released, or else reserved for the
-    next task of the same run; ``release`` says when it is released.
+    it. If no renewal succeeded for a whole duration, measured on this host's monotonic clock, then `check` asks the
+    store. Entering renews the lease at once, and raises Busy if it is lost already. At the end the lease is released,
+    or else reserved for the next task of the same run; ``release`` says when it is released.
     """
 
-    def __init__(
-        self, store: WatermarkStore, lease: Lease, duration_seconds: float, *, release: Release = "never"
-    ) -> None:
-        if duration_seconds <= 0:
-            raise ValueError(f"a lease lasts more than 0 s, not {duration_seconds:g} s")
+    def __init__(self, store: WatermarkStore, lease: Lease, terms: Terms, *, release: Release = "never") -> None:
         self.lease = lease
         self._store = store
-        self._duration = duration_seconds
+        self._terms = terms
         self._release = release
         self._gone: Busy | None = None
         self._renewed = time.monotonic()
         self._stop = threading.Event()
+        self._renewing = threading.RLock()
         self._thread = threading.Thread(target=self._keep, name=f"lease of {lease.replication}", daemon=True)
 
     @property
     def lost(self) -> bool:
-        return self._gone is not None or time.monotonic() - self._renewed >= self._duration
+        """Whether another attempt has the lease."""
+        return self._gone is not None
 
     def check(self) -> None:
-        """Raises Busy if the lease is lost: the work must stop."""
+        """Raises Busy if the lease is lost: the work must stop.
+
+        In doubt this asks the store, and waits for its answer for at most `PATIENCE` seconds. While the store does not
+        answer, nobody else gets the lease from it either.
+        """
+        asked = time.monotonic()
+        while self._gone is None and self._in_doubt:
+            try:
+                self._renew()
+            except Unreachable as problem:
+                if time.monotonic() - asked >= PATIENCE:
+                    raise Busy(
+                        f"{self.lease.who} could not renew the lease of {self.lease.replication} for"
+                        f" {time.monotonic() - self._renewed:.0f} s: {problem.what}",
+                        "make the store reachable, then run again",
+                    ) from problem
+                time.sleep(min(1.0, PATIENCE / 10))
         if self._gone is not None:
             raise Busy(self._gone.what, self._gone.remedy)
-        if self.lost:
-            raise Busy(
-                f"{self.lease.who} could not renew the lease of {self.lease.replication} for {self._duration:g} s",
-                "make the store reachable, then run again",
+
+    @property
+    def _in_doubt(self) -> bool:
+        return time.monotonic() - self._renewed >= self._terms.duration
+
+    def narrow(self, topics: TargetTopics) -> None:
+        with self._renewing:
+            kept = self.lease.topics.both(topics)
+            self.lease = self._store.narrow_lease(self.lease, kept, self._terms.duration)
+
+    def writers_fenced(self) -> None:
+        with self._renewing:
+            self._store.writers_fenced(self.lease)
+            self.lease = replace(self.lease, stale_writers=frozenset())
+
+    def give_way(self, seconds: float) -> bool:
+        with self._renewing:
+            if not self._store.is_wanted(self.lease):
+                return False
+            before = self.lease
+            log.info("%s gives way to a run that waits for its topics", before.who)
+            self._store.release_lease(before)
+            assert before.holder is not None
+            claim = Claim(
+                replication=before.replication,
+                owner=before.owner,
+                holder=before.holder,
+                scope=Scope.exactly(before.topics),
+                process=before.process,
             )
+            self.lease = wait_for_lease(self._store, claim, replace(self._terms, wait=seconds))
+            self._renewed = time.monotonic()
+            return True
 
     def __enter__(self) -> Self:
         try:
             self._renew()
+            self.check()
         except BaseException:
             self._end(failed=True)
             raise
@@ -93,7 +192,7 @@ class HeldLease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join(self._duration)
+        self._thread.join(self._terms.duration)
         self._end(failed=error is not None)
 
     def _end(self, *, failed: bool) -> None:
@@ -101,22 +200,25 @@ class HeldLease:
             if self._release == "always" or (failed and self._release == "on failure"):
                 self._store.release_lease(self.lease)
             else:
-                self._store.hand_over_lease(self.lease, self._duration)
+                self._store.hand_over_lease(self.lease, max(RESERVED, self._terms.duration), self._terms.expected)
         except ReplicationError as problem:  # it must not hide the body's error; the lease expires
             log.warning("could not give back the %s: %s", self.lease, problem)
 
     def _renew(self) -> None:
-        started = time.monotonic()  # before the call: the store may set the expiry at once and answer late
-        self.lease = self._store.renew_lease(self.lease, self._duration)
-        self._renewed = started
-
-    def _keep(self) -> None:
-        while not self._stop.wait(self._duration / 3):
+        """Sets `_gone` if another attempt has the lease. Raises Unreachable."""
+        with self._renewing:
+            started = time.monotonic()  # before the call: the store may set the expiry at once and answer late
             try:
-                self._renew()
+                self.lease = self._store.renew_lease(self.lease, self._terms.duration)
             except Busy as gone:
                 self._gone = gone
                 log.error("%s", gone)
                 return
-            except Exception as problem:  # noqa: BLE001 - `lost` becomes true if errors last too long
+            self._renewed = started
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._terms.duration / 3) and self._gone is None:
+            try:
+                self._renew()
+            except Exception as problem:  # noqa: BLE001 - `check` asks again
                 log.warning("could not renew the %s: %s", self.lease, problem)

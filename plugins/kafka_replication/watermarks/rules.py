@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from kafka_replication.model.errors import Busy, Refused, StaleWriter
+from kafka_replication.model.errors import Refused, StaleWriter
 from kafka_replication.model.times import to_text
-from kafka_replication.watermarks.values import Lease, Watermark, WatermarkChange
+from kafka_replication.watermarks.values import Watermark, WatermarkChange
 
 
 def decide_advance(stored: Watermark | None, change: WatermarkChange, now: datetime) -> Watermark:
@@ -76,41 +76,6 @@ def _same_topics(stored: Watermark, wanted: Watermark) -> None:
                 f" {had}",
                 "if the new topic is meant, reset the partition, which starts a new generation",
             )
-
-
-def decide_lease(stored: Lease | None, held: bool, wanted: Lease, now: datetime) -> Lease:
-    """The lease to store when the attempt ``wanted.holder`` requests it. ``held``: ``stored`` was not released.
-
-    The same attempt renews its lease with the same token, even an expired one, because no other attempt had it since.
-    Another attempt gets the next token: at once if the lease was released, or if it is reserved for the attempt's own
-    run; otherwise when it has expired. Raises Busy, which names the holder and the expiry.
-    """
-    if stored is None:
-        return wanted
-    if held and (stored.owner, stored.holder) == (wanted.owner, wanted.holder):
-        return replace(stored, expires_at=wanted.expires_at)
-    reserved = stored.owner == wanted.owner and stored.holder is None
-    if held and not reserved and stored.expires_at > now:
-        raise Busy(
-            f"{stored.replication} is being worked on by {stored.who}, whose lease ends {to_text(stored.expires_at)}"
-            " unless renewed",
-            "wait for that run, or stop it; the lease of a dead run expires",
-        )
-    return replace(wanted, token=stored.token + 1)
-
-
-def lost(lease: Lease, stored: Lease | None) -> Busy:
-    """The error of an attempt whose ``lease`` is not the ``stored`` one. ``stored`` is None if it was released."""
-    if stored is None:
-        state = "it was released"
-    elif stored.holder is None:
-        state = f"it is reserved for the next task of {stored.owner}"
-    else:
-        state = f"{stored.who} took it {to_text(stored.acquired_at)}"
-    return Busy(
-        f"{lease.who} no longer holds the lease of {lease.replication}: {state}",
-        "let the other run finish, then run again",
-    )
 
 
 def _who(stored: Watermark) -> str:

@@ -9,7 +9,8 @@ from typing import Protocol
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
-from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
+from kafka_replication.watermarks.topics import TargetTopics
+from kafka_replication.watermarks.values import Claim, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
 
 class WatermarkStore(Protocol):
@@ -36,8 +37,12 @@ class WatermarkStore(Protocol):
     def history(self, key: PartitionKey) -> list[Watermark]:
         """The changes that `prune` has not deleted, oldest first."""
 
-    def acquire_lease(self, replication: str, owner: str, holder: str, duration_seconds: float) -> Lease:
-        """Take, take over or renew the lease by the rules of `rules.decide_lease`, without waiting. Raises Busy."""
+    def acquire_lease(self, claim: Claim, duration_seconds: float) -> Lease:
+        """Take, take over or renew a lease by the rules of `lease_rules.decide_lease`, without waiting.
+
+        Stores the end of the replication's runs that died. Raises Busy; the attempt then has a place in the queue for
+        ``duration_seconds``, and keeps it if it tries again in time.
+        """
 
     def renew_lease(self, lease: Lease, duration_seconds: float) -> Lease:
         """Let the lease expire ``duration_seconds`` from now, even if it has expired but no other attempt took it.
@@ -45,8 +50,14 @@ class WatermarkStore(Protocol):
         Raises Busy if another attempt took it.
         """
 
-    def hand_over_lease(self, lease: Lease, duration_seconds: float) -> None:
-        """Reserve the lease for the next task of the same run, for ``duration_seconds`` from now.
+    def narrow_lease(self, lease: Lease, topics: TargetTopics, duration_seconds: float) -> Lease:
+        """Renew the lease, and leave all but ``topics`` to others. Raises Busy if another attempt took it."""
+
+    def writers_fenced(self, lease: Lease) -> None:
+        """The holder has fenced the stale writers of its lease. Does nothing if the store has another lease."""
+
+    def hand_over_lease(self, lease: Lease, reserved_seconds: float, expected_seconds: float) -> None:
+        """Reserve the lease for the next task of the same run, which counts as alive for ``expected_seconds`` from now.
 
         Does nothing if the store has another lease.
         """
@@ -54,8 +65,16 @@ class WatermarkStore(Protocol):
     def release_lease(self, lease: Lease) -> None:
         """Release the lease. Does nothing if the store has another lease."""
 
-    def lease_of(self, replication: str) -> Lease | None:
-        """The current lease, or None if there is none or it has expired."""
+    def leave_queue(self, claim: Claim) -> None:
+        """Give up the attempt's place in the queue. Does nothing if it has none."""
+
+    def leases(self, replication: str) -> list[Lease]:
+        """The leases, reservations and places in the queue of the replication that have not expired, and whose
+        processes are not known to be gone; oldest first.
+        """
+
+    def is_wanted(self, lease: Lease) -> bool:
+        """Whether somebody waits for topics of this lease."""
 
     def start_run(
         self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None

@@ -13,8 +13,10 @@ from typing import Final
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.model.times import to_text
+from kafka_replication.runtime.identity import ProcessIdentity
+from kafka_replication.watermarks.topics import Scope, TargetTopics
 
-RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed")
+RUN_STATES: Final = ("planned", "done", "nothing_to_do", "failed", "died")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +73,33 @@ class WatermarkChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The right to work on a replication. It belongs to a run (``owner``), and one attempt (``holder``) uses it.
+class Claim:
+    """What one attempt asks the store for. An attempt (``holder``) is one try of a task of the run ``owner``, or one
+    command; no two attempts have the same name. ``process`` is the one that works; None if that is not known.
+    """
 
-    An attempt is one try of a task, or one command; no two attempts have the same name. Between two tasks of a run
-    ``holder`` is None: the lease is reserved for the run's next task. ``token`` grows with every holder.
+    replication: str
+    owner: str
+    holder: str
+    scope: Scope
+    process: ProcessIdentity | None = None
+
+    def __post_init__(self) -> None:
+        if not self.replication or not self.owner or not self.holder:
+            raise ValueError(f"not a claim: {self.replication!r}, {self.owner!r}, {self.holder!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right of one attempt (``holder``) of a run (``owner``) to work on some target topics of a replication.
+
+    Between two tasks of a run ``holder`` is None: the lease is reserved for the run's next task. ``token`` grows with
+    every holder in the replication. A ``waiting`` one is no lease yet: the attempt is in the queue for ``topics`` since
+    ``acquired_at``.
+
+    ``writer`` is the number of the transactional id for entries of several partitions, see `model.keys.opening_id`. No
+    other attempt uses it meanwhile. ``stale_writers`` are those of attempts that may be dead or may only be late: the
+    holder fences them before it writes anything.
     """
 
     replication: str
@@ -84,6 +108,11 @@ class Lease:
     acquired_at: datetime
     expires_at: datetime
     token: int
+    topics: TargetTopics = TargetTopics.ALL
+    writer: int = 0
+    stale_writers: frozenset[int] = frozenset()
+    process: ProcessIdentity | None = None
+    waiting: bool = False
 
     def __post_init__(self) -> None:
         if not self.replication or not self.owner or self.holder == "" or self.token < 1:
@@ -99,13 +128,19 @@ class Lease:
         return (self.owner, self.holder, self.token) == (other.owner, other.holder, other.token)
 
     def __str__(self) -> str:
-        state = "held by" if self.holder else "reserved for"
-        return f"lease {self.token} of {self.replication}, {state} {self.who} until {to_text(self.expires_at)}"
+        state = "queued for" if self.waiting else "held by" if self.holder else "reserved for"
+        return (
+            f"lease {self.token} of {self.replication} ({self.topics}), {state} {self.who} until"
+            f" {to_text(self.expires_at)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run with its plan. ``state`` is one of `RUN_STATES`.
+    """One run with its plan. ``state`` is one of `RUN_STATES`; it is `planned` until the run has ended.
+
+    ``alive``: an attempt of the run has a lease, or the run's next task is expected. A planned run that is not alive
+    has died, and the next run stores that.
 
     ``plan`` and ``progress`` are JSON texts that the store does not read. The plan is empty after the store dropped the
     plan of a run that succeeded. There is no progress until the run has begun to copy.
@@ -119,6 +154,7 @@ class RunRecord:
     created_at: datetime
     finished_at: datetime | None = None
     progress: str | None = None
+    alive: bool = False
 
     def __post_init__(self) -> None:
         if not self.run_id or not self.replication or not self.kind or self.state not in RUN_STATES:

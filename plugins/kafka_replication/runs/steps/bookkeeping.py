@@ -138,7 +138,7 @@ class Bookkeeper:
     def _fenced_writer(self) -> TransactionalProducer:
         if self._writer is None:
             name = self._run.replication.name
-            writer = self._run.writer(opening_id(name), f"{name}: writing what is verified")
+            writer = self._run.writer(opening_id(name, self._run.writer_number), f"{name}: writing what is verified")
             self._stack.enter_context(closing(writer))
             writer.fence()
             self._writer = writer

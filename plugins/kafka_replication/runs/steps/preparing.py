@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Busy
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import plan_codec, preflight
 from kafka_replication.planning.live import own, plan, refuse_occupied
@@ -18,6 +19,7 @@ from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.target_topics import create_targets
+from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,31 @@ def prepare(run: LeasedRun, request: Request) -> Plan:
     wanted = [
         planned for planned in run_plan.partitions if not request.topics or planned.key.source.topic in request.topics
     ]
-    return store_plan(run, "live", replace(run_plan, partitions=tuple(wanted)), outdated)
+    return store_plan(run, "live", _held(run, replace(run_plan, partitions=tuple(wanted))), outdated)
+
+
+def _held(run: LeasedRun, run_plan: Plan) -> Plan:
+    """The same plan without the partitions that other runs are at work on. Its notes name these topics and runs."""
+    left = [planned.key for planned in run_plan.partitions if not run.holds(planned.key.target_topic)]
+    if not left:
+        return run_plan
+    others = [lease for lease in run.store.leases(run.replication.name) if lease.owner != run.run_id]
+    own_targets = {
+        key.target_topic for key in left if run.replication.target_topic(key.source.topic) == key.target_topic
+    }
+    notes = [
+        f"{target} was left to {at_work(target, others)}, which is at work on it; the next run does what is left then"
+        for target in sorted(own_targets)
+    ]
+    for note in notes:
+        log.info("%s: %s", run.replication.name, note)
+    kept = tuple(planned for planned in run_plan.partitions if run.holds(planned.key.target_topic))
+    return replace(run_plan, partitions=kept, notes=tuple(notes))
+
+
+def at_work(target: str, leases: Iterable[Lease]) -> str:
+    """Who has the lease of this target topic, for messages."""
+    return next((lease.who for lease in leases if not lease.waiting and target in lease.topics), "another run")
 
 
 def planned_before(run: Run) -> tuple[Plan | None, str | None]:
@@ -141,15 +167,18 @@ def open_new(
     Returns all positions of the ledger after that (empty if there is no new partition), and the refused partitions.
     """
     new = {planned.key: planned for planned in run_plan.partitions if planned.state is State.OPENING}
-    if not new:
+    held = {key: planned for key, planned in new.items() if run.holds(key.target_topic)}
+    if not held:
         return {}, {}
     run.check()
     on_existing = run.replication.on_existing_target
     with closing(run.opening()) as opening:
         known = opening.fence()
-        left = {key: planned for key, planned in new.items() if key not in known}
-        occupied = opening.occupied(left) if on_existing == "refuse" else {}
         first = not own(run.replication, LedgerView(known)).positions
+        if first:
+            _refuse_part(run, new)
+        left = {key: planned for key, planned in held.items() if key not in known}
+        occupied = opening.occupied(left) if on_existing == "refuse" else {}
         refused = refuse_occupied(left.values(), occupied, first=first)
         starts = {
             key: Position(generation=p.generation, ids=p.ids, start=p.start, next_offset=p.start)
@@ -161,3 +190,15 @@ def open_new(
     for key, position in opened.items():
         log.info("opened %s at offset %d", key, position.start)
     return {**known, **opened}, refused
+
+
+def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
+    """Raises Busy unless this run holds every partition that the first opening opens: it opens all of them together."""
+    for key in sorted(new):
+        if not run.holds(key.target_topic) and run.replication.target_topic(key.source.topic) == key.target_topic:
+            who = at_work(key.target_topic, run.store.leases(run.replication.name))
+            raise Busy(
+                f"{run.replication.name} was never opened, which opens all its topics together; {who} is at work on"
+                f" {key.target_topic}",
+                "wait for that run, or stop it; then run again",
+            )

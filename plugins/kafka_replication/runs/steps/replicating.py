@@ -27,6 +27,7 @@ from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
 log = logging.getLogger(__name__)
+A_WEEK = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,8 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     Called again after a crash, it continues where the ledger ends. Failures are recorded with the run. Raises
     StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
+    if run.hold.lease.stale_writers:
+        run.retry("fencing", lambda: fence_stale_producers(run))
     work = _Work(run, plan, spark)
     if not plan.idle:
         work.carry_out()
@@ -92,11 +95,22 @@ class _Work:
         self._read_ledger()
         while part := self._next_slice():
             number += 1
+            if number > 1 and self._give_way() and not (part := self._next_slice()):
+                break
             if len(part) < len(self._plan.to_copy) or number > 1:
                 log.info("%s", _slice_text(self._plan, self._view.positions, number, part))
             self._do([self._copying(planned) for planned in part])
         self.read_back(self._plan.workable)
         self._book.judge(self._view, self._end)
+
+    def _give_way(self) -> bool:
+        """Let those work who wait for this run's topics. Returns whether somebody did; the ledger is read anew."""
+        run = self._run
+        if not run.hold.give_way(run.deadline.within(A_WEEK)):
+            return False
+        run.retry("fencing", lambda: fence_stale_producers(run))
+        self._read_ledger()
+        return True
 
     def read_back(self, keys: Collection[PartitionKey]) -> None:
         """What is pending of those that were not read back yet: copied by an earlier run, or in an earlier slice."""

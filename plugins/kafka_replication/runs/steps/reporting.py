@@ -34,7 +34,11 @@ def report(run: LeasedRun, plan: Plan, verified: Collection[VerifyResult] = ()) 
         not_verified={result.key: result for result in verified if result.error},
     )
     document = RunReport(
-        replication=run.replication.name, run_id=run.run_id, ranges=account(evidence), gaps=gaps.listed(view.gaps)
+        replication=run.replication.name,
+        run_id=run.run_id,
+        ranges=account(evidence),
+        gaps=gaps.listed(view.gaps),
+        notes=plan.notes,
     )
     _store(run, document)
     return document

@@ -26,7 +26,8 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
     the brokers created a topic with other settings than requested; nothing is written to it then.
     """
     settings = run.replication.target_topics
-    missing = [name for name in snapshot.source if run.replication.target_topic(name) not in snapshot.target]
+    targets = {name: run.replication.target_topic(name) for name in snapshot.source}
+    missing = [name for name, target in targets.items() if target not in snapshot.target and run.holds(target)]
     if not missing:
         return snapshot
     opened = {key.source.topic for key in own(run.replication, view).positions}

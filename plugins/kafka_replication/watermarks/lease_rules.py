@@ -1,0 +1,161 @@
+"""The rules for leases, as pure functions that every store calls inside its transaction."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from kafka_replication.model.errors import Busy
+from kafka_replication.model.times import to_text
+from kafka_replication.watermarks.values import Claim, Lease
+
+LATE: Final = timedelta(seconds=60)  # for so long after its end an attempt that is only late keeps what nobody needs
+IsGone = Callable[[Lease], bool]  # whether the lease's process has certainly ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """The lease to store, and the leases of dead attempts that it replaces."""
+
+    lease: Lease
+    replaces: tuple[Lease, ...] = ()
+
+
+def decide_lease(
+    leases: Collection[Lease], claim: Claim, token: int, now: datetime, expires_at: datetime, is_gone: IsGone
+) -> Granted | Busy:
+    """What to store when an attempt claims target topics. ``leases`` are all of its replication, ``token`` is new.
+
+    An attempt gets what it wants and nobody else has, if all that its scope needs is free. It stands behind those who
+    have queued longer for the same topics. A lease ends with its time, or with its process. Within `LATE` after its
+    time it is taken over for what is needed, not for what is merely wanted: its attempt may just be late, and goes on
+    if it is left alone. The same attempt renews its lease with the same token, even an expired one.
+    """
+    own = next((lease for lease in leases if lease.owner == claim.owner), None)
+    if own is not None and not own.waiting and own.holder == claim.holder:
+        return Granted(lease=replace(own, expires_at=expires_at))
+    if own is not None and _holds(own) and is_alive(own, now, is_gone):
+        return busy(own)
+    others = [lease for lease in leases if lease is not own]
+    place = own if own is not None and is_alive(own, now, is_gone) else None
+    ahead = [lease for lease in others if is_alive(lease, now, is_gone) and _is_before(lease, place)]
+    blocking = [lease for lease in ahead if lease.topics.overlaps(claim.scope.needs)]
+    if blocking:
+        return busy(min(blocking, key=lambda lease: lease.waiting))
+    over = [lease for lease in others if not is_alive(lease, now, is_gone)]
+    late = [
+        lease
+        for lease in over
+        if _holds(lease)
+        and now - lease.expires_at < LATE
+        and not is_gone(lease)
+        and not lease.topics.overlaps(claim.scope.needs)
+    ]
+    topics = claim.scope.wants
+    for lease in (*ahead, *late):
+        topics = topics.minus(lease.topics)
+    replaced = [lease for lease in over if lease not in late]
+    writer, stale = _writers(leases, own, replaced)
+    lease = Lease(
+        replication=claim.replication,
+        owner=claim.owner,
+        holder=claim.holder,
+        acquired_at=now,
+        expires_at=expires_at,
+        token=token,
+        topics=topics,
+        writer=writer,
+        stale_writers=stale,
+        process=claim.process,
+    )
+    return Granted(lease=lease, replaces=tuple(replaced))
+
+
+def _writers(leases: Collection[Lease], own: Lease | None, replaced: Collection[Lease]) -> tuple[int, frozenset[int]]:
+    """The number of a writer that nobody else uses, and the numbers to fence first.
+
+    To fence are those of the dead, and those that other attempts still have to fence: until one of them has, a dead
+    attempt that wakes could write.
+    """
+    dead = [lease for lease in (*replaced, own) if lease is not None and _holds(lease)]
+    stale = frozenset(lease.writer for lease in dead).union(*(lease.stale_writers for lease in leases))
+    taken = stale | {lease.writer for lease in leases if not lease.waiting and lease is not own}
+    return next(number for number in itertools.count() if number not in taken), stale
+
+
+def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, expires_at: datetime) -> Lease | None:
+    """The place in the queue. None if another attempt of its run has or had the lease."""
+    own = next((lease for lease in leases if lease.owner == claim.owner), None)
+    if own is not None and _holds(own):
+        return None
+    if own is not None and own.waiting and own.holder == claim.holder:
+        return replace(own, topics=claim.scope.needs, expires_at=expires_at)
+    return Lease(
+        replication=claim.replication,
+        owner=claim.owner,
+        holder=claim.holder,
+        acquired_at=now,
+        expires_at=expires_at,
+        token=token,
+        topics=claim.scope.needs,
+        stale_writers=own.stale_writers if own is not None else frozenset(),
+        process=claim.process,
+        waiting=True,
+    )
+
+
+def is_alive(lease: Lease, now: datetime, is_gone: IsGone) -> bool:
+    """Whether the lease, the reservation or the place in the queue still counts."""
+    return lease.expires_at > now and not is_gone(lease)
+
+
+def is_wanted(lease: Lease, leases: Collection[Lease], now: datetime, is_gone: IsGone) -> bool:
+    """Whether somebody who is alive waits for topics of this lease."""
+    return any(
+        other.waiting and other.owner != lease.owner and other.topics.overlaps(lease.topics)
+        for other in leases
+        if is_alive(other, now, is_gone)
+    )
+
+
+def busy(lease: Lease) -> Busy:
+    """The error of an attempt that has to wait for ``lease``."""
+    if lease.waiting:
+        what = f"{lease.replication}: {lease.who} waits longer for {lease.topics}"
+    else:
+        what = (
+            f"{lease.replication} is being worked on by {lease.who}, whose lease ends {to_text(lease.expires_at)}"
+            f" unless renewed ({lease.topics})"
+        )
+    return Busy(what, "wait for that run, or stop it; the lease of a dead run expires")
+
+
+def lost(lease: Lease, stored: Lease | None) -> Busy:
+    """The error of an attempt whose ``lease`` is not the ``stored`` one of its run. ``stored`` is None if it was
+    released, or if another run took its topics.
+    """
+    if stored is None:
+        state = "it was released, or another run took it after it had expired"
+    elif stored.holder is None:
+        state = f"it is reserved for the next task of {stored.owner}"
+    else:
+        state = f"{stored.who} took it {to_text(stored.acquired_at)}"
+    return Busy(
+        f"{lease.who} no longer holds the lease of {lease.replication}: {state}",
+        "let the other run finish, then run again",
+    )
+
+
+def _holds(lease: Lease) -> bool:
+    """Whether an attempt holds it: it is neither reserved nor a place in the queue."""
+    return lease.holder is not None and not lease.waiting
+
+
+def _is_before(lease: Lease, place: Lease | None) -> bool:
+    """Whether ``lease`` counts before a claim, whose run has the reservation or the place in the queue ``place``."""
+    if not lease.waiting or place is None:
+        return True
+    return place.waiting and (lease.acquired_at, lease.owner) < (place.acquired_at, place.owner)

@@ -1,0 +1,237 @@
+"""Several runs of one replication at the same time: each on its own target topics, never two on one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kafka_replication.model.errors import Busy
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.reporting.standing import recent_runs, runs_at_work
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.spark.jobs import Job
+from kafka_replication.spark.launcher import Launcher
+from tests.support.checker import read
+from tests.support.children import end_of, spawn
+from tests.support.jobs import Gate, InProcess
+from tests.support.leases import acquire, exactly
+from tests.support.scenario import Scenario, numbered, only
+from tests.support.waiting import SAFETY, wait_until
+
+HOUR = {"duration": 3600, "wait": 600}
+IMPATIENT = {"duration": 10, "wait": 0}
+
+
+def backfill(
+    scene: Scenario, from_: int, until: int, launcher: Launcher | None = None, target: str | None = None, **more: Any
+) -> RunReport:
+    replication, launch = scene.replication(**more), launcher or InProcess()
+    request = parse(replication, topics=[scene.topic], from_=str(from_), until=str(until), target_topic=target)
+    return backfilling.run(replication, scene.connections, scene.store, lambda: launch, request)
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., Future[RunReport]]]:
+    """Begins a run in a thread."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool.submit
+
+
+def held(gate: Gate, run: Future[RunReport]) -> None:
+    """Wait until the run is inside its first job."""
+    wait_until(lambda: gate.inside.is_set() or run.done())
+    assert gate.inside.is_set(), run.result().table()
+
+
+def test_live_runs_go_on_while_a_backfill_copies_into_another_topic(
+    scene: Scenario, begin: Callable[..., Future[RunReport]]
+) -> None:
+    """The backfill stands in the middle of its work, and each live run opens, copies, verifies and advances."""
+    other, gate = f"{scene.topic}.restored", Gate()
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    running = begin(backfill, scene, 0, 90, gate, other, max_records_per_run=30)
+    try:
+        held(gate, running)
+        for round_ in range(3):
+            scene.source.produce(scene.topic, numbered(10, 100 + 10 * round_))
+            report = scene.run(lease=IMPATIENT)
+            assert (report.outcome, report.notes) == ("done", ()), report.table()
+            assert scene.watermark() == 110 + 10 * round_
+        assert [sorted(run.topics.names) for run in runs_at_work(scene.store, scene.name)] == [[other]]
+    finally:
+        gate.opened.set()
+    assert only(running.result(SAFETY)).copied == 90
+    scene.assert_copied()
+    assert scene.check(target_topic=other, until=90).clean
+    assert scene.run().outcome == "nothing_to_do"
+    view = scene.bare_run().view()
+    assert str(view.verified[scene.key(target=other)].coverage) == "[0, 90)"
+    assert str(view.verified[scene.key()].coverage) == "[0, 130)"
+
+
+def test_two_runs_verify_at_the_same_moment(scene: Scenario, begin: Callable[..., Future[RunReport]]) -> None:
+    """Both write what is verified: neither fences the other, and neither's entry is lost."""
+    other, both = f"{scene.topic}.restored", threading.Barrier(2)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(60))
+    assert scene.run().outcome == "done"
+
+    def together() -> None:
+        both.wait(SAFETY)
+
+    for round_ in range(3):
+        scene.source.produce(scene.topic, numbered(10, 60 + 10 * round_))
+        first = begin(backfill, scene, 0, 20 + 10 * round_, InProcess(between=together), other)
+        second = begin(scene.run, InProcess(between=together))
+        assert [run.result(SAFETY).outcome for run in (first, second)] == ["done", "done"]
+    view = scene.bare_run().view()
+    assert str(view.verified[scene.key(target=other)].coverage) == "[0, 40)"
+    assert str(view.verified[scene.key()].coverage) == "[0, 90)"
+    scene.assert_copied()
+    assert scene.check(target_topic=other, until=40).clean
+
+
+def test_two_runs_never_work_on_the_same_target_topic(scene: Scenario, begin: Callable[..., Future[RunReport]]) -> None:
+    other, gate = f"{scene.topic}.restored", Gate()
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    running = begin(backfill, scene, 0, 40, gate, other)
+    try:
+        held(gate, running)
+        with pytest.raises(Busy, match=f"{scene.name} is being worked on by .*{other}"):
+            backfill(scene, 0, 50, target=other, lease=IMPATIENT)
+        waiting = begin(backfill, scene, 0, 50, None, other)
+        wait_until(lambda: any(lease.waiting for lease in scene.store.leases(scene.name)) or waiting.done())
+        assert not waiting.done()
+    finally:
+        gate.opened.set()
+    assert [only(run.result(SAFETY)).copied for run in (running, waiting)] == [40, 10]
+    assert len(read(scene.target.bootstrap, other, 0)) == 50
+    assert scene.check(target_topic=other, until=50).clean
+
+
+def test_a_live_run_does_the_topics_that_are_free(scene: Scenario, begin: Callable[..., Future[RunReport]]) -> None:
+    second, gate = f"{scene.name}.second", Gate()
+    scene.settings |= {"topics": {"include": [scene.topic, second]}}
+    for topic in (scene.topic, second):
+        scene.source.create(topic)
+        scene.source.produce(topic, numbered(50))
+    scene.run()
+    for topic in (scene.topic, second):
+        scene.source.produce(topic, numbered(10, 50))
+    running = begin(backfill, scene, 0, 55, gate)
+    try:
+        held(gate, running)
+        report = scene.run(lease=IMPATIENT)
+        assert report.outcome == "done"
+        assert [line.key.source.topic for line in report.ranges] == [second]
+        assert len(report.notes) == 1 and report.notes[0].startswith(f"{scene.topic} was left to ")
+        assert report.as_json()["notes"] == list(report.notes)
+    finally:
+        gate.opened.set()
+    running.result(SAFETY)
+    assert [line.key.source.topic for line in scene.run().ranges] == [scene.topic]
+    scene.assert_copied()
+
+
+def test_the_first_opening_is_never_done_in_part(scene: Scenario) -> None:
+    """`latest` would mean something else for the topics that are opened later."""
+    second = f"{scene.name}.second"
+    scene.settings |= {"topics": {"include": [scene.topic, second]}, "start_from": "latest"}
+    for topic in (scene.topic, second):
+        scene.source.create(topic)
+        scene.source.produce(topic, numbered(50))
+    other = acquire(scene.store, scene.name, "other", "try-1", 60, exactly(second))
+    with pytest.raises(Busy, match=f"other .* is at work on {second}"):
+        scene.run(lease=IMPATIENT)
+    assert scene.bare_run().view().positions == {}
+    scene.store.release_lease(other)
+    scene.run()
+    assert {key.source.topic: p.start for key, p in scene.bare_run().view().positions.items()} == {
+        scene.topic: 50,
+        second: 50,
+    }
+
+
+def test_a_backfill_gives_way_between_its_slices(scene: Scenario, begin: Callable[..., Future[RunReport]]) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    scene.run(start_from="latest")
+    scene.source.produce(scene.topic, numbered(10, 100))
+    live = list[Future[RunReport]]()
+    slices = list[bool]()
+
+    def after_each(job: Job) -> None:
+        slices.append(bool(live) and live[0].done())
+        if not live:
+            live.append(begin(scene.run, start_from="latest", lease=HOUR))
+            wait_until(lambda: any(lease.waiting for lease in scene.store.leases(scene.name)) or live[0].done())
+            assert not live[0].done()
+
+    report = backfill(scene, 0, 100, InProcess(after_each), start_from="latest", max_records_per_run=40, lease=HOUR)
+    assert slices == [False, True, True]
+    assert only(report).copied == 100
+    assert only(live[0].result(SAFETY)).copied == 10
+    assert scene.watermark() == 110
+    found = scene.check()
+    assert not (found.lost or found.doubled or found.altered or found.foreign), found
+
+
+def run_process(scene: Scenario, failpoint: str, **more: Any) -> Any:
+    config = json.dumps(scene.document(lease=HOUR, **more))
+    places = [scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config]
+    return spawn("run_process", *places, failpoint=failpoint)
+
+
+@pytest.mark.parametrize("failpoint", ["P1:2", "P4"])
+def test_a_killed_run_holds_up_nobody_on_its_host(scene: Scenario, failpoint: str) -> None:
+    """Its lease would last an hour, and the next run would wait ten minutes for it."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(2_000))
+    assert end_of(run_process(scene, failpoint)) == -signal.SIGKILL
+    killed = scene.store.runs(scene.name)[0]
+    assert (killed.state, killed.alive) == ("planned", False)
+    assert recent_runs(scene.store, scene.name)[0].state == "died"
+    assert runs_at_work(scene.store, scene.name) == []
+    report = scene.run(lease=HOUR | {"wait": 0})
+    assert report.outcome in ("done", "nothing_to_do") and not report.notes, report.table()
+    assert scene.watermark() == 2_000
+    scene.assert_copied()
+    died = scene.store.run(killed.run_id)
+    assert died is not None and died.finished_at is not None
+    assert (died.state, died.alive) == ("died", False)
+
+
+def test_a_run_at_work_is_alive(scene: Scenario, begin: Callable[..., Future[RunReport]]) -> None:
+    gate = Gate()
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    running = begin(scene.run, gate)
+    try:
+        held(gate, running)
+        assert [run.alive for run in scene.store.runs(scene.name)] == [True]
+        assert [one.state for one in recent_runs(scene.store, scene.name)] == ["running"]
+    finally:
+        gate.opened.set()
+    running.result(SAFETY)
+    assert [(run.state, run.alive) for run in scene.store.runs(scene.name)] == [("done", False)]
+
+
+def test_a_command_that_fails_ends_its_run_as_failed(scene: Scenario) -> None:
+    def away(job: Job) -> None:
+        raise Busy("the launcher failed")
+
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    with pytest.raises(Busy):
+        scene.run(InProcess(away))
+    assert [run.state for run in scene.store.runs(scene.name)] == ["failed"]
+    assert scene.store.leases(scene.name) == []
