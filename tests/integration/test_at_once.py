@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sqlite3
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kafka_replication.model.errors import Busy
+from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.ledger.newest import NewestEntries
+from kafka_replication.kafka.ledger.reader import Known
+from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.errors import Busy, Fenced
+from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
@@ -22,7 +33,7 @@ from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess
 from tests.support.leases import acquire, exactly
-from tests.support.scenario import Scenario, numbered, only
+from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
 from tests.support.waiting import SAFETY, wait_until
 
 HOUR = {"duration": 3600, "wait": 600}
@@ -235,3 +246,86 @@ def test_a_command_that_fails_ends_its_run_as_failed(scene: Scenario) -> None:
         scene.run(InProcess(away))
     assert [run.state for run in scene.store.runs(scene.name)] == ["failed"]
     assert scene.store.leases(scene.name) == []
+
+
+def test_an_opening_that_was_about_to_begin_is_fenced_by_the_successor(scene: Scenario) -> None:
+    """Its attempt had read that nothing is opened, stood still, and wakes after another run copied everything."""
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    late = acquire(scene.store, scene.name, "late", "try-1", 0.05)
+    clusters, copying = scene.bare_run().clusters, scene.replication().copying
+    clusters.ledger.ensure(scene.replication())
+    admin = scene.target.admin
+    with closing(
+        StartOffsets(scene.name, clusters.ledger, clusters.target, admin, copying, writer=late.writer)
+    ) as opening:
+        assert opening.fence() == {}
+        wait_until(lambda: scene.store.leases(scene.name) == [])
+        assert scene.run().outcome == "done"
+        opened = scene.position()
+        with pytest.raises(Fenced):
+            opening.commit({scene.key(): replace(opened, start=50, next_offset=50, coverage=Coverage())}, "refuse")
+    assert scene.position() == opened
+    assert scene.run().outcome == "nothing_to_do"
+    scene.assert_copied()
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3], ids=["opening", "copying", "verifying"])
+def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: int) -> None:
+    """It stood still just before it committed, longer than its lease. Another run took over; then the first one woke."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    scene.settings |= {"lease": SHORT_LEASE, "copy": {"transaction_timeout": 600}}  # not its end, but the other fences
+    gate = scene.folder / "gate"
+    gate.touch()
+    config = json.dumps(scene.document(start_from="earliest"))
+    places = [scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config]
+    late = spawn("run_process", *places, failpoint=f"P2:{turn}={gate}")
+    ledger = TopicPartition(POSITIONS, scene.key().ledger_partition)
+    try:
+        wait_until(lambda: waits_at_the_gate(scene, late, turn, ledger) or late.poll() is not None)
+        assert late.poll() is None
+        stop_beside_the_store(scene, late)
+        gate.unlink()
+        scene.source.produce(scene.topic, numbered(50, 100))
+        report = scene.run(start_from="earliest", lease=SHORT_LEASE)
+        assert report.outcome == "done" and not report.notes, report.table()
+        before = scene.bare_run().view()
+    finally:
+        late.send_signal(signal.SIGCONT)
+    assert end_of(late) not in (0, -signal.SIGKILL)
+    after = scene.bare_run().view()
+    assert (after.positions, after.verified) == (before.positions, before.verified)
+    assert scene.watermark() == 150
+    scene.assert_copied()
+    assert [run.state for run in scene.store.runs(scene.name)] == ["done", "failed"][
+        : len(scene.store.runs(scene.name))
+    ]
+
+
+def waits_at_the_gate(scene: Scenario, late: subprocess.Popen[str], turn: int, ledger: TopicPartition) -> bool:
+    """Whether an entry lies in an open transaction, after the transactions before it were committed."""
+    if scene.target.size(POSITIONS) == 0 or scene.target.is_settled([ledger]):
+        return False
+    position = KafkaLedger(
+        scene.connections.kafka("target"),
+        scene.target.admin,
+        scene.name,
+        known=Known(NewestEntries(scene.name), {}, ""),
+    ).view()
+    found = position.positions.get(scene.key())
+    return turn == 1 or (found is not None and found.next_offset == (0 if turn == 2 else 100))
+
+
+def stop_beside_the_store(scene: Scenario, process: subprocess.Popen[str]) -> None:
+    """Stop the process, but not while it writes to the store: the file would stay locked."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        with closing(sqlite3.connect(scene.folder / "store.db", timeout=0.5, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
