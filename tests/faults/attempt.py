@@ -78,7 +78,7 @@ class Attempt:
             self.end()
 
     def end(self, seconds: float = ATTEMPT_SECONDS) -> str:
-        """Wait for the end: done, nothing_to_do, failed, killed, or hung (it is killed then)."""
+        """Wait for the end: done, nothing_to_do, left (some of it to another run), failed, killed, or hung (it is killed then)."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -88,7 +88,7 @@ class Attempt:
             return "hung"
         self._reader.join(10)
         if self.result is not None:
-            return str(self.result["outcome"])
+            return "left" if self.result.get("notes") else str(self.result["outcome"])
         return "killed" if self.process.returncode == -signal.SIGKILL else "crashed"
 
     @property

@@ -9,6 +9,7 @@ from functools import partial
 
 import psutil
 
+from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.local import DAEMON
 from stack.kafka_cluster import start_all
@@ -74,6 +75,31 @@ def zombie(trial: Trial) -> None:
     trial.note(f"woke run {frozen.number}")
     trial.finish(frozen)
     trial.finish(other)
+
+
+def comes_back_late(trial: Trial) -> None:
+    """A run stands still just before a commit (of the opening, a chunk, or what is verified) until another run has
+    done all its work; then it wakes.
+    """
+    trial.copy["transaction_timeout"] = 120  # the other run fences, not the end of the transaction
+    gate, turn = trial.folder / "gate", trial.dice.choice([1, trial.dice.randrange(2, 25)])
+    gate.touch()
+    late = trial.start(f"P2:{turn}={gate}")
+    reached = failpoints.at_gate(gate)
+    deadline = time.monotonic() + 120
+    while not reached.exists():
+        if late.ended or time.monotonic() > deadline:
+            raise TrialFailed(f"commit {turn} was not reached: {late.end()} {late.errors}")
+        time.sleep(0.02)
+    trial.freeze(late)
+    trial.note(f"froze run {late.number} before commit {turn}")
+    gate.unlink()
+    other = trial.start()
+    if (outcome := trial.finish(other)) != "done":
+        raise TrialFailed(f"the run that took over ended with {outcome}: {other.errors}")
+    late.kill(signal.SIGCONT)
+    if (outcome := trial.finish(late)) != "failed":
+        raise TrialFailed(f"the run that came back late ended with {outcome}")
 
 
 def two_runs(trial: Trial) -> None:
@@ -188,6 +214,7 @@ ROWS = (
     Row("run-killed-anywhere", run_killed_anywhere, "core"),
     Row("everything-killed", everything_killed, "core"),
     Row("zombie", zombie, "core"),
+    Row("comes-back-late", comes_back_late, "core"),
     Row("two-runs-at-once", two_runs, "core"),
     Row("two-runs-without-lease", two_runs_without_lease, "core"),
     *(

@@ -95,7 +95,9 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
         }
     lines = report.as_json()
     errors = [str(each["error"]) for each in lines["ranges"] if each["error"]]
-    return {"outcome": lines["outcome"], "errors": errors, "final": threads.final, "ranges": lines["ranges"]}
+    return {"outcome": lines["outcome"], "errors": errors, "final": threads.final} | {
+        name: lines[name] for name in ("ranges", "notes")
+    }
 
 
 if __name__ == "__main__":

@@ -16,17 +16,14 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.ledger.newest import NewestEntries
-from kafka_replication.kafka.ledger.reader import Known
 from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Busy, Fenced
-from kafka_replication.model.offsets import Coverage, TopicPartition
+from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runtime import failpoints
 from kafka_replication.spark.jobs import Job
 from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read
@@ -253,13 +250,11 @@ def test_an_opening_that_was_about_to_begin_is_fenced_by_the_successor(scene: Sc
     for side in (scene.source, scene.target):
         side.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
-    late = acquire(scene.store, scene.name, "late", "try-1", 0.05)
+    acquire(scene.store, scene.name, "late", "try-1", 0.05)
     clusters, copying = scene.bare_run().clusters, scene.replication().copying
     clusters.ledger.ensure(scene.replication())
     admin = scene.target.admin
-    with closing(
-        StartOffsets(scene.name, clusters.ledger, clusters.target, admin, copying, writer=late.writer)
-    ) as opening:
+    with closing(StartOffsets(scene.name, clusters.ledger, clusters.target, admin, copying)) as opening:
         assert opening.fence() == {}
         wait_until(lambda: scene.store.leases(scene.name) == [])
         assert scene.run().outcome == "done"
@@ -282,9 +277,8 @@ def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: i
     config = json.dumps(scene.document(start_from="earliest"))
     places = [scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config]
     late = spawn("run_process", *places, failpoint=f"P2:{turn}={gate}")
-    ledger = TopicPartition(POSITIONS, scene.key().ledger_partition)
     try:
-        wait_until(lambda: waits_at_the_gate(scene, late, turn, ledger) or late.poll() is not None)
+        wait_until(lambda: failpoints.at_gate(gate).exists() or late.poll() is not None)
         assert late.poll() is None
         stop_beside_the_store(scene, late)
         gate.unlink()
@@ -302,20 +296,6 @@ def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: i
     assert [run.state for run in scene.store.runs(scene.name)] == ["done", "failed"][
         : len(scene.store.runs(scene.name))
     ]
-
-
-def waits_at_the_gate(scene: Scenario, late: subprocess.Popen[str], turn: int, ledger: TopicPartition) -> bool:
-    """Whether an entry lies in an open transaction, after the transactions before it were committed."""
-    if scene.target.size(POSITIONS) == 0 or scene.target.is_settled([ledger]):
-        return False
-    position = KafkaLedger(
-        scene.connections.kafka("target"),
-        scene.target.admin,
-        scene.name,
-        known=Known(NewestEntries(scene.name), {}, ""),
-    ).view()
-    found = position.positions.get(scene.key())
-    return turn == 1 or (found is not None and found.next_offset == (0 if turn == 2 else 100))
 
 
 def stop_beside_the_store(scene: Scenario, process: subprocess.Popen[str]) -> None:

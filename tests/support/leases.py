@@ -79,7 +79,5 @@ class NoLease:
 
     def narrow(self, topics: TargetTopics) -> None: ...
 
-    def writers_fenced(self) -> None: ...
-
     def give_way(self, seconds: float) -> bool:
         return False

@@ -20,9 +20,7 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
 class StartOffsets:
-    """Commits the start offsets of one replication's new partitions. A later instance with the same ``writer`` number
-    fences an earlier one.
-    """
+    """Commits the start offsets of one replication's new partitions. A later instance fences an earlier one."""
 
     def __init__(
         self,
@@ -32,12 +30,11 @@ class StartOffsets:
         admin: AdminClient,
         settings: Copy,
         deadline: Deadline = NEVER,
-        writer: int = 0,
     ) -> None:
         self._replication, self._ledger, self._target, self._admin = replication, ledger, target, admin
         self._settings, self._deadline = settings, deadline
         self._transaction = TransactionalProducer(
-            opening_id(replication, writer), f"committing start offsets of {replication}", target, settings, deadline
+            opening_id(replication), f"committing start offsets of {replication}", target, settings, deadline
         )
 
     @property

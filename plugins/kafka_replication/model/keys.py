@@ -19,12 +19,14 @@ def consumer_group(replication: str) -> str:
     return f"{PREFIX}/{replication}"
 
 
-def opening_id(replication: str, writer: int = 0) -> str:
-    """The transactional id that commits the entries of several partitions: start offsets, and what is verified.
+def opening_id(replication: str) -> str:
+    """The transactional id that commits the start offsets of new partitions."""
+    return f"{PREFIX}/{replication}/opening"
 
-    Each attempt at work has a ``writer`` number of its own.
-    """
-    return f"{PREFIX}/{replication}/opening" + (f"/{writer}" if writer else "")
+
+def verified_id(replication: str) -> str:
+    """The transactional id that commits what is verified."""
+    return f"{PREFIX}/{replication}/verified"
 
 
 def dump(value: Any) -> bytes:

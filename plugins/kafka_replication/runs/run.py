@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -14,6 +17,7 @@ from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Fenced
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import own
@@ -21,11 +25,13 @@ from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
-from kafka_replication.runtime.deadline import Deadline, retry
+from kafka_replication.runtime.deadline import Deadline, backoff, retry
 from kafka_replication.watermarks.lease import Hold
 from kafka_replication.watermarks.store import WatermarkStore
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
+MOST_FENCED: Final = 30  # calls; with the pauses between them about a minute
 Show = Callable[[Progress], None]  # called in a thread of its own
 
 
@@ -113,9 +119,23 @@ class LeasedRun(Run):
         """Whether this run may write to the topic; otherwise another run is at work on it."""
         return target_topic in self.hold.lease.topics
 
-    @property
-    def writer_number(self) -> int:
-        return self.hold.lease.writer
+    def again_if_fenced(self, doing: str, call: Callable[[], T]) -> T:
+        """Call; call again if another producer of the same transactional id fenced this one and this run still has its
+        lease.
+
+        Runs with other target topics share the ids for entries of several partitions. Each of their transactions is
+        short, and reads the ledger after it has fenced. ``call`` therefore fences, reads and commits. Raises Busy if
+        the lease is lost, or Fenced after `MOST_FENCED` calls.
+        """
+        for failures in range(1, MOST_FENCED):
+            try:
+                return call()
+            except Fenced as fenced:
+                self.check()
+                self.deadline.check(doing, fenced)
+                log.info("%s: %s: another run was faster; again", self.replication.name, doing)
+            time.sleep(random.uniform(0.1, 1) * backoff(failures))
+        return call()
 
     def of(self, replication: Replication) -> LeasedRun:
         """The same run with other settings of its replication, with the same clients and lease."""
@@ -140,7 +160,6 @@ class LeasedRun(Run):
             self.clusters.target_admin,
             self.replication.copying,
             self.deadline,
-            self.writer_number,
         )
 
 

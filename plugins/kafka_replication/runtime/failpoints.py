@@ -1,8 +1,8 @@
 """Places where a test may kill or halt this process. Nothing happens unless ``KAFKA_REPLICATION_FAILPOINT`` names one.
 
 The value is ``NAME`` or ``NAME:N``: the process dies when it reaches the point for the N-th time, counted from 1.
-``NAME@WHERE``, such as ``W@orders-3``, counts only there. With ``=FILE`` at the end the process does not die, but waits
-while that file exists.
+``NAME@WHERE``, such as ``W@orders-3``, counts only there. With ``=FILE`` at the end the process does not die, but makes
+an empty file ``FILE.reached`` and waits while ``FILE`` exists.
 
 P0 before init_transactions, P1 chunk produced and not committed, P2 commit sent, P3 committed and not reported,
 P4 verified and watermark not stored, P5 watermark stored and not reported, W a worker begins to copy or verify a range.
@@ -37,10 +37,16 @@ def reached(name: str, where: str = "") -> None:
 
 
 def _wait_for(gate: Path) -> None:
+    at_gate(gate).touch()
     while gate.exists():
         if stopping.asked():  # in the main thread the signal raises by itself
             raise SystemExit
         time.sleep(0.02)
+
+
+def at_gate(gate: Path) -> Path:
+    """The file that is there once a process has reached the point."""
+    return gate.with_name(f"{gate.name}.reached")
 
 
 def die() -> None:

@@ -68,30 +68,19 @@ def renew(db: Connection, lease: Lease, duration: int, topics: TargetTopics | No
     return renewed
 
 
-def writers_fenced(db: Connection, lease: Lease) -> None:
-    db.execute(update(_table).where(_is_hold(lease)).values(stale_writers=""))
-
-
 def hand_over(db: Connection, lease: Lease, reserved: int, expected: int) -> None:
     now = connect.clock(db)
     changes = {"holder": None, "process": None, "expires_at": now + reserved}
-    fenced = _table.c.stale_writers == ""
-    if db.execute(update(_table).where(_is_hold(lease), fenced).values(changes)).rowcount:
+    if db.execute(update(_table).where(_is_hold(lease)).values(changes)).rowcount:
         living.expect(db, lease.owner, now + expected)
-    else:
-        release(db, lease)
 
 
 def release(db: Connection, lease: Lease) -> None:
-    """Delete the row; if the attempt fenced nobody yet, its successor has to: then it stays as that of a dead one."""
-    fenced = _table.c.stale_writers == ""
-    db.execute(delete(_table).where(_is_hold(lease), fenced))
-    db.execute(update(_table).where(_is_hold(lease)).values(expires_at=0))
+    db.execute(delete(_table).where(_is_hold(lease)))
 
 
 def leave_queue(db: Connection, claim: Claim) -> None:
-    mine = and_(_is_run(claim), _table.c.holder == claim.holder, _table.c.waiting)
-    db.execute(delete(_table).where(mine, _table.c.stale_writers == ""))
+    db.execute(delete(_table).where(_is_run(claim), _table.c.holder == claim.holder, _table.c.waiting))
 
 
 def current(db: Connection, replication: str) -> list[Lease]:
@@ -177,8 +166,6 @@ def _values(lease: Lease) -> dict[str, Any]:
         "holder": lease.holder,
         "waiting": lease.waiting,
         "topics": lease.topics.encode(),
-        "writer": lease.writer,
-        "stale_writers": ",".join(map(str, sorted(lease.stale_writers))),
         "process": IDENTITY.dump_json(lease.process).decode() if lease.process else None,
         "acquired_at": floor_millis(lease.acquired_at),
         "expires_at": floor_millis(lease.expires_at),
@@ -195,8 +182,6 @@ def _lease(row: Row[Any]) -> Lease:
         expires_at=from_millis(row.expires_at),
         token=row.token,
         topics=TargetTopics.decode(row.topics),
-        writer=row.writer,
-        stale_writers=frozenset(map(int, filter(None, row.stale_writers.split(",")))),
         process=IDENTITY.validate_json(row.process) if row.process else None,
         waiting=row.waiting,
     )

@@ -99,8 +99,6 @@ leases = Table(
     Column("holder", String),
     Column("waiting", Boolean, nullable=False),
     Column("topics", Text, nullable=False),  # JSON, see `TargetTopics.encode`
-    Column("writer", Integer, nullable=False),
-    Column("stale_writers", String, nullable=False),  # numbers, separated by commas
     Column("process", Text),  # JSON of a `ProcessIdentity`
     Column("acquired_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),

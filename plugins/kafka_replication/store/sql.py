@@ -92,9 +92,6 @@ class SqlStore:
         duration = leases.in_millis(duration_seconds)
         return self._write(lambda db: leases.renew(db, lease, duration, topics))
 
-    def writers_fenced(self, lease: Lease) -> None:
-        self._write(lambda db: leases.writers_fenced(db, lease))
-
     def hand_over_lease(self, lease: Lease, reserved_seconds: float, expected_seconds: float) -> None:
         reserved, expected = leases.in_millis(reserved_seconds), leases.in_millis(expected_seconds)
         self._write(lambda db: leases.hand_over(db, lease, reserved, expected))

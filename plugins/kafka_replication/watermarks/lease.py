@@ -38,9 +38,6 @@ class Hold(Protocol):
     def narrow(self, topics: TargetTopics) -> None:
         """Leave all but these topics to others. Raises Busy if the lease is lost."""
 
-    def writers_fenced(self) -> None:
-        """The stale writers of the lease are fenced."""
-
     def give_way(self, seconds: float) -> bool:
         """Let those work who wait for topics of this lease, then go on. Returns whether anybody waited.
 
@@ -153,11 +150,6 @@ class HeldLease:
         with self._renewing:
             kept = self.lease.topics.both(topics)
             self.lease = self._store.narrow_lease(self.lease, kept, self._terms.duration)
-
-    def writers_fenced(self) -> None:
-        with self._renewing:
-            self._store.writers_fenced(self.lease)
-            self.lease = replace(self.lease, stale_writers=frozenset())
 
     def give_way(self, seconds: float) -> bool:
         with self._renewing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -58,7 +57,6 @@ def decide_lease(
     for lease in (*ahead, *late):
         topics = topics.minus(lease.topics)
     replaced = [lease for lease in over if lease not in late]
-    writer, stale = _writers(leases, own, replaced)
     lease = Lease(
         replication=claim.replication,
         owner=claim.owner,
@@ -67,23 +65,9 @@ def decide_lease(
         expires_at=expires_at,
         token=token,
         topics=topics,
-        writer=writer,
-        stale_writers=stale,
         process=claim.process,
     )
     return Granted(lease=lease, replaces=tuple(replaced))
-
-
-def _writers(leases: Collection[Lease], own: Lease | None, replaced: Collection[Lease]) -> tuple[int, frozenset[int]]:
-    """The number of a writer that nobody else uses, and the numbers to fence first.
-
-    To fence are those of the dead, and those that other attempts still have to fence: until one of them has, a dead
-    attempt that wakes could write.
-    """
-    dead = [lease for lease in (*replaced, own) if lease is not None and _holds(lease)]
-    stale = frozenset(lease.writer for lease in dead).union(*(lease.stale_writers for lease in leases))
-    taken = stale | {lease.writer for lease in leases if not lease.waiting and lease is not own}
-    return next(number for number in itertools.count() if number not in taken), stale
 
 
 def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, expires_at: datetime) -> Lease | None:
@@ -101,7 +85,6 @@ def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, e
         expires_at=expires_at,
         token=token,
         topics=claim.scope.needs,
-        stale_writers=own.stale_writers if own is not None else frozenset(),
         process=claim.process,
         waiting=True,
     )

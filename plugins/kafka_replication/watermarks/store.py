@@ -53,9 +53,6 @@ class WatermarkStore(Protocol):
     def narrow_lease(self, lease: Lease, topics: TargetTopics, duration_seconds: float) -> Lease:
         """Renew the lease, and leave all but ``topics`` to others. Raises Busy if another attempt took it."""
 
-    def writers_fenced(self, lease: Lease) -> None:
-        """The holder has fenced the stale writers of its lease. Does nothing if the store has another lease."""
-
     def hand_over_lease(self, lease: Lease, reserved_seconds: float, expected_seconds: float) -> None:
         """Reserve the lease for the next task of the same run, which counts as alive for ``expected_seconds`` from now.
 

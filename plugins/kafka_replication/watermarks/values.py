@@ -96,10 +96,6 @@ class Lease:
     Between two tasks of a run ``holder`` is None: the lease is reserved for the run's next task. ``token`` grows with
     every holder in the replication. A ``waiting`` one is no lease yet: the attempt is in the queue for ``topics`` since
     ``acquired_at``.
-
-    ``writer`` is the number of the transactional id for entries of several partitions, see `model.keys.opening_id`. No
-    other attempt uses it meanwhile. ``stale_writers`` are those of attempts that may be dead or may only be late: the
-    holder fences them before it writes anything.
     """
 
     replication: str
@@ -109,8 +105,6 @@ class Lease:
     expires_at: datetime
     token: int
     topics: TargetTopics = TargetTopics.ALL
-    writer: int = 0
-    stale_writers: frozenset[int] = frozenset()
     process: ProcessIdentity | None = None
     waiting: bool = False
 

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError
-from kafka_replication.model.keys import PartitionKey, opening_id
+from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.times import now
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs.run import LeasedRun
@@ -80,7 +81,9 @@ class Bookkeeper:
         self._record([result.key for result in results if result.copied is not None])
         verified = [result.read_back for result in results if result.read_back and result.read_back.verified]
         if verified:
-            self._run.retry("writing what is verified", lambda: self._write_verified(verified))
+            doing = "writing what is verified"
+            write = partial(self._write_verified, verified)
+            self._run.retry(doing, lambda: self._run.again_if_fenced(doing, write))
             failpoints.reached("P4")
             self._advance([result.key for result in verified])
 
@@ -138,7 +141,7 @@ class Bookkeeper:
     def _fenced_writer(self) -> TransactionalProducer:
         if self._writer is None:
             name = self._run.replication.name
-            writer = self._run.writer(opening_id(name, self._run.writer_number), f"{name}: writing what is verified")
+            writer = self._run.writer(verified_id(name), f"{name}: writing what is verified")
             self._stack.enter_context(closing(writer))
             writer.fence()
             self._writer = writer

@@ -170,6 +170,28 @@ def open_new(
     held = {key: planned for key, planned in new.items() if run.holds(key.target_topic)}
     if not held:
         return {}, {}
+    known, opened, refused = run.again_if_fenced("opening", lambda: _open(run, new, held))
+    for key, position in opened.items():
+        log.info("opened %s at offset %d", key, position.start)
+    return {**known, **opened}, refused
+
+
+def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
+    """Raises Busy unless this run holds every partition that the first opening opens: it opens all of them together."""
+    for key in sorted(new):
+        if not run.holds(key.target_topic) and run.replication.target_topic(key.source.topic) == key.target_topic:
+            who = at_work(key.target_topic, run.store.leases(run.replication.name))
+            raise Busy(
+                f"{run.replication.name} was never opened, which opens all its topics together; {who} is at work on"
+                f" {key.target_topic}",
+                "wait for that run, or stop it; then run again",
+            )
+
+
+def _open(
+    run: LeasedRun, new: Collection[PartitionKey], held: Mapping[PartitionKey, PartitionPlan]
+) -> tuple[Mapping[PartitionKey, Position], Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
+    """The positions that were there, the new ones, and the refused partitions."""
     run.check()
     on_existing = run.replication.on_existing_target
     with closing(run.opening()) as opening:
@@ -186,19 +208,4 @@ def open_new(
             if key not in refused
         }
         run.check()
-        opened = opening.commit(starts, on_existing)
-    for key, position in opened.items():
-        log.info("opened %s at offset %d", key, position.start)
-    return {**known, **opened}, refused
-
-
-def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
-    """Raises Busy unless this run holds every partition that the first opening opens: it opens all of them together."""
-    for key in sorted(new):
-        if not run.holds(key.target_topic) and run.replication.target_topic(key.source.topic) == key.target_topic:
-            who = at_work(key.target_topic, run.store.leases(run.replication.name))
-            raise Busy(
-                f"{run.replication.name} was never opened, which opens all its topics together; {who} is at work on"
-                f" {key.target_topic}",
-                "wait for that run, or stop it; then run again",
-            )
+        return known, opening.commit(starts, on_existing), refused

@@ -63,7 +63,7 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     Called again after a crash, it continues where the ledger ends. Failures are recorded with the run. Raises
     StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
-    if run.hold.lease.stale_writers:
+    if not plan.idle:
         run.retry("fencing", lambda: fence_stale_producers(run))
     work = _Work(run, plan, spark)
     if not plan.idle:

@@ -18,8 +18,6 @@ def upgrade() -> None:
         sa.Column("holder", sa.String),
         sa.Column("waiting", sa.Boolean, nullable=False),
         sa.Column("topics", sa.Text, nullable=False),
-        sa.Column("writer", sa.Integer, nullable=False),
-        sa.Column("stale_writers", sa.String, nullable=False),
         sa.Column("process", sa.Text),
         sa.Column("acquired_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),
