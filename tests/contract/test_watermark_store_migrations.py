@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
@@ -26,7 +26,7 @@ from kafka_replication.store import migrations, open_store, schema
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
-from tests.support.leases import acquire
+from tests.support.leases import acquire, exactly
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 NAME = "orders-dr"
@@ -137,6 +137,23 @@ def test_a_process_of_the_first_version_that_is_still_at_work_can_finish(first_s
         db.execute(text(f"UPDATE {table}range_outcomes SET verified_at = 5, digest_ok = true"))
     assert acquire(store, "another", "new", "try-1", 60).token == 2
     assert acquire(store, NAME, "new", "try-1", 60).token == 8
+
+
+def test_the_lease_of_a_process_of_an_older_version_is_one_of_all_topics(first_schema: str) -> None:
+    store = open_store(first_schema)
+
+    def old_lease(expires_at: str) -> None:
+        with database(first_schema) as db:
+            changed = f"UPDATE kafka_replication_leases SET owner = 'old', held = true, expires_at = {expires_at}"
+            db.execute(text(changed))
+
+    old_lease("9999999999999")
+    with pytest.raises(Busy, match="is being worked on by old"):
+        acquire(store, NAME, "new", "try-1", 60, exactly("orders"))
+    old_lease("1")
+    acquire(store, NAME, "new", "try-1", 60, exactly("orders"))
+    with database(first_schema) as db:
+        assert [held for name, held in rows(db, "leases", "replication", "held") if name == NAME] == [False]
 
 
 def test_the_tables_are_the_same_however_they_came_about(first_schema: str) -> None:

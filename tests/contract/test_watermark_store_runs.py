@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.identity import ProcessIdentity
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
+from tests.support.leases import acquire, exactly
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
@@ -137,3 +139,61 @@ def test_an_outcome_needs_a_run_of_its_replication(store: WatermarkStore, run_id
     with pytest.raises(BadInput, match=f"{run_id} was not started for orders-dr"):
         store.record_outcomes([replace(COPIED, run_id=run_id)])
     assert store.outcomes(run_id) == []
+
+
+# Life
+
+
+def test_a_planned_run_lives_while_an_attempt_of_it_has_a_lease(store: WatermarkStore) -> None:
+    lease = acquire(store, NAME, "run-1", "try-1", 60, exactly("orders"))
+    assert store.start_run("run-1", NAME, "live", "{}").alive
+    assert [run.alive for run in store.runs(NAME)] == [True]
+    assert not store.finish_run("run-1", "done").alive
+    store.release_lease(lease)
+
+
+def test_a_run_lives_while_its_next_task_is_expected(store: WatermarkStore) -> None:
+    lease = acquire(store, NAME, "run-1", "plan", 60, exactly("orders"))
+    store.start_run("run-1", NAME, "live", "{}")
+    store.hand_over_lease(lease, 0.001, 60)
+    acquire(store, NAME, "run-2", "plan", 60, exactly("orders"))
+    run = store.run("run-1")
+    assert run is not None and (run.state, run.alive) == ("planned", True)
+
+
+def test_the_next_run_closes_a_run_that_died(store: WatermarkStore) -> None:
+    lease = acquire(store, NAME, "run-1", "plan", 60, exactly("orders"))
+    started = store.start_run("run-1", NAME, "live", "{}")
+    store.start_run("elsewhere", "another", "live", "{}")
+    store.release_lease(lease)  # and it never finished
+    assert store.run("run-1") == replace(started, alive=False)
+    acquire(store, NAME, "run-2", "plan", 60, exactly("audit"))
+    died = store.run("run-1")
+    assert died is not None and died.finished_at is not None
+    assert died == replace(started, state="died", alive=False, finished_at=died.finished_at)
+    others = store.run("elsewhere")
+    assert others is not None and others.state == "planned"
+
+
+def test_a_run_that_was_taken_for_dead_is_planned_again_by_its_next_attempt(store: WatermarkStore) -> None:
+    store.release_lease(acquire(store, NAME, "run-1", "try-1", 60, exactly("orders")))
+    store.start_run("run-1", NAME, "live", "{}")
+    store.release_lease(acquire(store, NAME, "run-2", "try-1", 60, exactly("orders")))
+    died = store.run("run-1")
+    assert died is not None and died.state == "died"
+    acquire(store, NAME, "run-1", "try-2", 60, exactly("orders"))
+    again = store.run("run-1")
+    assert again is not None and (again.state, again.alive, again.finished_at) == ("planned", True, None)
+
+
+def test_the_lease_of_a_process_that_is_gone_counts_no_more(store: WatermarkStore) -> None:
+    """Nobody waits for its hour; a process of which nothing is known from here has the hour."""
+    gone, unknown = replace(ProcessIdentity.own(), started=-60.0), replace(ProcessIdentity.own(), host="elsewhere")
+    acquire(store, NAME, "killed", "try-1", 3600, exactly("orders"), gone)
+    store.start_run("killed", NAME, "live", "{}")
+    acquire(store, NAME, "far", "try-1", 3600, exactly("audit"), unknown)
+    assert [lease.owner for lease in store.leases(NAME)] == ["far"]
+    acquire(store, NAME, "next", "try-1", 3600, exactly("orders"))
+    with pytest.raises(Busy, match="far"):
+        acquire(store, NAME, "other", "try-1", 3600, exactly("audit"))
+    assert [run.state for run in store.runs(NAME)] == ["died"]

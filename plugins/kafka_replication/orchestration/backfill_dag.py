@@ -24,7 +24,7 @@ def load_backfill_dags(folder: Path) -> dict[str, DAG]:
 
 
 def build_backfill_dag(replication: Replication) -> DAG:
-    """``plan >> replicate >> report``, never scheduled. One run at a time, with the lease of the replication."""
+    """``plan >> replicate >> report``, never scheduled. One at a time, beside live runs with other target topics."""
     with DAG(
         dag_id=f"{replication.name}{SUFFIX}",
         schedule=None,

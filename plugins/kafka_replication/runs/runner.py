@@ -1,4 +1,4 @@
-"""One whole run in one process, under the replication's lease. A DAG runs the same steps in several tasks."""
+"""One whole run in one process, under a lease of its target topics. A DAG runs the same steps in several tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(
 
 
 def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> RunReport:
-    """All steps of one run, under the replication's lease.
+    """All steps of one run, under a lease of its target topics.
 
     An idle run does not call ``launcher``, so Spark does not start. Raises BadInput for ``progress: interval``.
     """
