@@ -30,6 +30,7 @@ from benchmarks.bootstraps import Bootstraps
 from kafka_replication.config import Replication
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runs import steps
+from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask
@@ -143,10 +144,10 @@ def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
         }
     )
     store = open_store(f"sqlite:///{folder}/store.db")
-    run = open_run(replication, Bootstraps(source, target), store, f"bench-{number}").holding(lambda: None)
     launcher = TwoWorkers()
-    plan = steps.prepare(run, Request())
-    done = steps.replicate(run, plan, launcher)
+    with leased(open_run(replication, Bootstraps(source, target), store, f"bench-{number}"), EVERYTHING) as run:
+        plan = steps.prepare(run, Request())
+        done = steps.replicate(run, plan, launcher)
     if done.not_copied or done.not_verified or not done.read_back:
         raise SystemExit(f"not verified: {done}")
     return launcher
