@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 import threading
 import time
@@ -20,6 +21,8 @@ from stack.ports import LOOPBACK
 
 END_TXN = 26
 _CHUNK = 64 << 10
+_THROTTLED_CHUNK = 8 << 10  # so that the connections of a throttled line take turns
+_BUFFER = 0.2  # seconds that a throttled line holds in its buffers; then it takes no more, and the client waits
 
 
 @cache
@@ -36,7 +39,7 @@ class Proxy:
         self.port, self.upstream = port, upstream
         self._delay = 0.0
         self._rate: float | None = None
-        self._free_at = 0.0  # when the throttled line is free again, on the monotonic clock
+        self._free_at = [0.0, 0.0]  # when the throttled line is free again in each direction, on the monotonic clock
         self._swallow: dict[int, int] = {}  # API key -> how many of its answers still to swallow
         self.swallowed = 0  # answers swallowed so far
         self._links: set[_Link] = set()
@@ -60,7 +63,7 @@ class Proxy:
         self._delay = seconds
 
     def throttle(self, bytes_per_second: float | None) -> None:
-        """Bound what all connections carry together, in both directions; None ends it."""
+        """Bound what all connections carry together in either direction; None ends it."""
         self._rate = bytes_per_second
 
     def swallow(self, api_key: int, count: int = 1) -> None:
@@ -78,7 +81,10 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._connected, LOOPBACK, self.port, limit=1 << 20)
+            listening = socket.create_server((LOOPBACK, self.port))
+            # Otherwise the kernel holds megabytes for a line that carries some kilobytes a second.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CHUNK)
+            self._server = await asyncio.start_server(self._connected, sock=listening, limit=_CHUNK)
 
     async def _close(self) -> None:
         if self._server is not None:
@@ -92,14 +98,16 @@ class Proxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            up_reader, up_writer = await asyncio.open_connection(LOOPBACK, self.upstream, limit=1 << 20)
+            up_reader, up_writer = await asyncio.open_connection(LOOPBACK, self.upstream, limit=_CHUNK)
         except OSError:
             writer.close()
             return
         link = _Link(self, writer, up_writer)
         self._links.add(link)
         try:
-            await asyncio.gather(link.pump(reader, up_writer, link.request), link.pump(up_reader, writer, link.answer))
+            await asyncio.gather(
+                link.pump(reader, up_writer, 0, link.request), link.pump(up_reader, writer, 1, link.answer)
+            )
         except (OSError, EOFError):
             pass
         finally:
@@ -114,13 +122,18 @@ class Proxy:
             self.swallowed += 1
         return left > 0
 
-    def due(self, size: int) -> float:
-        """When these bytes, read now, may go on (monotonic)."""
+    @property
+    def most(self) -> int:
+        """The bytes that one connection passes on at a time."""
+        return _THROTTLED_CHUNK if self._rate else _CHUNK
+
+    def due(self, size: int, way: int) -> tuple[float, float]:
+        """When these bytes, read now, may go on (monotonic), and for how many seconds no more may be read."""
         now = time.monotonic()
-        if self._rate:
-            self._free_at = max(now, self._free_at) + size / self._rate
-            return self._free_at + self._delay
-        return now + self._delay
+        if not self._rate:
+            return now + self._delay, 0.0
+        self._free_at[way] = free_at = max(now, self._free_at[way]) + size / self._rate
+        return free_at + self._delay, max(0.0, free_at - now - _BUFFER)
 
 
 class _Link:
@@ -145,9 +158,16 @@ class _Link:
             raise EOFError
 
     async def pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], None]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: int, note: Callable[[bytes], None]
     ) -> None:
         """Pass frames on, each when it is due, until one side ends."""
+
+        async def take(data: bytes) -> None:
+            due, pause = self._proxy.due(len(data), way)
+            await queue.put((due, data))
+            if pause:
+                await asyncio.sleep(pause)
+
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
         passing = asyncio.ensure_future(_pass_on(queue, writer))
         try:
@@ -156,14 +176,14 @@ class _Link:
                 left = struct.unpack(">i", size)[0]
                 head = await reader.readexactly(min(left, 8))
                 note(head.ljust(8, b"\0"))
-                await queue.put((self._proxy.due(4 + len(head)), size + head))
+                await take(size + head)
                 left -= len(head)
                 while left > 0:
-                    data = await reader.read(min(left, _CHUNK))
+                    data = await reader.read(min(left, self._proxy.most))
                     if not data:
                         raise EOFError
                     left -= len(data)
-                    await queue.put((self._proxy.due(len(data)), data))
+                    await take(data)
         finally:
             passing.cancel()
             self.cut()

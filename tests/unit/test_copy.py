@@ -90,6 +90,7 @@ class World:
     refused_at_once: set[int] = field(default_factory=set)  # the client itself refuses
     ids: Ids = IDS
     calls: int = 0
+    most: int = 10_000  # records that the target takes in the time of a chunk
     sizes: list[int] = field(default_factory=list)  # records of each chunk that was begun
     trace: list[str] = field(default_factory=list)
     during: Callable[[str], None] = lambda call: None
@@ -117,6 +118,11 @@ class Session:
 
     def __init__(self, world: World) -> None:
         self.world, self.epoch, self.known = world, -1, 0
+        self.writer: Writer | None = None
+
+    @property
+    def written(self) -> int:
+        return 0 if self.writer is None else len(self.writer.written)
 
     def _check_epoch(self) -> None:
         assert self.epoch >= 0, "used before it fenced the others"
@@ -155,7 +161,8 @@ class Session:
 
     def begin(self) -> Writer:
         self._check_epoch()
-        return Writer(self.world, len(self.world.target.log))
+        self.writer = Writer(self.world, len(self.world.target.log))
+        return self.writer
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         target, fault = self.world.target, self.world.call("commit")
@@ -224,7 +231,7 @@ class Reader:
         world.sizes.append(len(taken))
         writer = target.begin()
         writer.write([(offset, 1, None, None, None) for offset in taken])
-        if fault == "after":
+        if fault == "after" or len(taken) > world.most:
             raise Unreachable("orders-0: records not delivered", "run again")
         placement = writer.finish(str(taken))
         until = left.until if len(taken) == len(ready) else ready[len(taken)]
@@ -596,6 +603,45 @@ def test_no_pause_reaches_beyond_the_runs_time() -> None:
         "copying orders-0 [0, 1): the run's time (timeouts.run) is used up; the last error was: orders-0: fence was not answered"
     )
     assert (pauses, result.retriable) == ([], False)
+
+
+def test_a_range_that_does_not_move_is_given_up_long_before_its_last_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second chunk is committed at 100 s; nothing moves after that."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    world = World(list(range(9)), opened(), 3)
+
+    def during(call: str) -> None:
+        if call == "commit":
+            now[0] += 50
+        if len(world.target.visible()) == 6:
+            now[0] += 10
+            world.faults[world.calls] = "unreachable"
+
+    world.during = during
+    made = copier(world, sessions=500, pause=lambda seconds: None, deadline=Deadline().while_moving(600))
+    result = made.copy(task(0, 9))
+    assert result.error is not None and "range_without_progress" in result.error
+    assert (result.retriable, result.copied, world.target.visible()) == (True, 6, list(range(6)))
+    assert result.sessions < 100
+    assert_consistent(world)
+
+
+def test_what_cannot_be_sent_in_time_is_sent_in_smaller_chunks_that_grow_again() -> None:
+    """The target takes at most 10 records in the time that a chunk has, for its first 40 records."""
+    world = World(list(range(200)), opened(), chunk=1_000)
+
+    def during(call: str) -> None:
+        if call == "copy_chunk" and len(world.target.visible()) < 40:
+            world.most = 10
+        elif call == "copy_chunk":
+            world.most = 1_000
+
+    world.during = during
+    result = copier(world, sessions=6).copy(task(0, 200))
+    assert (result.error, world.target.visible()) == (None, list(range(200)))
+    assert max(world.sizes[-2:]) > 20
+    assert_consistent(world)
 
 
 def test_what_is_no_error_of_ours_is_not_swallowed() -> None:

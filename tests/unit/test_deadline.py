@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.model.errors import Busy, Fenced, OutOfTime, Refused, ReplicationError, Stalled, Unreachable
+from kafka_replication.model.errors import (
+    Busy,
+    Fenced,
+    NoProgress,
+    OutOfTime,
+    Refused,
+    ReplicationError,
+    Stalled,
+    Unreachable,
+)
 from kafka_replication.runtime.deadline import NEVER, Deadline, backoff, retry
 
 OVER = Deadline(0.0)  # the monotonic clock is past it
@@ -61,7 +70,7 @@ def test_the_number_of_attempts_is_a_bound() -> None:
     assert call.calls == 3
 
 
-@pytest.mark.parametrize("error", [Refused("no"), Fenced("no"), Busy("no"), OutOfTime("no")])
+@pytest.mark.parametrize("error", [Refused("no"), Fenced("no"), Busy("no"), OutOfTime("no"), NoProgress("no")])
 def test_what_does_not_pass_fails_at_once(error: ReplicationError) -> None:
     call = Flaky(error)
     with pytest.raises(type(error)):
@@ -92,3 +101,63 @@ def test_the_time_is_a_bound_too() -> None:
 
 def test_pauses_do_not_grow_for_ever() -> None:
     assert backoff(10_000) == 5.0
+
+
+class Time:
+    """The monotonic clock, which only moves when a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    return Time(monkeypatch)
+
+
+def test_a_range_that_does_not_move_is_given_up_and_may_be_tried_again(time: Time) -> None:
+    moving = NEVER.while_moving(600)
+    time.pass_by(599)
+    assert moving.within(960) == 1
+    moving.check("copying orders-0")
+    time.pass_by(1)
+    with pytest.raises(NoProgress) as over:
+        moving.check("copying orders-0", Unreachable("the target is away", "start it"))
+    assert over.value.retriable
+    assert "the target is away" in over.value.what and over.value.remedy.startswith("start it; ")
+
+
+def test_a_range_that_moves_goes_on(time: Time) -> None:
+    moving = NEVER.while_moving(600)
+    for _ in range(10):
+        time.pass_by(599)
+        moving.moved()
+    moving.check("copying orders-0")
+    assert moving.seconds is None  # of the run's time
+
+
+def test_the_runs_time_ends_a_range_that_moves(time: Time) -> None:
+    moving = Deadline.after(1_000).while_moving(600)
+    time.pass_by(599)
+    moving.moved()
+    assert moving.left == 401
+    time.pass_by(401)
+    with pytest.raises(OutOfTime):
+        moving.check("copying orders-0")
+
+
+def test_attempts_end_without_progress_before_their_number_is_reached(time: Time) -> None:
+    """Each failure comes after 100 s; what was verified before the third makes the time start anew."""
+    done, call = iter([0, 0, 0, 7, 7, 7, 7, 7, 7, 7]), Flaky(*[Unreachable("away")] * 50)
+
+    def slowly() -> str:
+        time.pass_by(100)
+        return call()
+
+    with pytest.raises(NoProgress, match="the last error was: away"):
+        retry("asking", slowly, NEVER.while_moving(450), 500, pause=time.pass_by, progress=lambda: next(done))
+    assert call.calls == 8

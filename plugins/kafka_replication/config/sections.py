@@ -140,10 +140,19 @@ class Copy(Section):
         default=60,
         ge=1,
         validate_default=True,
-        description="Longest time in seconds that one chunk may take; at most half of `transaction_timeout`.",
+        description=(
+            "Longest time in seconds that one chunk may take; at most half of `transaction_timeout` and of"
+            " `timeouts.range_without_progress`. A chunk that could not be sent in time is sent again in smaller ones."
+        ),
     )
     stall_timeout: Whole = Field(
-        default=60, ge=1, le=3600, description="Seconds without any progress after which a copy or a read-back fails."
+        default=60,
+        ge=1,
+        le=3600,
+        description=(
+            "Seconds without any progress (the source sends no record, the target acknowledges none) after which an"
+            " attempt to copy or to read back ends. However long a slow target takes, it is progress."
+        ),
     )
     attempts: Whole = Field(
         default=500,
@@ -152,7 +161,7 @@ class Copy(Section):
         description=(
             "A range fails after this many attempts in a row that copied nothing; each attempt is a new producer"
             " session. The same number applies to reading back and to single steps. The pauses between attempts grow"
-            " to 5 seconds. `timeouts.run` may end the attempts earlier."
+            " to 5 seconds. `timeouts.range_without_progress` and `timeouts.run` may end the attempts earlier."
         ),
     )
     rounds: Whole = Field(
@@ -353,9 +362,17 @@ class Alerts(Section):
 
 
 class Timeouts(Section):
-    """How long one request, and a run as a whole, may take."""
+    """How long one request, a range that does not move, and a run as a whole may take."""
 
     request: Whole = Field(default=30, ge=1, le=300, description="Seconds one request to a cluster may take.")
+    range_without_progress: Whole = Field(
+        default=600,
+        ge=1,
+        description=(
+            "Seconds after which a run gives up a range of which nothing was committed, or nothing verified. The other"
+            " ranges go on, and the next run tries again. At least twice `copy.chunk_seconds`."
+        ),
+    )
     run: Whole | None = Field(
         default=6 * 3600,
         ge=1,

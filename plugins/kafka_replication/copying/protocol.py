@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
+from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, SourceReader
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, ReplicationError, Unreachable
@@ -29,7 +30,9 @@ Progress = Callable[[CopyTask, CopyResult], None]
 @dataclass(slots=True, kw_only=True)
 class Copier:
     """Copies one range in one or more sessions. Gives up after ``settings.attempts`` sessions in a row that copied
-    nothing, or at the ``deadline``.
+    nothing, or at the ``deadline``, whose clock restarts with each committed chunk.
+
+    What could not be sent in time is sent again in smaller chunks.
     """
 
     engine: CopyEngine
@@ -39,14 +42,12 @@ class Copier:
     pause: Callable[[float], None] = time.sleep
     deadline: Deadline = field(default_factory=Deadline)
     _result: CopyResult = field(init=False)
-    _suspects: int = field(
-        init=False, default=0
-    )  # the refused record is one of this many next records; 0: none was refused
+    _size: ChunkSize = field(init=False)
 
     def copy(self, task: CopyTask) -> CopyResult:
         """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
         started = time.monotonic()
-        self._result, self._suspects = CopyResult(key=task.key, range=task.range), 0
+        self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
         try:
             self._sessions(task)
         except ReplicationError as e:
@@ -73,22 +74,17 @@ class Copier:
                     self._copy_before(task, refused)
                 if refused.offset is not None or refused.among <= 1:
                     raise
-                self._suspects = refused.among
+                if self._size.refused(refused.among):
+                    self.deadline.moved()
             except Unreachable as e:
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
 
-    @property
-    def _most_records(self) -> int:
-        """The size of the next chunk. During the search for a refused record: half of the records it can be.
-
-        Each attempt, committed or refused, halves their number. A refused chunk of one record names the record.
-        """
-        return max(1, self._suspects // 2) if self._suspects else self.settings.chunk_records
-
     def _wait(self, task: CopyTask, failures: int, error: Unreachable) -> None:
-        """Pause after so many failures in a row. Raises ``error`` after the last attempt, OutOfTime at the end."""
+        """Pause after so many failures in a row. Raises ``error`` after the last attempt, OutOfTime or
+        NoProgress at the end.
+        """
         if failures >= self.settings.attempts:
             raise error
         if self.deadline.left <= backoff(failures):
@@ -101,7 +97,7 @@ class Copier:
         """Copy all records before the refused one, so that none of them is missing."""
         if refused.offset is not None and refused.offset > task.range.from_:
             # In new sessions, because an earlier record may have been refused too, before the sink reported it.
-            self._suspects = 0
+            self._size.stop_searching()
             self._sessions(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
 
     def _session(self, task: CopyTask) -> None:
@@ -122,14 +118,19 @@ class Copier:
     def _chunk(
         self, task: CopyTask, source: SourceReader, target: SinkSession, left: OffsetRange, position: Position
     ) -> Position:
-        chunk = source.copy_chunk(left, position, target, self._most_records)
+        try:
+            chunk = source.copy_chunk(left, position, target, self._size.records)
+        except Unreachable:
+            self._size.failed(target.written)
+            raise
         moved = position.after(chunk.range, chunk.leader_epoch, chunk.target_end)
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)
         target.commit(moved, self._receipt(task, chunk))
         failpoints.reached("P3")
-        self._suspects = max(0, self._suspects - chunk.count)
+        self._size.committed(chunk.count)
+        self.deadline.moved()
         done = self._result
         self._result = replace(
             done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.scan import offset_of
+from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
 from kafka_replication.ledger.entries import KafkaSegments, Segment
 from kafka_replication.model.errors import ReplicationError
@@ -35,6 +36,7 @@ class ChunkWriter:
 
     key: PartitionKey
     transaction: TransactionalProducer
+    window: SendWindow
     stall_timeout: float
     limits: Mapping[str, str]  # the target topic's configuration
     check_between: Callable[[int], None]  # raises ForeignWriter if a foreign record lies below this target offset
@@ -46,10 +48,22 @@ class ChunkWriter:
     _failed: KafkaError | None = None
 
     def write(self, records: Sequence[Record]) -> None:
-        """Produce all but the last of these records, after the one kept back. Raises RefusedAt, Stalled, Fenced."""
+        """Produce all but the last of these records, after the one kept back. Raises RefusedAt, Stalled, Fenced.
+
+        Waits while more records are not acknowledged than the target takes in a few seconds.
+        """
         batch = [*self._kept_back, *records]
         self._kept_back = batch[-1:]
         self._act(lambda: self._produce(batch[:-1]))
+        stall = StallClock(self.stall_timeout)
+        self.window.hold_back(batch, lambda: len(self.transaction.producer), lambda left: self._wait(stall, left))
+
+    def _wait(self, stall: StallClock, left: int) -> None:
+        """Wait a moment for acknowledgements, while ``left`` records have none."""
+        self.transaction.check_progress(stall, left)
+        self._act(lambda: self.transaction.producer.poll(0.05))
+        if stall.is_old(1.0):
+            self._raise_failure()
 
     def finish(self, digest: str) -> KafkaSegments:
         """Wait until the target acknowledged every record. Raises also ForeignWriter."""
@@ -66,7 +80,12 @@ class ChunkWriter:
         self.check_between(segment.first)
         return KafkaSegments((segment,))
 
-    def _act(self, produce: Callable[[], None]) -> None:
+    @property
+    def sent(self) -> int:
+        """How many records the producer was given."""
+        return self._sent
+
+    def _act(self, produce: Callable[[], object]) -> None:
         try:
             produce()
             self.transaction.producer.poll(0)

@@ -10,6 +10,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
+from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
@@ -56,6 +57,13 @@ class KafkaSinkSession:
 
     def __init__(self, partition: PartitionSession, ids: Ids) -> None:
         self._partition, self._ids = partition, ids
+        # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
+        self._window = SendWindow(partition.settings.chunk_seconds / 4)
+        self._writer: ChunkWriter | None = None
+
+    @property
+    def written(self) -> int:
+        return 0 if self._writer is None else self._writer.sent
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:
@@ -83,13 +91,15 @@ class KafkaSinkSession:
 
     def begin(self) -> ChunkWriter:
         self._partition.transaction.begin()
-        return ChunkWriter(
+        self._writer = ChunkWriter(
             key=self._partition.key,
             transaction=self._partition.transaction,
+            window=self._window,
             stall_timeout=self._partition.settings.stall_timeout,
             limits=self._limits,
             check_between=self._partition.check_between,
         )
+        return self._writer
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)

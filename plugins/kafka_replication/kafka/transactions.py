@@ -22,6 +22,7 @@ T = TypeVar("T")
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
 SLICE = 2.0  # seconds; Python cannot handle a signal during one call
+TO_SEND = 0.8  # of the transaction's time-out; the rest is for the commit. A transaction that outlives it is fenced
 
 
 def longest_wait(settings: Copy, deadline: Deadline) -> float:
@@ -44,6 +45,10 @@ class StallClock:
             self._least, self._progress = left, now
         return now - self._progress > self._seconds
 
+    def is_old(self, seconds: float) -> bool:
+        """Whether the number has not fallen for so many seconds."""
+        return time.monotonic() - self._progress > seconds
+
 
 class TransactionalProducer:
     """A `TransactionPort` over one confluent-kafka producer. Errors name ``what``."""
@@ -59,6 +64,7 @@ class TransactionalProducer:
         self.transactional_id, self.what, self.deadline = transactional_id, what, deadline
         self.options: dict[str, Any] = {}  # further producer settings; read once, when the producer is created
         self._target, self._settings = target, settings
+        self._begun = math.inf  # when the open transaction was begun
 
     @cached_property
     def producer(self) -> Producer:
@@ -100,6 +106,7 @@ class TransactionalProducer:
 
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
+        self._begun = time.monotonic()
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
         """Add one record to the open transaction."""
@@ -118,8 +125,16 @@ class TransactionalProducer:
             raise clients.translate(reason, f"{self.what}: sending")
 
     def check_progress(self, stall: StallClock, left: int) -> None:
-        """Raise Stalled if ``left`` records wait and none leaves the queue, and OutOfTime."""
+        """Raise Stalled if ``left`` records wait and none leaves the queue, or if the transaction would outlive its
+        time-out. Raise OutOfTime or NoProgress at the deadline.
+        """
         self.deadline.check(f"{self.what}: sending")
+        if time.monotonic() - self._begun > TO_SEND * self._settings.transaction_timeout:
+            raise Stalled(
+                f"{self.what}: the target is too slow for this chunk: {left} records are not delivered after"
+                f" {TO_SEND:.0%} of copy.transaction_timeout ({self._settings.transaction_timeout} s)",
+                "smaller chunks are tried by themselves; lower copy.chunk_seconds if this stays",
+            )
         if stall.is_over(left):
             raise Stalled(
                 f"{self.what}: the target acknowledged nothing for {self._settings.stall_timeout} s,"

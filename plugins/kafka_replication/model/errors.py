@@ -15,6 +15,7 @@
     |   |   `-- ReceiptsExpired  the receipts of an unverified range were deleted by age
     |   `-- StaleWriter       another run moved the stored watermark
     |-- OutOfTime             the run's time is used up; the next run has its own
+    |-- NoProgress            a range did not move for too long; the next run takes it on    retriable
     |-- Busy                  another run holds the lease                        retriable
     |-- Fenced                a newer copier of the same range is at work        not retried in place
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
@@ -126,6 +127,13 @@ class OutOfTime(ReplicationError):
     """The run's time is used up. Committed chunks stay, and the next run continues after them."""
 
     id = "out-of-time"
+
+
+class NoProgress(ReplicationError):
+    """A range was given up, because it did not move for `timeouts.range_without_progress`. The next run tries again."""
+
+    id = "no-progress"
+    retriable = True
 
 
 class Busy(ReplicationError):

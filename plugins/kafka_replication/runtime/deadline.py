@@ -1,4 +1,4 @@
-"""One deadline for a run. Every wait is limited by it, and so are retries."""
+"""One deadline for a run. It limits every wait and retry. Work on a range also ends if the range does not move."""
 
 from __future__ import annotations
 
@@ -7,61 +7,103 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception
 
-from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
+from kafka_replication.model.errors import Busy, NoProgress, OutOfTime, ReplicationError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LONGEST_PAUSE = 5.0
 
 
+class ProgressClock:
+    """Measures how long a range has not moved; it is over after ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.at = time.monotonic() + seconds
+
+    def moved(self) -> None:
+        """A chunk was committed or verified: the time starts anew."""
+        self.at = time.monotonic() + self.seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """The time when a run must end, on the monotonic clock, because a wall clock may jump. The default is never.
 
-    Once ``stop`` is set, no time is left.
+    Once ``stop`` is set, no time is left. With a ``clock``, the work also ends when that is over.
     """
 
     at: float = math.inf
     stop: threading.Event | None = None
+    clock: ProgressClock | None = None
 
     @classmethod
     def after(cls, seconds: float | None, stop: threading.Event | None = None) -> Deadline:
         return cls(math.inf if seconds is None else time.monotonic() + seconds, stop)
 
+    def while_moving(self, seconds: float) -> Deadline:
+        """This deadline for one range, which is given up after ``seconds`` without a call of `moved`."""
+        return replace(self, clock=ProgressClock(seconds))
+
+    def moved(self) -> None:
+        """The range moved. Does nothing without a clock."""
+        if self.clock is not None:
+            self.clock.moved()
+
     @property
     def left(self) -> float:
         """The seconds left, at least 0."""
-        return 0.0 if self.stop is not None and self.stop.is_set() else max(0.0, self.at - time.monotonic())
+        if self.stop is not None and self.stop.is_set():
+            return 0.0
+        return max(0.0, min(self.at, math.inf if self.clock is None else self.clock.at) - time.monotonic())
 
     @property
     def seconds(self) -> float | None:
-        """The seconds left, in the form for another process: None means no deadline."""
-        return None if math.isinf(self.at) else self.left
+        """The seconds left of the run's time, in the form for another process: None means no deadline."""
+        return None if math.isinf(self.at) else max(0.0, self.at - time.monotonic())
 
     def within(self, seconds: float) -> float:
         """``seconds``, or the time left if that is shorter."""
         return min(seconds, self.left)
 
     def check(self, doing: str, last: ReplicationError | None = None) -> None:
-        """Raises OutOfTime if no time is left. The error names the current action and the last error."""
+        """Raises OutOfTime or NoProgress if no time is left. The error names the current action and the last error."""
         if not self.left:
             raise self.over(doing, last)
 
-    def over(self, doing: str, last: ReplicationError | None = None) -> OutOfTime:
-        return OutOfTime(
-            f"{doing}: the run's time (timeouts.run) is used up"
-            + (f"; the last error was: {last.what}" if last else ""),
-            (
-                f"{last.remedy}; then run again: the next run continues where this one stopped"
-                if last and last.remedy
-                else "run again: the next run continues where this one stopped; or raise timeouts.run"
-            ),
+    def over(self, doing: str, last: ReplicationError | None = None) -> OutOfTime | NoProgress:
+        """What to raise at the end: NoProgress if the clock is over first, else OutOfTime."""
+        stopped = self.stop is not None and self.stop.is_set()
+        if self.clock is None or stopped or self.at <= self.clock.at:
+            return out_of_time(doing, last)
+        return NoProgress(
+            f"{doing}: nothing was committed or verified for {self.clock.seconds:.0f} s"
+            f" (timeouts.range_without_progress), so this run gives the range up{_last(last)}",
+            (f"{last.remedy}; " if last and last.remedy else "")
+            + "the next run tries again, after the last commit; if the range only needs longer, raise"
+            " timeouts.range_without_progress",
         )
+
+
+def out_of_time(doing: str, last: ReplicationError | None = None) -> OutOfTime:
+    """The run's time is used up while it did this."""
+    return OutOfTime(
+        f"{doing}: the run's time (timeouts.run) is used up{_last(last)}",
+        (
+            f"{last.remedy}; then run again: the next run continues where this one stopped"
+            if last and last.remedy
+            else "run again: the next run continues where this one stopped; or raise timeouts.run"
+        ),
+    )
+
+
+def _last(error: ReplicationError | None) -> str:
+    return f"; the last error was: {error.what}" if error else ""
 
 
 NEVER = Deadline()
@@ -83,11 +125,11 @@ def retry(
 ) -> T:
     """Call, and retry on retriable errors with backoff: at most ``attempts`` times in a row.
 
-    The count restarts whenever ``progress`` returns another value than after the previous failure. `Busy` is never
-    retried, because work must stop when the lease is lost. Raises the last error, or OutOfTime if the deadline comes
-    before the next attempt.
+    The count, and the deadline's clock, restart whenever ``progress`` returns another value than after the previous
+    failure. `Busy` is never retried, because work must stop when the lease is lost; neither is `NoProgress`. Raises the
+    last error, or OutOfTime or NoProgress if the deadline comes before the next attempt.
     """
-    row = _FailuresInARow(progress)
+    row = _FailuresInARow(progress, deadline)
 
     def give_up(state: RetryCallState) -> T:
         error = _error(state)
@@ -112,7 +154,7 @@ def retry(
 
 def is_passing(error: BaseException) -> bool:
     """Whether the caller may repeat the call, because it may succeed later."""
-    return isinstance(error, ReplicationError) and error.retriable and not isinstance(error, Busy)
+    return isinstance(error, ReplicationError) and error.retriable and not isinstance(error, Busy | NoProgress)
 
 
 def _error(state: RetryCallState) -> ReplicationError | None:
@@ -123,12 +165,15 @@ def _error(state: RetryCallState) -> ReplicationError | None:
 class _FailuresInARow:
     """Counts failures without progress between them."""
 
-    def __init__(self, progress: Callable[[], object]) -> None:
-        self.failures, self._progress, self._before = 0, progress, progress()
+    def __init__(self, progress: Callable[[], object], deadline: Deadline) -> None:
+        self.failures, self._progress, self._before, self._deadline = 0, progress, progress(), deadline
 
     def wait(self, _: RetryCallState) -> float:
         """The pause in seconds. Tenacity calls this once after each failure."""
         now = self._progress()
-        self.failures = self.failures + 1 if now == self._before else 1
-        self._before = now
+        if now == self._before:
+            self.failures += 1
+        else:
+            self.failures, self._before = 1, now
+            self._deadline.moved()
         return backoff(self.failures)

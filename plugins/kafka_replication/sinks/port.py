@@ -94,6 +94,10 @@ class SinkSession(Protocol):
     def begin(self) -> RecordWriter:
         """Begin the next chunk. Records written before do not belong to it."""
 
+    @property
+    def written(self) -> int:
+        """How many records were written to the chunk that was begun last; 0 before the first one."""
+
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Commit the chunk, its receipt and the new position: all of them or none. If it returns, they are committed.
 

@@ -66,6 +66,7 @@ class Job:
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
     seconds: float | None = None  # what is left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
+    without_progress_seconds: float = 600.0  # after which a range that does not move is given up
     together: int = 1  # how many small ranges a worker may work on at a time
 
     @property

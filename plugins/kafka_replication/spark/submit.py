@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
-from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runtime import deadline
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import local
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
@@ -216,7 +216,7 @@ def patience(job: Job) -> float:
 
 
 def out_of_time(job: Job) -> OutOfTime:
-    return Deadline().over(f"the Spark job of {job.replication} was stopped")
+    return deadline.out_of_time(f"the Spark job of {job.replication} was stopped")
 
 
 class TerminalSubmission:

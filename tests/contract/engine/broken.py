@@ -40,6 +40,10 @@ class ChangedSession:
     def begin(self) -> RecordWriter:
         return ChangedWriter(self.session.begin(), self.change)
 
+    @property
+    def written(self) -> int:
+        return self.session.written
+
     def fence(self) -> None:
         self.session.fence()
 

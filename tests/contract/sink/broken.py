@@ -40,6 +40,7 @@ class DropsRecords(KafkaSinkSession):
         return DroppingWriter(
             key=good.key,
             transaction=good.transaction,
+            window=good.window,
             stall_timeout=good.stall_timeout,
             limits=good.limits,
             check_between=good.check_between,
@@ -52,6 +53,7 @@ class MisplacesRecords(KafkaSinkSession):
         return MisplacingWriter(
             key=good.key,
             transaction=good.transaction,
+            window=good.window,
             stall_timeout=good.stall_timeout,
             limits=good.limits,
             check_between=good.check_between,

@@ -208,6 +208,7 @@ def _job(run: LeasedRun, tasks: list[RangeTask]) -> Job:
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
         request_seconds=settings.timeouts.request,
+        without_progress_seconds=settings.timeouts.range_without_progress,
         tasks=tasks,
     )
 

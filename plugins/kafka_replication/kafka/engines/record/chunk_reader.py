@@ -15,6 +15,9 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import Fingerprint
 
+# Bytes that are given to the writer at a time, so that a slow target is noticed before the chunk's time is over.
+FIRST_STEP, STEP = 128 << 10, 1 << 20
+
 
 @dataclass(slots=True, kw_only=True)
 class ChunkReader:
@@ -40,17 +43,19 @@ class ChunkReader:
         started = heard = time.monotonic()
         full = False
         while not full and self.position < self.left.until:
+            # A chunk must move the position: committing an empty one would restart the stall clock for ever.
+            if time.monotonic() - started > self.settings.chunk_seconds and self.position > self.left.from_:
+                return
             if not self.pending:
-                # A chunk must move the position: committing an empty one would restart the stall clock for ever.
-                if time.monotonic() - started > self.settings.chunk_seconds and self.position > self.left.from_:
-                    return
                 self.pending.extend(reversed(consume(self.consumer, self.at, self.position)))
                 if self.pending:
                     heard = time.monotonic()
                 else:
                     self._check_stall(heard)
-            records, full = self._take()
+            records, full = self._take(self.seen.bytes + (STEP if self.seen.count else FIRST_STEP))
             write(records)
+            if records:
+                heard = time.monotonic()  # the source cannot be blamed for the time that the target took
 
     def _check_stall(self, heard: float) -> None:
         stall = self.settings.stall_timeout
@@ -61,21 +66,21 @@ class ChunkReader:
                 " gigabytes of aborted records, raise copy.stall_timeout",
             )
 
-    def _take(self) -> tuple[list[Record], bool]:
-        """The pending records, and whether the chunk is full or the range has ended.
+    def _take(self, step: int) -> tuple[list[Record], bool]:
+        """Pending records until the chunk has ``step`` bytes, and whether the chunk is full or the range has ended.
 
         Most of the processor time of reading is spent here: hence local names, and only one Python call for an
         ordinary record, which adds it to the digest.
         """
         until, seen, pending, position, last = self.left.until, self.seen, self.pending, self.position, self.last
-        most_records, most_bytes, add = self.most_records, self.settings.chunk_bytes, self.seen.add
+        most_records, most_bytes, add = self.most_records, min(step, self.settings.chunk_bytes), self.seen.add
         records: list[Record] = []
         append = records.append
         full = False
         try:
             while pending:
                 if seen.count >= most_records or seen.bytes >= most_bytes:
-                    full = True
+                    full = seen.count >= most_records or seen.bytes >= self.settings.chunk_bytes
                     break
                 message = pending.pop()
                 error = message.error()

@@ -1,0 +1,86 @@
+"""A target behind a slow or a long line: chunks take the time that they may take, and a range ends all the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_replication.config import Replication
+from stack.kafka_cluster import KafkaCluster
+from stack.ports import LOOPBACK, free_ports
+from tests.faults.proxy import Proxy
+from tests.support.clusters import Brokers, started
+from tests.support.jobs import InProcess, copy_once
+from tests.support.scenario import Addresses, Cluster, Rec, Scenario
+
+# What a transaction may last is little, so that the tests are short: the same as a target that is 60 times as slow.
+QUICK = {"chunk_records": 100_000, "transaction_timeout": 10, "chunk_seconds": 3, "stall_timeout": 20, "attempts": 20}
+
+
+class Behind(Scenario):
+    """A scenario whose replication reaches the target through a proxy."""
+
+    def __init__(self, source: Cluster, target: Cluster, folder: Path, proxy: Proxy) -> None:
+        super().__init__(source, target, folder)
+        self.proxy = proxy
+
+    @property
+    def connections(self) -> Addresses:
+        return Addresses(self.source.bootstrap, f"{LOOPBACK}:{self.proxy.port}")
+
+    def replication(self, **more: Any) -> Replication:
+        return super().replication(**{"copy": QUICK, **more})
+
+
+@pytest.fixture(scope="module")
+def line(stack_folder: Path) -> Iterator[tuple[KafkaCluster, Proxy]]:
+    behind, advertised = free_ports(2)
+    cluster = KafkaCluster(f"behind-{os.getpid()}", stack_folder, 1, proxied=[(behind, advertised)])
+    with started(cluster), closing(Proxy(advertised, behind)) as proxy:
+        yield cluster, proxy
+
+
+@pytest.fixture
+def scene(source_cluster: Brokers, line: tuple[KafkaCluster, Proxy], tmp_path: Path) -> Iterator[Behind]:
+    cluster, proxy = line
+    made = Behind(Cluster(source_cluster.bootstrap), Cluster(cluster.bootstrap), tmp_path, proxy)
+    yield made
+    proxy.behave()
+    made.store.close()
+
+
+def incompressible(count: int, size: int = 1_000, first: int = 0) -> list[Rec]:
+    return [Rec(b"%d" % n, os.urandom(size), (), 1_700_000_000_000 + n) for n in range(first, first + count)]
+
+
+def prepare(scene: Scenario, records: list[Rec]) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, records)
+
+
+def test_a_target_that_takes_200_kilobytes_a_second_gets_all_in_one_session(scene: Behind) -> None:
+    """3 MB: as one chunk, which the settings would allow, they would outlive the transaction."""
+    prepare(scene, incompressible(3_000))
+    job = scene.copy_job()
+    scene.proxy.throttle(200_000)
+    result = copy_once(job, InProcess(between=lambda: scene.proxy.throttle(None)))
+    assert (result.error, result.copied, result.sessions) == (None, 3_000, 1)
+    scene.assert_copied()
+
+
+def test_a_line_that_becomes_slow_in_mid_chunk_is_survived(scene: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All was sent to the client already when the line became slow: the chunk is given up, halved, and goes through."""
+    monkeypatch.setattr("kafka_replication.kafka.send_window.FIRST", 64 << 20)
+    prepare(scene, incompressible(3_000))
+    job = scene.copy_job()
+    scene.proxy.throttle(200_000)
+    result = copy_once(job, InProcess(between=lambda: scene.proxy.throttle(None)))
+    assert (result.error, result.copied) == (None, 3_000)
+    assert result.sessions > 1
+    scene.assert_copied()
