@@ -84,3 +84,27 @@ def test_a_line_that_becomes_slow_in_mid_chunk_is_survived(scene: Behind, monkey
     assert (result.error, result.copied) == (None, 3_000)
     assert result.sessions > 1
     scene.assert_copied()
+
+
+def test_a_run_keeps_to_its_throughput_limit(scene: Behind) -> None:
+    """2 MB, copied and read back at 500 kB/s, in chunks that end in their time."""
+    prepare(scene, incompressible(2_000))
+    report = scene.run(copy={**QUICK, "throughput_limit": 500_000})
+    assert report.outcome == "done", report.table()
+    (result,) = scene.store.outcomes(report.run_id)
+    assert result.seconds > 3
+    scene.assert_copied()
+
+
+def test_a_line_of_200_ms_there_and_back_names_a_refused_record_after_a_logarithm_of_sessions(scene: Behind) -> None:
+    records = incompressible(500)
+    at = 345
+    records[at] = Rec(b"large", os.urandom(50_000))
+    prepare(scene, records)
+    scene.target.set(scene.topic, max_message_bytes="20000")
+    job = scene.copy_job()
+    scene.proxy.delay(0.1)
+    result = copy_once(job, InProcess(between=lambda: scene.proxy.delay(0)))
+    assert result.error is not None and f"the record at offset {at} " in result.error
+    assert (result.copied, result.retriable) == (at, False)
+    assert result.sessions <= 2 * 9

@@ -124,6 +124,10 @@ class Session:
     def written(self) -> int:
         return 0 if self.writer is None else len(self.writer.written)
 
+    @property
+    def throttled(self) -> float:
+        return 0.5
+
     def _check_epoch(self) -> None:
         assert self.epoch >= 0, "used before it fenced the others"
         if self.epoch != self.world.target.epoch:
@@ -217,6 +221,7 @@ class Reader:
     """A `SourceReader` of the simulated source."""
 
     world: World
+    throttled: float = 0.25
 
     def check_ids(self, ids: Ids) -> None:
         self.world.trace.append("check_source")
@@ -642,6 +647,12 @@ def test_what_cannot_be_sent_in_time_is_sent_in_smaller_chunks_that_grow_again()
     assert (result.error, world.target.visible()) == (None, list(range(200)))
     assert max(world.sizes[-2:]) > 20
     assert_consistent(world)
+
+
+def test_the_time_that_quotas_took_is_added_up_over_sessions() -> None:
+    """Each session of the simulated sides waits 0.5 s for the target and 0.25 s for the source."""
+    result = copier(World(list(range(9)), opened(), 3, {6: "unreachable"})).copy(task(0, 9))
+    assert (result.error, result.sessions, result.throttled) == (None, 2, 1.5)
 
 
 def test_what_is_no_error_of_ours_is_not_swallowed() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +19,16 @@ from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
-from kafka_replication.spark.stages import MOST_ABORTS, Aborted, Dealer, GaveUp, cause_of, missing
+from kafka_replication.spark.stages import (
+    MOST_ABORTS,
+    MOST_AT_A_TIME,
+    Aborted,
+    Dealer,
+    GaveUp,
+    _slots,
+    cause_of,
+    missing,
+)
 from tests.support.jobs import reading
 
 ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -136,6 +148,19 @@ def test_only_the_deadly_ones_fail_each_in_two_jobs(deadly: set[int], at_a_time:
     assert spark.end == JobEnd()
     assert set(spark.results) == set(range(12)) and spark.failed == deadly
     assert all(spark.runs[number] == (2 if number in deadly else 1) for number in range(12))
+
+
+@pytest.mark.parametrize(
+    ("master", "limit", "expected"),
+    [("local[2,4]", None, 7), ("spark://host:7077", None, MOST_AT_A_TIME), ("spark://host:7077", 10_000, 7)],
+)
+def test_with_a_limit_no_more_tasks_get_a_share_than_run_at_a_time(
+    master: str, limit: int | None, expected: int
+) -> None:
+    context: Any = SimpleNamespace(master=master, defaultParallelism=7)
+    limited = replace(job(1_000), settings=Copy(throughput_limit=limit))
+    assert _slots(context, limited) == expected
+    assert _slots(context, replace(limited, parallelism=3)) == 3
 
 
 def test_one_that_died_with_its_neighbour_is_run_again_alone() -> None:

@@ -164,6 +164,15 @@ class Copy(Section):
             " to 5 seconds. `timeouts.range_without_progress` and `timeouts.run` may end the attempts earlier."
         ),
     )
+    throughput_limit: Whole | None = Field(
+        default=None,
+        ge=1_000,
+        description=(
+            "Most bytes a second (keys, values and headers, uncompressed) that one run reads from the source, and later"
+            " reads back from the target. Each range that is worked on at a time gets an equal share for as long as the"
+            " run lasts; so the last ranges do not use what others leave. null means no limit."
+        ),
+    )
     rounds: Whole = Field(
         default=3,
         ge=1,

@@ -60,6 +60,7 @@ class CopyResult:
     chunks: int = 0
     sessions: int = 0
     seconds: float = 0.0
+    throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
     remedy: str = ""
     fenced: bool = False
@@ -74,6 +75,7 @@ class CopyResult:
             chunks=before.chunks + self.chunks,
             sessions=before.sessions + self.sessions,
             seconds=before.seconds + self.seconds,
+            throttled=before.throttled + self.throttled,
         )
 
 
@@ -82,6 +84,10 @@ class SourceReader(Protocol):
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused if the source topic no longer has this id."""
+
+    @property
+    def throttled(self) -> float:
+        """The seconds for which the source has made this reader wait, by a quota."""
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
         """Begin a chunk in ``target`` and write the next records of ``left`` to it, in order, starting at

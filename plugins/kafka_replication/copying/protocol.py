@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
@@ -103,7 +104,11 @@ class Copier:
     def _session(self, task: CopyTask) -> None:
         self._result = replace(self._result, sessions=self._result.sessions + 1)
         failpoints.reached("P0")
-        with self.sink.session(task.key, task.ids) as target, self.engine.reader(task) as source:
+        with (
+            self.sink.session(task.key, task.ids) as target,
+            self.engine.reader(task) as source,
+            self._noting(source, target),
+        ):
             target.fence()
             position = target.position()
             _check_position(task, position)
@@ -114,6 +119,15 @@ class Copier:
             while left := position.left_of(task.range):
                 self.deadline.check(f"copying {task.key.source} {left[0]}")
                 position = self._chunk(task, source, target, left[0], position)
+
+    @contextmanager
+    def _noting(self, source: SourceReader, target: SinkSession) -> Iterator[None]:
+        """Note how long quotas made the session wait."""
+        try:
+            yield
+        finally:
+            throttled = self._result.throttled + source.throttled + target.throttled
+            self._result = replace(self._result, throttled=round(throttled, 3))
 
     def _chunk(
         self, task: CopyTask, source: SourceReader, target: SinkSession, left: OffsetRange, position: Position

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message
 
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.pace import Pace, paced
 from kafka_replication.kafka.pool import lent
 from kafka_replication.kafka.scan import assign, consume, headers_of, offset_of, raise_read_error
 from kafka_replication.model.errors import Stalled
@@ -26,8 +27,8 @@ NEAR = 10_000  # up to so many offsets it is cheaper to read on than to seek
 class BoundedReader:
     """Reads ranges of one partition. It does not assign again if the next range follows soon after the last one."""
 
-    def __init__(self, consumer: Consumer, at: TopicPartition, stall: float = 60.0) -> None:
-        self._consumer, self._at, self._stall = consumer, at, stall
+    def __init__(self, consumer: Consumer, at: TopicPartition, stall: float = 60.0, limit: int | None = None) -> None:
+        self._consumer, self._at, self._stall, self._pace = consumer, at, stall, Pace(limit)
         self._pending: list[Message] = []  # arrived, newest first
         self._reached: int | None = None  # every visible record below this offset has arrived
         self._done = 0  # the end of the last range: reading before it needs a new assignment
@@ -80,6 +81,8 @@ class BoundedReader:
             else:
                 raise_read_error(error, self._at, self._reached or 0)
         self._pending = kept[::-1]
+        self._pace.spend(sum(map(len, kept)))  # values alone: a call for each key would cost more than it tells
+        self._pace.wait()
         return bool(arrived)
 
 
@@ -99,9 +102,11 @@ def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, w
 class Cursor:
     """A bounded reader with a ``read_committed`` consumer."""
 
-    def __init__(self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float) -> None:
+    def __init__(
+        self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float, limit: int | None = None
+    ) -> None:
         self._stack = ExitStack()
-        self._reader = BoundedReader(self._stack.enter_context(lent(config, group)), at, stall)
+        self._reader = BoundedReader(self._stack.enter_context(lent(paced(config, limit), group)), at, stall, limit)
         self.records = 0  # how many `seen` returned
 
     def close(self) -> None:

@@ -19,8 +19,8 @@ from kafka_replication.verification.verify import SegmentDigest
 class SegmentReader:
     """A `TargetReader` that reads segment after segment with one consumer per partition."""
 
-    def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float) -> None:
-        self._config, self._key, self._stall = config, key, stall
+    def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None) -> None:
+        self._config, self._key, self._stall, self._limit = config, key, stall, limit
         self._cursors: dict[int, Cursor] = {}
 
     def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
@@ -44,7 +44,7 @@ class SegmentReader:
     def _cursor(self, at: TopicPartition) -> Cursor:
         if at.partition not in self._cursors:
             group = consumer_group(self._key.replication)
-            self._cursors[at.partition] = Cursor(self._config, group, at, self._stall)
+            self._cursors[at.partition] = Cursor(self._config, group, at, self._stall, self._limit)
         return self._cursors[at.partition]
 
     def _removed(self, at: TopicPartition, segment: Segment) -> VerificationFailed:
@@ -61,8 +61,11 @@ class SegmentReader:
 
 
 @contextmanager
-def segment_reader(config: clients.ClientConfig, key: PartitionKey, stall: float) -> Iterator[SegmentReader]:
-    reader = SegmentReader(config, key, stall)
+def segment_reader(
+    config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None = None
+) -> Iterator[SegmentReader]:
+    """``limit`` is in bytes a second; None is no limit."""
+    reader = SegmentReader(config, key, stall, limit)
     try:
         yield reader
     finally:

@@ -49,7 +49,7 @@ class KafkaSink:
             session.close()
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:
-        return segment_reader(self._target, key, self._settings.stall_timeout)
+        return segment_reader(self._target, key, self._settings.stall_timeout, self._settings.throughput_limit)
 
 
 class KafkaSinkSession:
@@ -69,6 +69,10 @@ class KafkaSinkSession:
     def _limits(self) -> Mapping[str, str]:
         name = self._partition.key.target_topic
         return topics.configs(self._partition.target_admin, [name])[name]
+
+    @property
+    def throttled(self) -> float:
+        return self._partition.transaction.throttling.seconds
 
     def fence(self) -> None:
         try:

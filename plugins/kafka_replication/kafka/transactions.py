@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.throttling import Throttling
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.runtime import failpoints
@@ -64,12 +65,13 @@ class TransactionalProducer:
         self.transactional_id, self.what, self.deadline = transactional_id, what, deadline
         self.options: dict[str, Any] = {}  # further producer settings; read once, when the producer is created
         self._target, self._settings = target, settings
+        self.throttling = Throttling(what, "target")
         self._begun = math.inf  # when the open transaction was begun
 
     @cached_property
     def producer(self) -> Producer:
         return clients.producer(
-            self._target,
+            self.throttling.listening(self._target),
             **self.options,
             **{
                 "transactional.id": self.transactional_id,

@@ -17,6 +17,7 @@ class Event(StrEnum):
     CHUNK_COMMITTED = "chunk-committed"
     COPY_SESSION_ENDED = "copy-session-ended"
     PROGRESS = "progress"
+    THROTTLED = "throttled"
     FOREIGN_LEDGER_ENTRY = "foreign-ledger-entry"
     MISPLACED_LEDGER_ENTRY = "misplaced-ledger-entry"
 

@@ -98,6 +98,10 @@ class SinkSession(Protocol):
     def written(self) -> int:
         """How many records were written to the chunk that was begun last; 0 before the first one."""
 
+    @property
+    def throttled(self) -> float:
+        """The seconds for which the target has made this session wait, by a quota."""
+
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Commit the chunk, its receipt and the new position: all of them or none. If it returns, they are committed.
 

@@ -74,6 +74,14 @@ class Job:
         """The part that all tasks share. Every Spark task gets it together with its own task."""
         return replace(self, tasks=[])
 
+    def shared(self, at_a_time: int) -> Job:
+        """The same job where each of so many ranges at a time keeps to its share of the throughput limit."""
+        limit = self.settings.throughput_limit
+        if limit is None:
+            return self
+        share = self.settings.model_copy(update={"throughput_limit": max(1, limit // at_a_time)})
+        return replace(self, settings=share)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:

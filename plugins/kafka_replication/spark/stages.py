@@ -61,7 +61,7 @@ def cause_of(text: str) -> str:
 def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None]) -> JobEnd:
     """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads."""
     slots = _slots(context, job)
-    work = _work(JOB.dump_json(replace(job.common, together=_together(job, slots))))
+    work = _work(JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots))))
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
@@ -78,7 +78,9 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
 
 def _slots(context: SparkContext, job: Job) -> int:
     """How many Spark jobs run at a time."""
-    processors = context.defaultParallelism if (context.master or "").startswith("local") else MOST_AT_A_TIME
+    # Shares of a limit that are dealt to tasks which only wait for an executor would be lost.
+    is_counted = (context.master or "").startswith("local") or job.settings.throughput_limit is not None
+    processors = context.defaultParallelism if is_counted else MOST_AT_A_TIME
     return max(1, min(len(job.tasks), job.parallelism or processors))
 
 

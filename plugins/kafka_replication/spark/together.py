@@ -30,7 +30,11 @@ T = TypeVar("T")
 
 
 def frugal(job: Job) -> Job:
-    """The job with few attempts, and with client buffers of which a worker can hold `AT_ONCE` times as many."""
+    """The job with few attempts, and with client buffers of which a worker can hold `AT_ONCE` times as many.
+
+    Its ranges share what one range by itself may carry.
+    """
+    job = job.shared(job.together)
     return replace(
         job,
         settings=job.settings.model_copy(update={"attempts": min(ATTEMPTS, job.settings.attempts)}),

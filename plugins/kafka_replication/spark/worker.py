@@ -68,10 +68,14 @@ def _here(common: bytes) -> Here:
 
 
 class Tools:
-    """What the tasks of one job share in one thread of a worker: the deadline, and a ledger that reads on."""
+    """What the tasks of one job share in one thread of a worker: the deadline, and a ledger that reads on.
+
+    The deadline's clock is that of the range at work: a thread works on one range at a time.
+    """
 
     def __init__(self, job: Job, stop: threading.Event | None = None) -> None:
-        self.job, self.deadline = job, Deadline.after(job.seconds, stop)
+        self.job = job
+        self.deadline = Deadline.after(job.seconds, stop).while_moving(job.without_progress_seconds)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -82,15 +86,12 @@ class Tools:
         job = self.job
         return KafkaLedger(job.target, clients.shared_admin(job.target), job.replication, self.deadline)
 
-    def for_range(self) -> Deadline:
-        """The deadline of one range, which is given up if it does not move."""
-        return self.deadline.while_moving(self.job.without_progress_seconds)
-
-    def sink(self, deadline: Deadline) -> Sink:
+    @cached_property
+    def sink(self) -> Sink:
         """Raises Unreachable."""
         from kafka_replication.kafka.sink import KafkaSink
 
-        return KafkaSink(self.job.target, self.job.settings, deadline, self.ledger)
+        return KafkaSink(self.job.target, self.job.settings, self.deadline, self.ledger)
 
 
 _thread = threading.local()
@@ -127,7 +128,8 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reach
     from kafka_replication.kafka.engines import engine_for
 
-    key, job, deadline = task.key, tools.job, tools.for_range()
+    key, job, deadline = task.key, tools.job, tools.deadline
+    deadline.moved()  # the time of this range begins
     log_event(log, logging.INFO, Event.COPY_STARTED, "copying %s %s to %s", key.source, task.range, key.target_topic)
     started = time.monotonic()
 
@@ -148,9 +150,8 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
-        sink = tools.sink(deadline)
-        engine = engine_for(task, job.settings, job.source, sink)
-        copier = Copier(engine=engine, sink=sink, settings=job.settings, progress=progress, deadline=deadline)
+        engine = engine_for(task, job.settings, job.source, tools.sink)
+        copier = Copier(engine=engine, sink=tools.sink, settings=job.settings, progress=progress, deadline=deadline)
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
     return copier.copy(task)
@@ -160,12 +161,13 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
     from kafka_replication.kafka import reach
 
-    job, deadline = tools.job, tools.for_range()
+    job, deadline = tools.job, tools.deadline
+    deadline.moved()  # reading back has a time of its own
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         deadline.check(f"verifying {task.key.source}")
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
-        reading = ReadBack(task, tools.ledger, lambda: tools.sink(deadline).verifier(task.key))
+        reading = ReadBack(task, tools.ledger, lambda: tools.sink.verifier(task.key))
         try:
             doing = f"verifying {task.key.source}"
             retry(doing, reading.attempt, deadline, attempts, progress=lambda: reading.result.verified)

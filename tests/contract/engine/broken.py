@@ -44,6 +44,10 @@ class ChangedSession:
     def written(self) -> int:
         return self.session.written
 
+    @property
+    def throttled(self) -> float:
+        return self.session.throttled
+
     def fence(self) -> None:
         self.session.fence()
 
@@ -65,6 +69,10 @@ class BrokenReader:
     """Passes on to a reader that works; the subclasses break one thing each."""
 
     reader: SourceReader
+
+    @property
+    def throttled(self) -> float:
+        return self.reader.throttled
 
     def check_ids(self, ids: Ids) -> None:
         self.reader.check_ids(ids)

@@ -18,6 +18,7 @@ from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.advancing import advance
 from kafka_replication.runtime import failpoints
+from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import JobEnd, RangeResult, RangeTask
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
@@ -75,6 +76,7 @@ class Bookkeeper:
             if result.copied is not None:
                 earlier = self._copied.get(result.key)
                 self._copied[result.key] = result.copied.after(earlier) if earlier else result.copied
+                _say_throttled(result.copied)
             if result.read_back is not None:
                 before = self._read_back.get(result.key)
                 self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
@@ -152,6 +154,12 @@ class Bookkeeper:
             advance(self._run, keys)
         except Refused as error:  # the run's last advance raises it; until then the others go on
             log.warning("%s: a watermark was not moved: %s", self._run.replication.name, error)
+
+
+def _say_throttled(copied: CopyResult) -> None:
+    if copied.throttled >= 1:
+        message = "%s: quotas of the brokers made the copy wait for %.0f of %.0f s; ask their administrator for more"
+        log_event(log, logging.WARNING, Event.THROTTLED, message, copied.key.source, copied.throttled, copied.seconds)
 
 
 def _judged(planned: PartitionPlan, view: LedgerView, result: CopyResult | None, end: JobEnd) -> CopyResult:

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 
 from kafka_replication.config import Copy
+from kafka_replication.kafka.pace import Pace
 from kafka_replication.kafka.scan import consume, headers_of, offset_of, raise_read_error
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import Fingerprint
 
-# Bytes that are given to the writer at a time, so that a slow target is noticed before the chunk's time is over.
-FIRST_STEP, STEP = 128 << 10, 1 << 20
+# Bytes that are given to the writer at a time: fewer if it takes long, so that a chunk ends soon after its time.
+LEAST_STEP, MOST_STEP = 128 << 10, 1 << 20
+LONG = 0.25  # seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class ChunkReader:
     left: OffsetRange
     most_records: int
     settings: Copy
+    pace: Pace
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
     last: Message | None = field(init=False, default=None)  # the last record read
@@ -41,21 +44,27 @@ class ChunkReader:
         GapFound, Stalled, and the errors of ``write``.
         """
         started = heard = time.monotonic()
-        full = False
+        full, step = False, LEAST_STEP
         while not full and self.position < self.left.until:
             # A chunk must move the position: committing an empty one would restart the stall clock for ever.
-            if time.monotonic() - started > self.settings.chunk_seconds and self.position > self.left.from_:
+            # What the pace asks for is waited here, unless the chunk's time ends before: then before the next chunk.
+            until = time.monotonic() - started + self.pace.seconds
+            if until > self.settings.chunk_seconds and self.position > self.left.from_:
                 return
+            self.pace.wait()
             if not self.pending:
                 self.pending.extend(reversed(consume(self.consumer, self.at, self.position)))
                 if self.pending:
                     heard = time.monotonic()
                 else:
                     self._check_stall(heard)
-            records, full = self._take(self.seen.bytes + (STEP if self.seen.count else FIRST_STEP))
+            before, began = self.seen.bytes, time.monotonic()
+            records, full = self._take(before + self.pace.step(step))
             write(records)
             if records:
                 heard = time.monotonic()  # the source cannot be blamed for the time that the target took
+                step = max(LEAST_STEP, step // 2) if heard - began > LONG else min(MOST_STEP, 2 * step)
+                self.pace.spend(self.seen.bytes - before)
 
     def _check_stall(self, heard: float) -> None:
         stall = self.settings.stall_timeout

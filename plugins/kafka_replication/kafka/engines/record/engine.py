@@ -13,7 +13,9 @@ from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
+from kafka_replication.kafka.pace import Pace, paced
 from kafka_replication.kafka.scan import assign, without_gc
+from kafka_replication.kafka.throttling import Throttling
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
@@ -48,6 +50,8 @@ class RecordReader:
     def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy) -> None:
         self._at, self._source, self._settings = task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
+        self._pace = Pace(settings.throughput_limit)
+        self._throttling = Throttling(str(self._at), "source")
         self._pending: list[Message] = []
         self._next: int | None = None  # the offset that the consumer reads next
         self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
@@ -58,7 +62,12 @@ class RecordReader:
 
     @cached_property
     def _consumer(self) -> Consumer:
-        return clients.consumer(self._source, self._group)
+        config = paced(self._source, self._settings.throughput_limit)
+        return clients.consumer(self._throttling.listening(config), self._group)
+
+    @property
+    def throttled(self) -> float:
+        return self._throttling.seconds
 
     def close(self) -> None:
         if "_consumer" in self.__dict__:
@@ -77,7 +86,9 @@ class RecordReader:
             left=left,
             most_records=most_records,
             settings=self._settings,
+            pace=self._pace,
         )
+        self._pace.wait()
         writer = target.begin()
         with without_gc():
             chunk.read(writer.write)

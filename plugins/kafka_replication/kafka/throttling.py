@@ -1,0 +1,36 @@
+"""Hears of the brokers' quotas: a client that exceeds one is told how long the broker makes it wait."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import ThrottleEvent
+
+from kafka_replication.runtime.events import Event, log_event
+
+log = logging.getLogger(__name__)
+SAY_EVERY = 10.0  # seconds
+
+
+class Throttling:
+    """Adds up the seconds that one cluster makes one task wait. Clients call it when they are polled."""
+
+    def __init__(self, what: str, side: str) -> None:
+        self._what, self._side = what, side
+        self.seconds = 0.0
+        self._said = 0.0
+
+    def listening(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The client settings with this as their callback, unless the connection has one of its own."""
+        return {"throttle_cb": self, **config}
+
+    def __call__(self, event: ThrottleEvent) -> None:
+        self.seconds += event.throttle_time
+        if event.throttle_time and time.monotonic() - self._said >= SAY_EVERY:
+            self._said = time.monotonic()
+            message = "%s: a quota of the %s makes this client wait: %.1f s for broker %d (%s), %.1f s so far"
+            values = self._side, event.throttle_time, event.broker_id, event.broker_name, self.seconds
+            log_event(log, logging.INFO, Event.THROTTLED, message, self._what, *values)
