@@ -23,7 +23,13 @@ from tests.support.scenario import Cluster
 
 SAFETY = 90.0
 # A cleaner that is quick, so that a load can have holes; a small segment can then be rolled within a second.
-_EXTRA = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
+_EXTRA = {
+    "log.cleaner.backoff.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    # A quota is compared with the last two seconds, not with the last ten: a load of some megabytes meets it.
+    "quota.window.num": "3",
+}
 
 
 @dataclass

@@ -14,6 +14,7 @@ from kafka_replication.runtime.events import Event
 from kafka_replication.spark.local import DAEMON
 from stack.kafka_cluster import start_all
 from tests.faults.attempt import Attempt
+from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.processes import command
@@ -132,11 +133,11 @@ def clock_moved(trial: Trial) -> None:
     trial.finish(frozen)
 
 
-def start_on_spark(trial: Trial, conf: Mapping[str, str] = SPARK, master: str = LOCAL) -> Attempt:
+def start_on_spark(trial: Trial, conf: Mapping[str, str] = SPARK, master: str = LOCAL, failpoint: str = "") -> Attempt:
     """A run whose job is real Spark's, each range in a Python worker; those that heal it need none."""
     ours, trial.job = trial.job, trial.job | {"spark": dict(conf), "master": master}
     try:
-        return trial.start()
+        return trial.start(failpoint)
     finally:
         trial.job = ours
 
@@ -166,6 +167,18 @@ def worker(trial: Trial, run: Attempt) -> None:
 def is_forked(line: str) -> bool:
     """Whether it is PySpark's daemon, of local mode or of a cluster, or a worker, which has the daemon's command line."""
     return DAEMON in line or "pyspark.daemon" in line
+
+
+def poison(trial: Trial) -> None:
+    """Every worker that begins one range is killed, as by the kernel when memory is short. The others are done in the same run."""
+    poisoned = trial.dice.randrange(PARTITIONS)
+    run = start_on_spark(trial, failpoint=f"W@{trial.load.topic}-{poisoned}")
+    if trial.finish(run) != "failed":
+        raise TrialFailed("the worker of one range was to be killed each time")
+    watermarks = trial.watermarks()
+    behind = [partition for partition, end in trial.load.ends.items() if watermarks.get(partition) != end]
+    if behind != [poisoned] or len(run.errors) != 1 or f"{trial.load.topic}-{poisoned}:" not in run.errors[0]:
+        raise TrialFailed(f"only partition {poisoned} was to fail, by name: {behind} are behind, {run.errors}")
 
 
 def executor(trial: Trial, run: Attempt) -> None:
@@ -222,6 +235,7 @@ ROWS = (
         for point, most in (("P0", 6), ("P1", 30), ("P2", 30), ("P3", 30), ("P4", 1), ("P5", 1))
     ),
     Row("spark-worker-killed", partial(spark, worker), "core"),
+    Row("spark-worker-killed-each-time", poison, "core"),
     Row("spark-executor-killed", partial(spark, executor, master=CLUSTER), "core"),
     Row("spark-driver-killed", partial(spark, driver), "core"),
     Row("spark-submitter-killed", partial(spark, submitter), "core"),

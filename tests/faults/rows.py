@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tests.faults import data_rows, our_rows, source_rows, store_rows, target_rows
+from tests.faults import data_rows, line_rows, our_rows, source_rows, store_rows, target_rows
 
 ROWS = {
-    row.name: row for row in (*target_rows.ROWS, *source_rows.ROWS, *our_rows.ROWS, *store_rows.ROWS, *data_rows.ROWS)
+    row.name: row
+    for row in (
+        *target_rows.ROWS,
+        *line_rows.ROWS,
+        *source_rows.ROWS,
+        *our_rows.ROWS,
+        *store_rows.ROWS,
+        *data_rows.ROWS,
+    )
 }

@@ -41,6 +41,8 @@ class Session:
         self._shared: dict[str, Load] = {}
 
     def load_of(self, row: Row, name: str, seed: int) -> Load:
+        if row.make is not None:
+            return row.make(self.bench.source.direct, f"own.{name}")
         if row.own_load:
             return load.make(self.bench.source.direct, f"own.{name}", seed)
         kind, make = (("plain", load.make), ("compacted", load.make_compacted))[seed % 2]
@@ -76,7 +78,7 @@ class Session:
     def _forget(self, trial: Trial, row: Row) -> None:
         for side, topic in (
             (self.bench.target, trial.target_topic),
-            *([(self.bench.source, trial.load.topic)] if row.own_load else []),
+            *([(self.bench.source, trial.load.topic)] if row.own_load or row.make else []),
         ):
             with suppress(KafkaException):
                 side.admin.delete_topics([topic])[topic].result(30)
