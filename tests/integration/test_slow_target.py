@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_replication.config import Replication
+from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.faults.proxy import Proxy
 from tests.support.clusters import Brokers, started
-from tests.support.jobs import InProcess, copy_once
+from tests.support.jobs import InProcess, copy_once, submit
 from tests.support.scenario import Addresses, Cluster, Rec, Scenario
 
 # What a transaction may last is little, so that the tests are short: the same as a target that is 60 times as slow.
@@ -96,6 +99,7 @@ def test_a_run_keeps_to_its_throughput_limit(scene: Behind) -> None:
     scene.assert_copied()
 
 
+@pytest.mark.slow
 def test_a_line_of_200_ms_there_and_back_names_a_refused_record_after_a_logarithm_of_sessions(scene: Behind) -> None:
     records = incompressible(500)
     at = 345
@@ -108,3 +112,32 @@ def test_a_line_of_200_ms_there_and_back_names_a_refused_record_after_a_logarith
     assert result.error is not None and f"the record at offset {at} " in result.error
     assert (result.copied, result.retriable) == (at, False)
     assert result.sessions <= 2 * 9
+
+
+@pytest.mark.slow
+def test_a_target_that_goes_away_ends_the_range_in_time_and_the_next_run_goes_on(
+    scene: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 attempts would take 40 minutes. What was committed before stays."""
+    prepare(scene, incompressible(300))
+    job = replace(scene.copy_job(), without_progress_seconds=6.0)
+    job = replace(job, settings=job.settings.model_copy(update={"chunk_records": 100, "attempts": 500}))
+    at_work = Copier.copy
+
+    def copy(copier: Copier, task: CopyTask) -> CopyResult:
+        copier.progress = lambda task, result: scene.proxy.refuse()
+        return at_work(copier, task)
+
+    monkeypatch.setattr(Copier, "copy", copy)
+    (result,) = submit(job)
+    monkeypatch.undo()
+    scene.proxy.accept()
+    assert result.copied is not None and result.read_back is not None
+    assert (result.copied.copied, result.copied.retriable) == (100, True)
+    assert "timeouts.range_without_progress" in str(result.copied.error)
+    assert result.read_back.error is not None and result.read_back.retriable
+    (healed,) = submit(job)
+    assert healed.copied is not None and healed.read_back is not None
+    assert (healed.copied.error, healed.read_back.error) == (None, None)
+    assert healed.copied.copied == 200 and healed.read_back.records == 300
+    scene.assert_copied()
