@@ -175,7 +175,7 @@ class Session:
             target.in_doubt = (target.open, position, receipt)
             raise Unreachable("orders-0: commit_transaction was not answered", "run again")
         target.apply(target.open, position, receipt)
-        self.known = len(target.log)
+        self.known, self.writer = len(target.log), None
         if fault == "after":
             raise Unreachable("orders-0: commit_transaction was not answered", "run again")
         if fault == "killed after":

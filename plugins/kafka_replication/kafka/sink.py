@@ -107,6 +107,7 @@ class KafkaSinkSession:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)
+        self._writer = None
 
     def close(self) -> None:
         self._partition.close()

@@ -96,7 +96,7 @@ class SinkSession(Protocol):
 
     @property
     def written(self) -> int:
-        """How many records were written to the chunk that was begun last; 0 before the first one."""
+        """How many records were written to the chunk that was begun last; 0 once it is committed."""
 
     @property
     def throttled(self) -> float:

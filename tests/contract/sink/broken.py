@@ -60,6 +60,17 @@ class MisplacesRecords(KafkaSinkSession):
         )
 
 
+class CountsForEver(KafkaSinkSession):
+    """Says that a committed chunk is still to be committed."""
+
+    _count = 0
+
+    @property
+    def written(self) -> int:
+        self._count = max(self._count, super().written)
+        return self._count
+
+
 class ForgetsToFence(KafkaSinkSession):
     """Every session has a transactional id of its own, so that none fences another."""
 
@@ -137,6 +148,7 @@ class BrokenSink(KafkaSink):
 ALL = [
     Broken(DropsRecords, checks.a_committed_chunk_is_visible_with_its_position),
     Broken(MisplacesRecords, checks.the_placement_says_where_the_records_are),
+    Broken(CountsForEver, checks.what_was_written_and_is_not_committed_is_counted),
     Broken(ForgetsToFence, checks.a_fenced_session_cannot_commit),
     Broken(ReadsPositionBeforeFencing, checks.the_position_is_read_after_fencing),
     Broken(CommitsPositionWithoutRecords, checks.a_committed_chunk_is_visible_with_its_position),

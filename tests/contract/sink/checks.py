@@ -38,6 +38,15 @@ def a_committed_chunk_is_visible_with_its_position(case: CopyCase) -> None:
     assert newest(case) == moved
 
 
+def what_was_written_and_is_not_committed_is_counted(case: CopyCase) -> None:
+    with case.fenced() as (session, position):
+        assert session.written == 0
+        placement = write(session, records(5))
+        assert session.written == 5
+        commit(case, session, position, chunk_of(records(5), placement))
+        assert session.written == 0
+
+
 def chunks_of_one_session_follow_each_other(case: CopyCase) -> None:
     with case.fenced() as (session, position):
         position = write_and_commit(case, session, position, records(3))
@@ -176,6 +185,7 @@ def the_receipt_range_is_what_the_position_covers(case: CopyCase) -> None:
 
 CHECKS: list[Check] = [
     a_committed_chunk_is_visible_with_its_position,
+    what_was_written_and_is_not_committed_is_counted,
     chunks_of_one_session_follow_each_other,
     what_is_not_committed_is_not_there,
     a_fenced_session_cannot_commit,
