@@ -8,6 +8,7 @@ from functools import cached_property
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.batch_size import batch_size
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.send_window import SendWindow
@@ -18,8 +19,6 @@ from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
-
-MAX_BATCH = 1 << 20
 
 
 class KafkaSink:
@@ -80,8 +79,7 @@ class KafkaSinkSession:
         except Unreachable:
             self.check_ids(self._ids)  # a deleted topic must not look like an unreachable one
             raise
-        # A batch above the topic's limit is refused as a whole, even if its records fit. 1 KiB is left for its framing.
-        self._partition.transaction.options["batch.size"] = max(1024, min(MAX_BATCH, limit - 1024))
+        self._partition.transaction.options["batch.size"] = batch_size(self._partition.target, limit)
         self._partition.fence()
 
     def position(self) -> Position | None:
