@@ -80,7 +80,7 @@ class CopyCase:
         ledger.ensure(Replication.model_validate({"name": name, **file}))
         with closing(StartOffsets(name, ledger, settings, admin, SETTINGS)) as opening:
             opening.fence()
-            opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, "refuse")
+            opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, {})
 
     def visible(self) -> list[tuple[int, Seen]]:
         """What a ``read_committed`` reader of the target finds, read without the product."""

@@ -1,7 +1,7 @@
 """What the golden ledger files hold, by their names.
 
 ``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
-brought receipts of format 2. Every release has to read them. Never change a file or a value here; a new format gets
+brought receipts of format 2, the files of `NOTES` by the version that brought these kinds. Every release has to read them. Never change a file or a value here; a new format gets
 new files.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import (
+    Deleted,
     Entry,
     Gap,
     Ids,
@@ -22,6 +23,7 @@ from kafka_replication.ledger.entries import (
     Position,
     Receipt,
     Segment,
+    Start,
     Transform,
     UnknownPlacement,
     Verified,
@@ -209,7 +211,21 @@ RECEIPTS_2 = {
         time=TIME,
     ),
 }
-GOLDEN: dict[int, dict[str, Entry]] = {1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1}, 2: {**RECEIPTS_2}}
+NOTES: dict[str, Entry] = {
+    "start": Start(
+        source_cluster=IDS.source_cluster, source_topic=IDS.source_topic, start_from="latest", offset=41, time=TIME
+    ),
+    "start-not-resolved": Start(
+        source_cluster=UNICODE.source_cluster,
+        source_topic=UNICODE.source_topic,
+        start_from="2030-01-31T06:00:00+00:00",
+        offset=None,
+        time=TIME,
+        extra={"newer": [1, None]},
+    ),
+    "deleted": Deleted(source_topic=IDS.source_topic, run_id="run-1", time=TIME, extra={"newer": [1, None]}),
+}
+GOLDEN: dict[int, dict[str, Entry]] = {1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES}, 2: {**RECEIPTS_2}}
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 
 
@@ -226,6 +242,8 @@ DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "position": codec.decode_position,
     "verified": codec.decode_verified,
     "gap": codec.decode_gap,
+    "start": codec.decode_start,
+    "deleted": codec.decode_deleted,
     "receipt": codec.decode_receipt,
 }
 

@@ -168,20 +168,39 @@ def test_records_already_on_the_target(scene: Scenario) -> None:
     assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][:5] == [each.key for each in old]
 
 
-def test_a_replication_is_opened_as_a_whole_or_not_at_all(scene: Scenario) -> None:
-    """Otherwise `latest` would mean something else for the partition that was refused first and opened later."""
+def test_an_occupied_partition_starts_later_where_the_first_run_would_have_started_it(scene: Scenario) -> None:
+    """It holds up no other partition, and `latest` is not resolved again."""
     for side in (scene.source, scene.target):
         side.create(scene.topic, 2)
     scene.target.produce(scene.topic, numbered(5, 900), 1)
     scene.source.produce(scene.topic, numbered(40), 0)
     scene.source.produce(scene.topic, numbered(40), 1)
     report = scene.run(start_from="latest")
-    assert {each.key.source.partition for each in report.failed} == {0, 1}, report.table()
-    assert scene.bare_run().view().positions == {}
+    assert {each.key.source.partition for each in report.failed} == {1}, report.table()
+    assert scene.position(0).start == 40
+    assert scene.bare_run().view().starts[scene.key(1)].offset == 40
+    scene.source.produce(scene.topic, numbered(7, 40), 0)
     scene.source.produce(scene.topic, numbered(7, 40), 1)
+    report = scene.run(start_from="latest")
+    assert {each.key.source.partition for each in report.failed} == {1}, report.table()
+    assert scene.watermark(0) == 47
+    report = scene.run(start_from="latest", on_existing_target="append")
+    assert report.outcome == "done", report.table()
+    assert scene.position(1).start == 40
+    found = scene.check(1, from_=40)
+    assert len(found.foreign) == 5
+    assert not (found.lost or found.doubled or found.reordered or found.altered)
+
+
+def test_a_start_that_was_changed_before_its_partition_was_opened(scene: Scenario) -> None:
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    scene.target.produce(scene.topic, numbered(5, 900))
+    scene.source.produce(scene.topic, numbered(40))
+    refused(scene, "already holds records")
     report = scene.run(start_from="latest", on_existing_target="append")
     assert report.outcome == "nothing_to_do", report.table()
-    assert [scene.position(partition).start for partition in (0, 1)] == [40, 47]
+    assert scene.position().start == 40, "nothing was copied twice"
 
 
 def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
@@ -194,11 +213,11 @@ def test_an_opening_fences_the_one_before(scene: Scenario) -> None:
     start = Position(generation=1, ids=Ids("SRC", "s", "t"), start=5, next_offset=5)
     try:
         ledgers[0].ensure(scene.replication())
-        assert old.fence() == new.fence() == {}
-        new.commit({scene.key(): start}, "refuse")
+        assert old.fence().positions == new.fence().positions == {}
+        new.commit({scene.key(): start}, {})
         with pytest.raises(Fenced):
-            old.commit({scene.key(): replace(start, start=9, next_offset=9)}, "refuse")
-        assert third.fence()[scene.key()].start == 5
+            old.commit({scene.key(): replace(start, start=9, next_offset=9)}, {})
+        assert third.fence().positions[scene.key()].start == 5
     finally:
         for each in openings:
             each.close()
@@ -257,17 +276,21 @@ def test_renamed_replication_does_not_double(scene: Scenario) -> None:
     refused(scene, "already holds records", scene.name)
 
 
+REFUSE: dict[str, Any] = {"target_topics": {"partitions": "refuse"}}
+
+
 def test_fewer_target_partitions(scene: Scenario) -> None:
     scene.source.create(scene.topic, 3)
     scene.target.create(scene.topic, 2)
     for partition in range(3):
         scene.source.produce(scene.topic, numbered(30), partition)
-    report = scene.run()
-    assert {each.key.source.partition for each in report.failed} == {0, 1, 2}, "a replication begins as a whole"
+    report = scene.run(**REFUSE)
+    assert {each.key.source.partition for each in report.failed} == {2}
     assert "has 2 partitions, the source 3" in (only(report, 2).error or "")
     assert "--partitions 3" in only(report, 2).remedy
-    scene.target.grow(scene.topic, 3)
+    assert [scene.watermark(partition) for partition in range(3)] == [30, 30, None]
     assert scene.run().outcome == "done"
+    assert scene.target.partitions(scene.topic) == 3
     scene.assert_copied(0, 1, 2)
 
 
@@ -276,7 +299,7 @@ def test_a_source_that_grew_beyond_its_target(scene: Scenario) -> None:
     scene.source.grow(scene.topic, 3)
     for partition in range(3):
         scene.source.produce(scene.topic, numbered(30, 50), partition)
-    report = scene.run()
+    report = scene.run(**REFUSE)
     assert [(each.key.source.partition, each.copied) for each in sorted(report.ranges, key=lambda r: r.key)] == [
         (0, 30),
         (1, 30),
@@ -284,9 +307,17 @@ def test_a_source_that_grew_beyond_its_target(scene: Scenario) -> None:
     ]
     assert "has 2 partitions, the source 3" in (only(report, 2).error or "")
     assert [scene.watermark(partition) for partition in range(3)] == [80, 80, None]
-    scene.target.grow(scene.topic, 3)
     assert scene.run().outcome == "done"
+    assert scene.target.partitions(scene.topic) == 3
     scene.assert_copied(0, 1, 2)
+
+
+def test_a_recreated_source_with_more_partitions_changes_nothing_on_the_target(scene: Scenario) -> None:
+    copied_once(scene)
+    scene.source.delete(scene.topic)
+    scene.source.create(scene.topic, 2)
+    assert scene.run().outcome == "failed"
+    assert scene.target.partitions(scene.topic) == 1
 
 
 def test_watermark_ahead_of_the_ledger(scene: Scenario) -> None:

@@ -33,7 +33,14 @@ from tests.golden.ledger_entries import FILES, FOLDER, GOLDEN, POSITIONS, RECEIP
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 LEVELS = ("digest", "count")
-WRITTEN = {"position": 1, "verified": 1, "gap": 1, "receipt": 2}  # the version of each kind that is written
+WRITTEN = {
+    "position": 1,
+    "verified": 1,
+    "gap": 1,
+    "start": 1,
+    "deleted": 1,
+    "receipt": 2,
+}  # the version of each kind that is written
 # Golden files: a ledger written by any release must stay readable.
 
 

@@ -14,7 +14,14 @@ from tests.golden.ledger_entries import FILES, GOLDEN, decode, golden, kind_of
 from tests.support.json_changes import setting, without
 
 WRITTEN = {kind: max(versions) for kind, versions in FORMATS.items()}
-LAST_FILES = {"position": "position", "verified": "verified", "gap": "gap-retention", "receipt": "receipt"}
+LAST_FILES = {
+    "position": "position",
+    "verified": "verified",
+    "gap": "gap-retention",
+    "start": "start",
+    "deleted": "deleted",
+    "receipt": "receipt",
+}
 
 
 @pytest.mark.parametrize("kind", WRITTEN)

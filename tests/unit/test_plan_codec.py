@@ -70,6 +70,7 @@ OPENING = PartitionPlan(
     watermark=None,
     copy=OffsetRange(7, 9000000000),
 )
+ADDED = {State.UNREADABLE, State.UNFIT}  # to format 1, after the golden file was written
 REFUSED = [
     PartitionPlan(
         key=key(10 + number, "thème", "цель"),
@@ -83,7 +84,7 @@ REFUSED = [
         what=f'orders-{10 + number}: "{state.name}"\nwhy',
         remedy="kafka-replication reset … ü",
     )
-    for number, state in enumerate(state for state in State if state in REFUSALS)
+    for number, state in enumerate(state for state in State if state in REFUSALS - ADDED)
 ]
 STORED = Plan("orders-dr", (BEHIND, IN_SYNC, PENDING, OPENING, *REFUSED))
 

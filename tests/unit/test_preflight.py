@@ -77,7 +77,7 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
         Finding(
             "warning",
             AT,
-            "the target has 1 partitions, the source 2: the partitions without a target are refused",
+            "the target has 1 partitions, the source 2: a run adds the others",
             "kafka-topics.sh --alter --topic orders --partitions 2",
         ),
     ),
@@ -271,7 +271,7 @@ def test_renamed_topics_are_compared_with_their_target() -> None:
     source, target = topic("orders", SOURCE), topic("dr.orders", TARGET, 1)
     renamed = replication(topics={"include": ["orders"], "rename": "dr.{topic}"})
     assert [str(each) for each in check(renamed, sides({"orders": source}, {"dr.orders": target}))] == [
-        "warning: orders -> dr.orders: the target has 1 partitions, the source 2: the partitions without a target are refused. "
+        "warning: orders -> dr.orders: the target has 1 partitions, the source 2: a run adds the others. "
         "Remedy: kafka-topics.sh --alter --topic dr.orders --partitions 2"
     ]
 

@@ -37,7 +37,8 @@ from kafka_replication.config.sections import (
 from kafka_replication.config.time import parse_start
 from kafka_replication.model.errors import ConfigError
 
-__all__ = ["DAY", "MIN_COMPACTION_LAG", "Copy", "Replication", "Section", "TargetTopics"]
+__all__ = ["DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
+RENAME = "change topics.rename, or exclude the topic"
 
 
 class Replication(Section):
@@ -157,13 +158,18 @@ class Replication(Section):
         """True if a source topic of this name is to be replicated. Patterns never select internal topics."""
         return self.topics.selects(topic)
 
+    def target_name(self, source_topic: str) -> str:
+        """The target topic's name, unchecked."""
+        return self.topics.target_name(source_topic)
+
     def target_topic(self, source_topic: str) -> str:
         """The target topic's name. Raises ConfigError if Kafka would refuse it, or if it must not be written to."""
-        target = self.topics.target_name(source_topic)
-        if problem := names.target_problem(target):
-            raise ConfigError(
-                f"replication {self.name}: source topic '{source_topic}' would be written to '{target}', which"
-                f" {problem}",
-                "change topics.rename, or exclude the topic",
-            )
-        return target
+        if problem := self.target_problem(source_topic):
+            raise ConfigError(f"replication {self.name}: {problem}", RENAME)
+        return self.target_name(source_topic)
+
+    def target_problem(self, source_topic: str) -> str | None:
+        """Why the target topic of this name must not be written to, or None."""
+        target = self.target_name(source_topic)
+        problem = names.target_problem(target)
+        return f"source topic '{source_topic}' would be written to '{target}', which {problem}" if problem else None

@@ -206,6 +206,13 @@ class TargetTopics(Section):
     create: Flag = Field(
         default=True, description="Create missing target topics with the source's number of partitions."
     )
+    partitions: Literal["follow", "refuse"] = Field(
+        default="follow",
+        description=(
+            "What to do when the source topic has more partitions than the target topic, for example because partitions"
+            " were added: add them to the target (`follow`), or refuse the partitions that have no target (`refuse`)."
+        ),
+    )
     replication_factor: Whole | None = Field(
         default=None,
         ge=1,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 
 import tenacity
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from kafka_replication.kafka.clients import translate
-from kafka_replication.model.errors import Stalled
+from kafka_replication.model.errors import ReplicationError, Stalled, Unreachable
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning.snapshot import PartitionOffsets
+from kafka_replication.planning.snapshot import PartitionOffsets, Problem
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -37,8 +37,24 @@ _PASSING = frozenset(
 )
 
 
-def _passes(error: BaseException) -> bool:
-    return isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in _PASSING
+Answers = dict[TopicPartition, ListOffsetsResultInfo]
+Failures = dict[TopicPartition, ReplicationError]  # why each of these partitions gave no answer
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long one request may take, and for how long a partition without a leader is asked again; in seconds."""
+
+    request: float = 30.0
+    leader: float = 15.0
+
+    @classmethod
+    def within(cls, seconds: float) -> Patience:
+        """The patience of a step that should end after about ``seconds`` although some partitions do not answer."""
+        return cls(seconds / 3, seconds / 2)
+
+
+_USUAL = Patience()
 
 
 def _ask(
@@ -47,50 +63,90 @@ def _ask(
     spec: OffsetSpec,
     *,
     committed: bool,
-    patience: float = 15.0,
-) -> dict[TopicPartition, ListOffsetsResultInfo]:
-    """ListOffsets of all ``partitions``. Repeats the request for those that do not answer, for ``patience`` seconds.
-
-    Raises Unreachable naming a partition that still does not answer.
-    """
-    answers: dict[TopicPartition, ListOffsetsResultInfo] = {}
-    wanted = tuple(partitions)
-    tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_passes),
-        stop=tenacity.stop_after_delay(patience),
-        wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
-        reraise=True,
-    )(lambda: _ask_missing(admin, wanted, spec, answers, committed=committed))
+    patience: Patience = _USUAL,
+) -> Answers:
+    """ListOffsets of all ``partitions``. Raises an error naming the first partition that does not answer."""
+    answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience, all_or_none=True)
+    _raise_first(failures)
     return answers
 
 
-def _ask_missing(
+def _raise_first(failures: Failures) -> None:
+    """Raise the first error, those first that no retry can help."""
+    if failures:
+        _, error = min(failures.items(), key=lambda item: (item[1].retriable, item[0]))
+        others = f" (and {len(failures) - 1} more partitions do not answer)" if len(failures) > 1 else ""
+        raise type(error)(error.what + others, error.remedy) from error.__cause__
+
+
+def _ask_each(
     admin: AdminClient,
-    wanted: Sequence[TopicPartition],
+    partitions: Iterable[TopicPartition],
     spec: OffsetSpec,
-    answers: dict[TopicPartition, ListOffsetsResultInfo],
     *,
     committed: bool,
-    timeout: float = 30.0,
-) -> None:
-    """Add the missing partitions to ``answers``. Raises an error naming the first that does not answer."""
-    left = {ClientPartition(at.topic, at.partition): spec for at in wanted if at not in answers}
-    if not left:
-        return
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    patience: Patience,
+    all_or_none: bool = False,
+) -> tuple[Answers, Failures]:
+    """ListOffsets of each partition, or why it does not answer. Those that may answer soon are asked again, unless the
+    caller needs ``all_or_none`` and another partition will never answer.
+    """
+    answers, failures = Answers(), Failures()
+    left = set(partitions)
+
+    def ask() -> bool:
+        failed = _ask_once(admin, left, spec, answers, committed=committed, timeout=patience.request)
+        failures.update({at: _why(at, e) for at, e in failed.items()})
+        left.intersection_update(at for at, e in failed.items() if e.args[0].code() in _PASSING)
+        if all_or_none and len(left) < len(failed):
+            return False
+        _refresh_metadata(admin, {at.topic for at in left})
+        return bool(left)
+
+    tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        stop=tenacity.stop_after_delay(patience.leader),
+        wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
+        retry_error_callback=lambda _: None,
+    )(ask)
+    return answers, {at: error for at, error in failures.items() if at not in answers}
+
+
+def _ask_once(
+    admin: AdminClient,
+    wanted: Collection[TopicPartition],
+    spec: OffsetSpec,
+    answers: Answers,
+    *,
+    committed: bool,
+    timeout: float,
+) -> dict[TopicPartition, KafkaException]:
+    """Add what answers to ``answers``. Returns the errors of the others."""
     failed: dict[TopicPartition, KafkaException] = {}
-    for at, future in admin.list_offsets(left, isolation_level=level, request_timeout=timeout).items():
+    if not wanted:
+        return failed
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    asked = {ClientPartition(at.topic, at.partition): spec for at in sorted(wanted)}
+    for at, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
         partition = TopicPartition(at.topic, at.partition)
         try:
             answers[partition] = answer_of(future, timeout * 2)
         except KafkaException as e:
             failed[partition] = e
-    if failed:
-        lasting = {at: e for at, e in failed.items() if e.args[0].code() not in _PASSING}
-        _refresh_metadata(admin, {at.topic for at in failed.keys() - lasting.keys()})
-        first, error = min((lasting or failed).items(), key=operator.itemgetter(0))
-        others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise translate(error.args[0], f"listing offsets of {first}{others}") from error
+    return failed
+
+
+def _why(at: TopicPartition, raised: KafkaException) -> ReplicationError:
+    error = raised.args[0]
+    if error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT):  # _NOENT: no partition asked has one
+        reason: ReplicationError = Unreachable(
+            f"{at} has no leader: no broker that has its records is up",
+            f"start the brokers that hold it: kafka-topics.sh --describe --topic {at.topic}",
+        )
+    else:
+        reason = translate(error, f"listing offsets of {at}")
+    reason.__cause__ = raised
+    return reason
 
 
 def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffsetsResultInfo:
@@ -104,10 +160,12 @@ def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffs
     return answer
 
 
-def _refresh_metadata(admin: AdminClient, topics: Iterable[str]) -> None:
+def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
     """Make the client ask for these topics' leaders again. Otherwise it keeps stale metadata for 15 minutes."""
-    for topic in topics:
-        with suppress(KafkaException):
+    with suppress(KafkaException):
+        if len(topics) > 1:  # one request for all topics of the cluster, instead of one for each
+            admin.list_topics(timeout=5)
+        for topic in topics if len(topics) == 1 else ():
             admin.list_topics(topic, timeout=5)
 
 
@@ -139,20 +197,58 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
     """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
     offset.
     """
-    partitions = tuple(partitions)
-    first = _list(admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True)
-    ends = last_stable(admin, [at for at, offset in first.items() if offset < 0])
-    return {at: ends.get(at, offset) for at, offset in first.items()}
+    found, failures = at_time_each(admin, partitions, timestamp)
+    _raise_first(failures)
+    return found
 
 
-def all_three(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
-    partitions = tuple(partitions)
-    starts, high, stable = (
-        log_starts(admin, partitions),
-        high_watermarks(admin, partitions),
-        last_stable(admin, partitions),
+def at_time_each(
+    admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int, patience: Patience = _USUAL
+) -> tuple[dict[TopicPartition, int], Failures]:
+    """As `at_time`, with the reason for each partition that does not answer."""
+    first, failures = _list_each(
+        admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
     )
-    return {at: PartitionOffsets(starts[at], max(high[at], stable[at]), stable[at]) for at in partitions}
+    without = [at for at, offset in first.items() if offset < 0]
+    ends, failed = last_stable_each(admin, without, patience)
+    found = {at: ends.get(at, offset) for at, offset in first.items() if at not in failed}
+    return found, failures | failed
+
+
+def log_starts_each(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+) -> tuple[dict[TopicPartition, int], Failures]:
+    return _list_each(admin, partitions, _EARLIEST, committed=False, patience=patience)
+
+
+def last_stable_each(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+) -> tuple[dict[TopicPartition, int], Failures]:
+    return _list_each(admin, partitions, _LATEST, committed=True, patience=patience)
+
+
+def _list_each(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    spec: OffsetSpec,
+    *,
+    committed: bool,
+    patience: Patience = _USUAL,
+) -> tuple[dict[TopicPartition, int], Failures]:
+    answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
+    return {at: answer.offset for at, answer in answers.items()}, failures
+
+
+def all_three(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+) -> dict[TopicPartition, PartitionOffsets | Problem]:
+    """The three offsets of each partition, or why they are not known. A partition that fails once is not asked on."""
+    starts, failures = log_starts_each(admin, partitions, patience)
+    high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
+    stable, also_failed = last_stable_each(admin, high, patience)
+    known = {at: PartitionOffsets(starts[at], max(high[at], end), end) for at, end in stable.items()}
+    problems = {at: Problem.of(error) for at, error in (failures | failed | also_failed).items()}
+    return {**known, **problems}
 
 
 def stable_ends(
@@ -166,13 +262,26 @@ def stable_ends(
     An open transaction hides records that were committed after it began. It ends at its time-out at the latest.
     The pauses grow from 0.02 s to 0.5 s, because the wait may take minutes on overloaded brokers.
 
-    Raises Stalled after ``deadline`` seconds.
+    Raises Stalled after ``deadline`` seconds, and Unreachable.
     """
-    ends = high_watermarks(admin, partitions)
+    ends, failures = stable_ends_each(admin, partitions, deadline, pause)
+    _raise_first(failures)
+    return ends
+
+
+def stable_ends_each(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[dict[TopicPartition, int], Failures]:
+    """As `stable_ends`, with the reason for each partition whose end is not known after ``deadline`` seconds."""
+    ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
     waiting = set(ends)
 
     def hidden() -> dict[TopicPartition, int]:
-        stable = last_stable(admin, waiting)
+        stable, failed = last_stable_each(admin, waiting)
+        failures.update(failed)
         waiting.intersection_update([at for at, offset in stable.items() if offset < ends[at]])
         return {at: stable[at] for at in waiting}
 
@@ -183,11 +292,10 @@ def stable_ends(
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         sleep=pause,
     )(hidden)
-    if left:
-        at, stable = min(left.items())
-        raise Stalled(
+    for at, stable in left.items():
+        failures[at] = Stalled(
             f"{at}: the last stable offset stays at {stable}, below {ends[at]}, for {deadline:.0f} s: a"
             " transaction is open",
             f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
         )
-    return ends
+    return {at: end for at, end in ends.items() if at not in failures}, failures

@@ -66,8 +66,7 @@ class KafkaSinkSession:
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:
-        name = self._partition.key.target_topic
-        return topics.configs(self._partition.target_admin, [name])[name]
+        return topics.config(self._partition.target_admin, self._partition.key.target_topic)
 
     @property
     def throttled(self) -> float:

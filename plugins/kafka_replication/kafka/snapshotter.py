@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from confluent_kafka.admin import AdminClient
@@ -15,7 +16,9 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import ceil_millis
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+
+_CORRECT = "correct topics.include, create the topic, or grant Describe on it"
 
 
 def take(
@@ -26,54 +29,82 @@ def take(
     until: datetime | None = None,
     known: Collection[TopicPartition] = (),
     others: Collection[str] = (),
+    unresolved: Mapping[TopicPartition, datetime] = {},
 ) -> Snapshot:
-    """Both sides of every selected topic, and the topics ``others`` of the target.
+    """Both sides of every selected topic, and the topics ``others`` of the target. A topic or partition that does not
+    answer has a `Problem`.
 
-    ``known`` partitions already have a start offset: ``start_from`` is not resolved for them.
+    ``known`` partitions already have a start offset: ``start_from`` is not resolved for them. For ``unresolved`` ones
+    ``latest`` means the end that they had at that time.
 
-    Raises PreflightFailed if a topic named in the file does not exist and was never replicated, Unreachable.
+    Raises PreflightFailed if no selected topic exists, or if one of ``only`` does not; Unreachable if a cluster does
+    not answer.
     """
+    patience = offsets.Patience.within(replication.timeouts.request)
     selected = [name for name in topics.names(source) if replication.selects(name) and (not only or name in only)]
-    _check_named(replication, selected, only, {at.topic for at in known})
-    sources = topics.describe(source, selected)
-    partitions = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.partitions]
-    wanted = {replication.target_topic(name) for name in selected}
-    targets = topics.describe(target, {*wanted, *others, POSITIONS, RECEIPTS})
+    missing = _missing(replication, selected, only, {at.topic for at in known})
+    sources = topics.describe(source, selected, patience)
+    readable = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.readable]
+    starts, unanswered = _starts(replication, source, set(readable) - set(known), unresolved, patience)
+    ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
+    wanted = {replication.target_name(name) for name in selected if not replication.target_problem(name)}
+    targets = topics.describe(target, {*wanted, *others, POSITIONS, RECEIPTS}, patience)
     ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
     created = len(ledger) < 2 or (replication.target_topics.create and wanted - targets.keys())
     return Snapshot(
         source_cluster=topics.cluster_id(source),
         target_cluster=topics.cluster_id(target),
-        source=sources,
+        source=_without(sources, unanswered | also_unanswered) | missing,
         target=targets,
-        starts=_starts(replication, source, [at for at in partitions if at not in set(known)]),
-        until=offsets.at_time(source, partitions, ceil_millis(until)) if until else {},
+        starts=starts,
+        until=ends,
         ledger=ledger,
         defaults=topic_defaults(target) if created else None,
     )
 
 
-def _check_named(
+def _without(sources: Mapping[str, Topic], unanswered: offsets.Failures) -> dict[str, Topic]:
+    """The topics with the problems of those partitions that did not answer a later question."""
+    problems: dict[str, dict[int, Problem]] = {}
+    for at, error in unanswered.items():
+        problems.setdefault(at.topic, {})[at.partition] = Problem.of(error)
+    return {
+        name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
+        for name, topic in sources.items()
+    }
+
+
+def _missing(
     replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]
-) -> None:
+) -> dict[str, Topic]:
+    """The topics that the file names, and that neither exist nor were ever replicated. Raises PreflightFailed."""
     named = {entry for entry in replication.topics.include if not is_pattern(entry)}
-    wanted = set(only) if only else named
-    missing = sorted(wanted - set(selected) - set(known))
-    if missing:
+    missing = sorted((set(only) or named) - set(selected) - set(known))
+    if missing and (only or not (selected or known)):
         raise PreflightFailed(
             f"replication {replication.name}: unknown source topic{'s' if len(missing) > 1 else ''}"
             f" {', '.join(missing)}",
-            "correct topics.include, create the topic, or grant Describe on it",
+            _CORRECT,
         )
+    problem = Problem("the topic does not exist, or this client may not describe it", _CORRECT)
+    return {name: topics.without_description(name, problem, [0]) for name in missing}
 
 
 def _starts(
-    replication: Replication, source: AdminClient, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
+    replication: Replication,
+    source: AdminClient,
+    partitions: Collection[TopicPartition],
+    unresolved: Mapping[TopicPartition, datetime],
+    patience: offsets.Patience,
+) -> tuple[dict[TopicPartition, int], offsets.Failures]:
     match replication.start_from:
         case "earliest":
-            return offsets.log_starts(source, partitions)
+            return offsets.log_starts_each(source, partitions, patience)
         case "latest":
-            return offsets.last_stable(source, partitions)
+            starts, failures = offsets.last_stable_each(source, set(partitions) - unresolved.keys(), patience)
+            for at in set(partitions) & unresolved.keys():
+                found, failed = offsets.at_time_each(source, [at], ceil_millis(unresolved[at]), patience)
+                starts, failures = starts | found, failures | failed
+            return starts, failures
         case moment:
-            return offsets.at_time(source, partitions, ceil_millis(moment))
+            return offsets.at_time_each(source, partitions, ceil_millis(moment), patience)

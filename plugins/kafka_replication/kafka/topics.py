@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import tenacity
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
     TopicDescription,
@@ -18,12 +20,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.kafka import offsets
 from kafka_replication.kafka.clients import translate
 from kafka_replication.kafka.shared_reads import SharedRead
-from kafka_replication.model.errors import Refused, Unreachable
+from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning.snapshot import Topic
+from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
 
 TIMEOUT = 30.0
+_USUAL = offsets.Patience()
 
 
 def cluster_id(admin: AdminClient) -> str:
@@ -40,18 +43,27 @@ def names(admin: AdminClient) -> list[str]:
         raise translate(e.args[0], "listing topics") from e
 
 
-def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
+def _describe_each(
+    admin: AdminClient, topics: Iterable[str]
+) -> tuple[dict[str, TopicDescription], dict[str, ReplicationError]]:
+    """The descriptions of the topics that exist, and the errors of those that cannot be described."""
     wanted = sorted(set(topics))
-    if not wanted:
-        return {}
-    descriptions = {}
-    for name, future in admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT).items():
-        try:
-            descriptions[name] = future.result(TIMEOUT * 2)
-        except KafkaException as e:
-            if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise translate(e.args[0], f"describing topic {name}") from e
-    return descriptions
+    known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
+    if wanted:
+        for name, future in admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT).items():
+            try:
+                known[name] = future.result(TIMEOUT * 2)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    failed[name] = translate(e.args[0], f"describing topic {name}")
+    return known, failed
+
+
+def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
+    known, failed = _describe_each(admin, topics)
+    for error in failed.values():
+        raise error
+    return known
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
@@ -86,36 +98,71 @@ def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
         )
 
 
-def configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+def config(admin: AdminClient, topic: str) -> dict[str, str]:
+    """The configuration of one topic. Raises an error if it cannot be read."""
+    known, failed = configs(admin, [topic])
+    if topic in failed:
+        raise failed[topic]
+    return known[topic]
+
+
+def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, ReplicationError]]:
+    """The configurations of these topics, and the errors of those whose configuration cannot be read."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
-    if not resources:
-        return {}
-    try:
-        futures = admin.describe_configs(resources, request_timeout=TIMEOUT)
-        return {
-            at.name: {k: str(v.value) for k, v in future.result(TIMEOUT * 2).items()} for at, future in futures.items()
-        }
-    except KafkaException as e:
-        raise translate(e.args[0], "reading topic configurations") from e
+    known, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
+    if resources:
+        for at, future in admin.describe_configs(resources, request_timeout=TIMEOUT).items():
+            try:
+                known[at.name] = {name: str(entry.value) for name, entry in future.result(TIMEOUT * 2).items()}
+            except KafkaException as e:
+                failed[at.name] = translate(e.args[0], f"reading the configuration of topic {at.name}")
+    return known, failed
 
 
-def describe(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
-    """Those of ``topics`` that exist, with the offsets of every partition. Raises Unreachable."""
-    described = _descriptions(admin, topics)
-    settings = configs(admin, described)
+def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> dict[str, Topic]:
+    """Those of ``topics`` that exist, with the offsets of every partition. What is not known has a `Problem`."""
+    known, failed = _describe(admin, topics, patience)
+    problems = {name: Problem.of(error) for name, error in failed.items()}
+    return {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()} | {
+        name: without_description(name, problem) for name, problem in problems.items() if name not in known
+    }
+
+
+def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
+    """As `describe`. Raises the error of a topic that cannot be described."""
+    known, failed = _describe(admin, topics, _USUAL)
+    for error in failed.values():
+        raise error
+    return known
+
+
+def _describe(
+    admin: AdminClient, topics: Iterable[str], patience: offsets.Patience
+) -> tuple[dict[str, Topic], dict[str, ReplicationError]]:
+    """The topics that exist, and the errors of those that cannot be described, or only without a configuration."""
+    described, failed = _describe_each(admin, topics)
+    settings, unreadable = configs(admin, described)
     partition_offsets = offsets.all_three(
-        admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions]
+        admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions], patience
     )
-    return {
+    known = {
         name: Topic(
             name=name,
             topic_id=str(d.topic_id),
             partitions={p.id: partition_offsets[TopicPartition(name, p.id)] for p in d.partitions},
             replication_factor=min((len(p.replicas) for p in d.partitions), default=0),
-            config=settings[name],
+            config=settings.get(name, {}),
         )
         for name, d in described.items()
     }
+    return known, failed | unreadable
+
+
+def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
+    """A topic of which nothing is known but why, and perhaps its partitions."""
+    return Topic(
+        name=name, topic_id="", partitions=dict.fromkeys(partitions, problem), replication_factor=0, problem=problem
+    )
 
 
 def create(
@@ -133,6 +180,25 @@ def create(
             raise Refused(
                 f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
             ) from e
+    _await_leaders(admin, name)
+
+
+def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
+    """Give the topic this number of partitions, and wait until each has a leader.
+
+    Raises Refused, BadInput, Unreachable.
+    """
+    try:
+        admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT)[name].result(TIMEOUT * 2)
+    except KafkaException as e:
+        error = translate(e.args[0], f"adding partitions to the target topic {name}")
+        if e.args[0].code() == KafkaError.INVALID_PARTITIONS:  # it has them meanwhile, or more
+            return
+        if e.args[0].retriable() or not isinstance(error, Unreachable):
+            raise error from e
+        raise Refused(
+            error.what, f"add them by hand: kafka-topics.sh --alter --topic {name} --partitions {partitions}"
+        ) from e
     _await_leaders(admin, name)
 
 

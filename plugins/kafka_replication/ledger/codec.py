@@ -18,12 +18,14 @@ from pydantic import ValidationError
 from kafka_replication.ledger import formats
 from kafka_replication.ledger.entries import (
     UPGRADE,
+    Deleted,
     Entry,
     Gap,
     KafkaSegments,
     Placement,
     Position,
     Receipt,
+    Start,
     Verified,
 )
 from kafka_replication.ledger.record_keys import FOREIGN
@@ -36,6 +38,8 @@ FORMATS: Mapping[str, Mapping[int, type[formats.EntryFormat]]] = {
     "position": {1: formats.Position1},
     "verified": {1: formats.Verified1},
     "gap": {1: formats.Gap1},
+    "start": {1: formats.Start1},
+    "deleted": {1: formats.Deleted1},
     "receipt": {1: formats.Receipt1, 2: formats.Receipt2},
 }
 
@@ -54,6 +58,10 @@ def _content(entry: Entry) -> tuple[str, dict[str, Any]]:
             return "verified", _verified(entry)
         case Gap():
             return "gap", _gap(entry)
+        case Start():
+            return "start", _start(entry)
+        case Deleted():
+            return "deleted", {"source_topic": entry.source_topic, "run_id": entry.run_id, "time": entry.time}
         case Receipt():
             return "receipt", _receipt(entry)
 
@@ -96,6 +104,16 @@ def _gap(entry: Gap) -> dict[str, Any]:
         "approved_by": entry.approved_by,
         "ids": asdict(entry.ids),
         "run_id": entry.run_id,
+        "time": entry.time,
+    }
+
+
+def _start(entry: Start) -> dict[str, Any]:
+    return {
+        "source_cluster": entry.source_cluster,
+        "source_topic": entry.source_topic,
+        "start_from": entry.start_from,
+        "offset": entry.offset,
         "time": entry.time,
     }
 
@@ -149,6 +167,20 @@ def decode_gap(data: bytes) -> Gap:
     """Raises LedgerUnreadable."""
     entry = _decode("gap", data)
     assert isinstance(entry, Gap)
+    return entry
+
+
+def decode_start(data: bytes) -> Start:
+    """Raises LedgerUnreadable."""
+    entry = _decode("start", data)
+    assert isinstance(entry, Start)
+    return entry
+
+
+def decode_deleted(data: bytes) -> Deleted:
+    """Raises LedgerUnreadable."""
+    entry = _decode("deleted", data)
+    assert isinstance(entry, Deleted)
     return entry
 
 

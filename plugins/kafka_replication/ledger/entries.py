@@ -129,6 +129,31 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a partition of the first opening starts that could not be opened then.
+
+    Written in the transaction that opens the other partitions, and without meaning once the partition has a position.
+    """
+
+    source_cluster: str
+    source_topic: str  # its id
+    start_from: str  # as the replication file said it: "earliest", "latest", or an RFC 3339 time
+    offset: int | None  # None: the partition did not answer, so it is resolved later, for ``time`` if it is "latest"
+    time: str  # RFC 3339 UTC, when it was to be opened
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """A run has reported that the source topic of this id was deleted; later runs do not report it again."""
+
+    source_topic: str
+    run_id: str
+    time: str  # RFC 3339 UTC
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
 
@@ -221,4 +246,4 @@ class Receipt:
         return self.placement.segments
 
 
-Entry = Position | Verified | Gap | Receipt
+Entry = Position | Verified | Gap | Start | Deleted | Receipt

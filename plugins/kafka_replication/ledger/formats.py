@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from kafka_replication.ledger.entries import (
+    Deleted,
     Entry,
     Gap,
     Ids,
@@ -20,6 +21,7 @@ from kafka_replication.ledger.entries import (
     Position,
     Receipt,
     Segment,
+    Start,
     Transform,
     UnknownPlacement,
     Verified,
@@ -180,6 +182,33 @@ class Gap1(EntryFormat):
             time=self.time,
             extra=self.unknown,
         )
+
+
+class Start1(EntryFormat):
+    source_cluster: str
+    source_topic: str
+    start_from: str
+    offset: Number | None
+    time: str
+
+    def value(self) -> Start:
+        return Start(
+            source_cluster=self.source_cluster,
+            source_topic=self.source_topic,
+            start_from=self.start_from,
+            offset=self.offset,
+            time=self.time,
+            extra=self.unknown,
+        )
+
+
+class Deleted1(EntryFormat):
+    source_topic: str
+    run_id: str
+    time: str
+
+    def value(self) -> Deleted:
+        return Deleted(source_topic=self.source_topic, run_id=self.run_id, time=self.time, extra=self.unknown)
 
 
 class _Receipt(EntryFormat):

@@ -28,6 +28,14 @@ def gap_key(key: PartitionKey, gap: Gap) -> bytes:
     return key.entry("gap", gap.generation, gap.range.from_)
 
 
+def start_key(key: PartitionKey) -> bytes:
+    return key.entry("start")
+
+
+def deleted_key(key: PartitionKey) -> bytes:
+    return key.entry("deleted")
+
+
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
     """(kind, key, further numbers). Raises LedgerUnreadable for a key that this product did not write."""
     try:

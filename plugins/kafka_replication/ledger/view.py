@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from kafka_replication.ledger.entries import Gap, Position, Verified
+from kafka_replication.ledger.entries import Deleted, Gap, Position, Start, Verified
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """The positions, verified coverage and approved gaps of one replication."""
+    """The positions, verified coverage and approved gaps of one replication, and what its runs noted."""
 
     positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
+    starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
+    deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
+
+    @property
+    def begun(self) -> bool:
+        """Whether the replication's first opening was done. What appears later starts at its beginning."""
+        return bool(self.positions or self.starts)
 
     def position(self, key: PartitionKey, generation: int) -> Position | None:
         """The position if it is of this generation, else None: another generation has other records."""

@@ -113,7 +113,7 @@ def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times)
     """The requested offset range of each partition. Raises BadInput. Two times can give an empty range."""
     ranges: dict[TopicPartition, OffsetRange] = {}
     for at in partitions_of(request, source):
-        end = source[at.topic].partitions[at.partition].last_stable
+        end = source[at.topic].offsets(at.partition).last_stable
         from_, until = (
             _offset(field_, at, point, end, times)
             for field_, point in (("from", request.from_), ("until", request.until))
@@ -205,7 +205,7 @@ def _entry(
     refusal = planner.refusal(key, position, source, target, ids)
     # An overrun stops live copying, but the requested range may still be readable.
     if refusal and refusal.state is State.OVERRUN:
-        readable = replace(position, next_offset=source.partitions[key.source.partition].log_start)
+        readable = replace(position, next_offset=source.offsets(key.source.partition).log_start)
         refusal = planner.refusal(key, readable, source, target, ids)
     if refusal:
         return planner.refused(key, refusal, position, source)
@@ -220,7 +220,7 @@ def _entry(
 
 def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
     topic = given.snapshot.source[entry.key.source.topic]
-    log_start = topic.partitions[entry.key.source.partition].log_start
+    log_start = topic.offsets(entry.key.source.partition).log_start
     coverage = position.coverage if position else Coverage()
     missing = Coverage(coverage.missing_from(asked))
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))

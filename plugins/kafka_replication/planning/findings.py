@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kafka_replication.config import Replication
@@ -13,18 +14,25 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, its place and its remedy. An ``error`` stops the run, a ``warning`` is only logged."""
+    """A problem, its place and its remedy. A ``warning`` is only logged. An ``error`` about one source ``topic``, or
+    about one of its partitions, refuses only these; another error stops the run.
+    """
 
     severity: Severity
     where: str
     what: str
     remedy: str
+    topic: str | None = field(default=None, compare=False)
+
+    @property
+    def stops_the_run(self) -> bool:
+        return self.severity == "error" and self.topic is None
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.where}: {self.what}. Remedy: {self.remedy}"
 
 
-def raise_errors(findings: list[Finding]) -> None:
+def raise_errors(findings: Iterable[Finding]) -> None:
     """Raise PreflightFailed if findings are errors. It names all of them."""
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_replication.config import Replication
@@ -14,10 +14,11 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning import gaps, refusals
+from kafka_replication.planning import gaps, preflight, refusals
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.refusals import Refusal
-from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+from kafka_replication.planning.starts import is_for, start_of
 
 
 def plan(
@@ -31,12 +32,13 @@ def plan(
         ledger=own_entries,
         watermarks=watermarks,
         known=frozenset(key.source.topic for key in own_entries.positions),
+        unfit=preflight.unfit(replication, snapshot),
     )
     planned = tuple(planner.all())
-    refused = next((partition for partition in planned if partition.refused), None)
-    if refused is not None and not own_entries.positions:
+    lost = next((partition for partition in planned if partition.state is State.LEDGER_LOST), None)
+    if lost is not None and not own_entries.positions:
         planned = tuple(
-            refusals.not_started(partition, refused.what) if partition.state is State.OPENING else partition
+            refusals.without_ledger(partition, lost.what) if partition.state is State.OPENING else partition
             for partition in planned
         )
     return Plan(replication.name, (*planned, *planner.pending_elsewhere(ledger)))
@@ -44,33 +46,34 @@ def plan(
 
 def own(replication: Replication, ledger: LedgerView) -> LedgerView:
     """The ledger entries for the replication's own target topics, without those of backfills to other target topics."""
-    positions = {
-        key: position
-        for key, position in ledger.positions.items()
-        if not replication.selects(key.source.topic) or replication.target_topic(key.source.topic) == key.target_topic
-    }
+
+    def is_own(key: PartitionKey) -> bool:
+        topic = key.source.topic
+        return not replication.selects(topic) or replication.target_name(topic) == key.target_topic
+
+    positions = {key: position for key, position in ledger.positions.items() if is_own(key)}
     return LedgerView(
         positions,
         {key: verified for key, verified in ledger.verified.items() if key in positions},
         {key: approved for key, approved in ledger.gaps.items() if key in positions},
+        {key: start for key, start in ledger.starts.items() if is_own(key)},
+        {key: deleted for key, deleted in ledger.deleted.items() if key in positions},
     )
 
 
 def refuse_occupied(
-    new: Collection[PartitionPlan], occupied: Mapping[PartitionKey, int], *, first: bool
+    new: Collection[PartitionPlan], occupied: Mapping[PartitionKey, int], unknown: Mapping[PartitionKey, Problem]
 ) -> dict[PartitionKey, PartitionPlan]:
-    """The ``new`` partitions that may not be opened, because their target has records. ``occupied`` has the first
-    offsets.
+    """The ``new`` partitions that may not be opened: their target has records, or it is not known whether it has.
 
-    The ``first`` opening of a replication opens all partitions or none: a partition opened later would count as added
-    later, and would start at another offset.
+    ``occupied`` has the offset of the first record.
     """
-    refused = {
-        planned.key: refusals.occupied(planned, occupied[planned.key]) for planned in new if planned.key in occupied
-    }
-    if first and refused:
-        what = next(iter(refused.values())).what
-        refused |= {planned.key: refusals.not_started(planned, what) for planned in new if planned.key not in refused}
+    refused = {}
+    for planned in new:
+        if planned.key in occupied:
+            refused[planned.key] = refusals.occupied(planned, occupied[planned.key])
+        elif planned.key in unknown:
+            refused[planned.key] = refusals.not_openable(planned, unknown[planned.key])
     return refused
 
 
@@ -83,13 +86,14 @@ class Planner:
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
     known: frozenset[str] = frozenset()  # source topics of which some partition was opened
+    unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
 
     def all(self) -> Iterator[PartitionPlan]:
         seen = set()
         for name in sorted(self.snapshot.source):
             for number in sorted(self.snapshot.source[name].partitions):
                 key = PartitionKey(
-                    self.replication.name, TopicPartition(name, number), self.replication.target_topic(name)
+                    self.replication.name, TopicPartition(name, number), self.replication.target_name(name)
                 )
                 seen.add(key)
                 yield self.one(key)
@@ -134,58 +138,109 @@ class Planner:
         return self.entry(key, state, position, source, copy=copy, verify=copied)
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
-        until = source.partitions[key.source.partition].last_stable
+        until = source.offsets(key.source.partition).last_stable
         until = min(until, self.snapshot.until.get(key.source, until))
         if self.replication.max_records_per_run is not None:
             until = min(until, from_ + self.replication.max_records_per_run)
         return OffsetRange(from_, until) if from_ < until else None
 
     def unopened(self, key: PartitionKey, source: Topic, target: Topic | None, ids: Ids) -> PartitionPlan:
-        offsets = source.partitions[key.source.partition]
-        late = bool(self.ledger.positions)
-        grown = key.source.topic in self.known
-        start = offsets.log_start if late else self.snapshot.starts.get(key.source, offsets.log_start)
-        fresh = Position(generation=1, ids=ids, start=start, next_offset=start)
+        start = self.start(key)
+        fresh = Position(generation=1, ids=ids, start=start or 0, next_offset=start or 0)
+        refusal = self.refusal_to_open(key, source, target)
+        if refusal:
+            return self.refused(key, refusal, fresh, source)
+        return self.entry(key, State.OPENING, fresh, source, copy=self.next_range(key, fresh.start, source))
+
+    def is_late(self, key: PartitionKey) -> bool:
+        """Whether the partition appeared after the first opening."""
+        return self.ledger.begun and not is_for(self.ledger.starts.get(key), self.snapshot, key)
+
+    def start(self, key: PartitionKey) -> int | None:
+        """Where a partition starts that was never opened; None if that is not known now."""
+        if not self.is_late(key):
+            return start_of(self.replication, self.snapshot, self.ledger.starts.get(key), key)
+        offsets = self.snapshot.source[key.source.topic].readable.get(key.source.partition)
+        return offsets.log_start if offsets else None
+
+    def refusal_to_open(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
+        """The first reason why this partition cannot be opened; None if it can."""
+        number = key.source.partition
         if key in self.watermarks:
-            return self.refused(key, refusals.ledger_lost(key, self.watermarks[key]), fresh, source)
-        if target and key.source.partition not in target.partitions:
-            return self.refused(key, refusals.fewer_partitions(key, source, target), fresh, source)
+            return refusals.ledger_lost(key, self.watermarks[key])
         if target is None and not self.replication.target_topics.create:
-            return self.refused(key, refusals.target_missing(key), fresh, source)
-        if late and offsets.log_start > 0 and (grown or self.replication.start_from != "earliest"):
-            return self.refused(key, refusals.late_gap(key, offsets.log_start), fresh, source)
-        return self.entry(key, State.OPENING, fresh, source, copy=self.next_range(key, start, source))
+            return refusals.target_missing(key)
+        if key.source.topic in self.unfit:
+            return refusals.unfit(self.unfit[key.source.topic])
+        if problem := source.problem_of(number) or (target.problem_of(number) if target else None):
+            return refusals.unreadable(problem)
+        if target and number not in target.partitions and self.replication.target_topics.partitions == "refuse":
+            return refusals.fewer_partitions(key, source, target)
+        log_start, grown = source.offsets(number).log_start, key.source.topic in self.known
+        if self.is_late(key) and log_start > 0 and (grown or self.replication.start_from != "earliest"):
+            return refusals.late_gap(key, log_start)
+        return None
 
     def refusal(
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Refusal | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
-        offsets, was = source.partitions[key.source.partition], position.ids
-        if (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):
+        number, was = key.source.partition, position.ids
+        unfit, problem = self.unfit.get(key.source.topic), source.problem_of(number)
+        if source.topic_id and (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):
             return refusals.source_recreated(key, position, ids)
-        if target is None or was.target_topic != ids.target_topic:
+        if target is None or (target.topic_id and was.target_topic != ids.target_topic):
             return refusals.target_recreated(key, position, ids.target_topic)
         if self.watermarks.get(key, 0) > position.next_offset:
             return refusals.ledger_lost(key, self.watermarks[key], position.next_offset)
+        if unfit:
+            return refusals.unfit(unfit)
+        if problem := problem or target.problem_of(number):
+            return refusals.unreadable(problem)
+        offsets = source.offsets(number)
         lost = gaps.lost(position, offsets.log_start)
         if lost:
             return refusals.overrun(key, lost, offsets.log_start)
         # The last stable offset never decreases, and neither does the high watermark, which is at or above it.
         if offsets.last_stable < position.next_offset:
             return refusals.truncated(key, position, offsets.last_stable)
-        if key.source.partition not in target.partitions:
+        if number not in target.partitions:
             return refusals.fewer_partitions(key, source, target)
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
+        if self.is_deletion(key):
+            return self.deleted(key, position)
         refusal = refusals.vanished(key.source, position)
         return self._known(key, refusal.state, position, position.next_offset, what=refusal.what, remedy=refusal.remedy)
+
+    def is_deletion(self, key: PartitionKey) -> bool:
+        """Whether the whole topic is gone, a pattern had selected it, and other topics are there.
+
+        If no topic at all is visible, the client has probably lost its rights.
+        """
+        topic = key.source.topic
+        return bool(self.snapshot.source) and topic not in {*self.snapshot.source, *self.replication.topics.include}
+
+    def deleted(self, key: PartitionKey, position: Position) -> PartitionPlan:
+        """The plan of a partition whose topic was deleted: its copies stay, and are verified. Noted in one run."""
+        noted = self.ledger.deleted.get(key)
+        is_new = noted is None or noted.source_topic != position.ids.source_topic
+        return self._known(
+            key,
+            State.DELETED,
+            position,
+            position.next_offset,
+            verify=self.ledger.pending(key),
+            what=refusals.deleted(key) if is_new else "",
+        )
 
     def refused(self, key: PartitionKey, refusal: Refusal, position: Position, source: Topic) -> PartitionPlan:
         return self.entry(key, refusal.state, position, source, what=refusal.what, remedy=refusal.remedy)
 
     def entry(self, key: PartitionKey, state: State, position: Position, source: Topic, **more: Any) -> PartitionPlan:
-        source_end = source.partitions[key.source.partition].last_stable
+        offsets = source.readable.get(key.source.partition)
+        source_end = offsets.last_stable if offsets else position.next_offset
         return self._known(key, state, position, source_end, leader_epoch=position.leader_epoch, **more)
 
     def _known(

@@ -28,9 +28,12 @@ class State(StrEnum):
     TARGET_MISSING = "target topic missing"
     VANISHED = "topic vanished"
     NOT_OPENED = "could not be opened"
+    UNREADABLE = "does not answer"
+    UNFIT = "topic cannot be used"
+    DELETED = "source topic deleted"
 
 
-REFUSALS = frozenset(State) - {State.IN_SYNC, State.BEHIND, State.PENDING, State.OPENING}
+REFUSALS = frozenset(State) - {State.IN_SYNC, State.BEHIND, State.PENDING, State.OPENING, State.DELETED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ class Plan:
     partitions: tuple[PartitionPlan, ...]
     # For each ledger partition, the offset in the receipts topic from which this run needs receipts.
     receipts_from: Mapping[int, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what this run leaves to other runs, for people
+    left_to_others: tuple[str, ...] = ()  # the topics that other runs are at work on, as text for people
 
     @property
     def to_copy(self) -> tuple[PartitionPlan, ...]:
@@ -100,6 +103,11 @@ class Plan:
     def workable(self) -> tuple[PartitionKey, ...]:
         """The partitions that the plan does not refuse."""
         return tuple(p.key for p in self.partitions if not p.refused)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the report tells although nothing has failed."""
+        return (*self.left_to_others, *dict.fromkeys(p.what for p in self.partitions if p.what and not p.refused))
 
     @property
     def idle(self) -> bool:

@@ -22,7 +22,8 @@ from kafka_replication.planning.plan import PartitionPlan, Plan, State
 FORMAT = 1  # the format that is written
 _ANEW = "trigger a new run, which makes a new plan and copies nothing twice"
 
-# The texts of format 1. They never change, even if the texts of the states on screens do.
+# The texts of format 1. They never change, even if the texts of the states on screens do. A text may be added: an older
+# version refuses a plan that has it by name.
 _STATES_1: Mapping[str, State] = {
     "in sync": State.IN_SYNC,
     "behind": State.BEHIND,
@@ -38,6 +39,9 @@ _STATES_1: Mapping[str, State] = {
     "target topic missing": State.TARGET_MISSING,
     "topic vanished": State.VANISHED,
     "could not be opened": State.NOT_OPENED,
+    "does not answer": State.UNREADABLE,
+    "topic cannot be used": State.UNFIT,
+    "source topic deleted": State.DELETED,
 }
 _TEXTS_1 = {state: text for text, state in _STATES_1.items()}
 
@@ -133,7 +137,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             for planned in plan.partitions
         ],
         **_receipts_from(plan),
-        **({"notes": list(plan.notes)} if plan.notes else {}),
+        **({"notes": list(plan.left_to_others)} if plan.left_to_others else {}),
     }
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kafka_replication.config import Replication
+from kafka_replication.config.model import RENAME
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning import ledger_topics, safety
 from kafka_replication.planning.created_topics import ROOM, created_config
 from kafka_replication.planning.findings import Finding, raise_errors
-from kafka_replication.planning.snapshot import Snapshot, Topic
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 
 __all__ = ["Finding", "check", "raise_errors", "withheld_by_open_transaction"]
 
@@ -17,13 +19,54 @@ __all__ = ["Finding", "check", "raise_errors", "withheld_by_open_transaction"]
 def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) -> list[Finding]:
     """All findings, errors first. ``known``: the ledger has partitions, so the plan reports topics that are gone."""
     findings = list(_clusters(replication, snapshot, known))
-    for name, source in sorted(snapshot.source.items()):
-        findings += _open_transactions(source)
-        target = snapshot.target.get(replication.target_topic(name))
-        findings += _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    for name in snapshot.source:
+        findings += check_topic(replication, snapshot, name)
     findings += ledger_topics.check(replication, snapshot)
-    findings += _collisions(replication, snapshot)
     return sorted(findings, key=lambda finding: (finding.severity, finding.where))
+
+
+def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+    """The findings about one source topic and its target."""
+    source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
+    found = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+    return (replace(finding, topic=name) for finding in found)
+
+
+def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
+    """The source topics that are refused as a whole, with all their errors."""
+    problems = {}
+    for name in snapshot.source:
+        errors = [finding for finding in _fit(replication, snapshot, name) if finding.severity == "error"]
+        if errors:
+            what = "; ".join(f"{finding.where}: {finding.what}" for finding in errors)
+            problems[name] = Problem(what, "; ".join(dict.fromkeys(finding.remedy for finding in errors)))
+    return problems
+
+
+def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
+    """Whether the topic can be copied to its target at all, and what may be lost there."""
+    source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
+    if unusable := list(_unusable(replication, source, target)):
+        return unusable
+    there = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    return [*there, *_collision(replication, snapshot, name)]
+
+
+def _unusable(replication: Replication, source: Topic, target: Topic | None) -> Iterator[Finding]:
+    """Findings about a topic that cannot be described or created, or must not be written to."""
+    if problem := replication.target_problem(source.name):
+        yield Finding("error", source.name, problem, RENAME)
+    for side, topic in (("source", source), ("target", target)):
+        if topic is not None and topic.problem is not None:
+            yield Finding("error", f"{topic.name} on the {side}", topic.problem.what, topic.problem.remedy)
+
+
+def _unanswered(source: Topic, target: Topic | None) -> Iterator[Finding]:
+    for side, topic in (("source", source), ("target", target)):
+        for number, there in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
+            if isinstance(there, Problem):
+                at = TopicPartition(topic.name if topic else "", number)
+                yield Finding("error", f"{at} on the {side}", there.what, there.remedy)
 
 
 def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
@@ -33,7 +76,7 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
         )
         return
-    at, config = f"{source.name} -> {replication.target_topic(source.name)}", replication.target_topics.config
+    at, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
     yield from safety.check_created(
         replication, at, "the target", created_config(source.config, replication.target_topics), snapshot.defaults
     )
@@ -57,7 +100,7 @@ def withheld_by_open_transaction(last_stable: int, high_watermark: int) -> str:
 
 
 def _open_transactions(topic: Topic) -> Iterator[Finding]:
-    for number, offsets in sorted(topic.partitions.items()):
+    for number, offsets in sorted(topic.readable.items()):
         if offsets.high_watermark > offsets.last_stable:
             at = TopicPartition(topic.name, number)
             yield Finding(
@@ -74,7 +117,7 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
             "error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude"
         )
     if snapshot.source_cluster == snapshot.target_cluster:
-        same = [name for name in snapshot.source if replication.target_topic(name) == name]
+        same = [name for name in snapshot.source if replication.target_name(name) == name]
         if same:
             yield Finding(
                 "error",
@@ -84,26 +127,24 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
             )
 
 
-def _collisions(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
+def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
     """A target topic may not be selected as a source too: it would be copied to itself."""
-    if snapshot.source_cluster != snapshot.target_cluster:
-        return
-    for name in snapshot.source:
-        target = replication.target_topic(name)
-        if target in snapshot.source:
-            yield Finding(
-                "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
-            )
+    target = replication.target_name(name)
+    if snapshot.source_cluster == snapshot.target_cluster and target in snapshot.source:
+        yield Finding(
+            "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
+        )
 
 
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
     at = f"{source.name} -> {target.name}"
     if len(target.partitions) < len(source.partitions):
+        follows = replication.target_topics.partitions == "follow"
         yield Finding(
             "warning",
             at,
-            f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: the"
-            " partitions without a target are refused",
+            f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: "
+            + ("a run adds the others" if follows else "the partitions without a target are refused"),
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":

@@ -9,7 +9,7 @@ from kafka_replication.model import commands
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.snapshot import Topic
+from kafka_replication.planning.snapshot import Problem, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,14 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusa
     )
 
 
+def unreadable(problem: Problem) -> Refusal:
+    return Refusal(State.UNREADABLE, problem.what, problem.remedy)
+
+
+def unfit(problem: Problem) -> Refusal:
+    return Refusal(State.UNFIT, problem.what, problem.remedy)
+
+
 def fewer_partitions(key: PartitionKey, source: Topic, target: Topic) -> Refusal:
     return Refusal(
         State.FEWER_PARTITIONS,
@@ -116,6 +124,14 @@ def vanished(source: TopicPartition, position: Position) -> Refusal:
     )
 
 
+def deleted(key: PartitionKey) -> str:
+    """The note about a source topic that was deleted, and that a pattern had selected."""
+    return (
+        f"{key.source.topic}: the source topic was deleted, or this client may no longer describe it; its copies in"
+        f" {key.target_topic} stay"
+    )
+
+
 def occupied(planned: PartitionPlan, offset: int) -> PartitionPlan:
     """The plan of a new partition whose target has records that this replication did not copy."""
     key = planned.key
@@ -127,13 +143,18 @@ def occupied(planned: PartitionPlan, offset: int) -> PartitionPlan:
     )
 
 
-def not_started(planned: PartitionPlan, because: str) -> PartitionPlan:
-    """The plan of a new partition that is not started because of another one: the first run starts all or none."""
+def not_openable(planned: PartitionPlan, problem: Problem) -> PartitionPlan:
+    """The plan of a new partition whose target could not be searched for records of others."""
+    return _not_opened(planned, f"{planned.key.source} was not opened: {problem.what}", problem.remedy)
+
+
+def without_ledger(planned: PartitionPlan, because: str) -> PartitionPlan:
+    """The plan of a new partition of a replication whose ledger was lost: it may be no new one."""
     return _not_opened(
         planned,
-        f"{planned.key.source}: not started: the first run starts all partitions together, and another partition cannot"
-        f" start ({because})",
-        "solve that, or exclude that topic, and run again",
+        f"{planned.key.source} was not opened: the ledger has no entries, although the replication ran before"
+        f" ({because})",
+        "restore the ledger topics of the target, and run again",
     )
 
 

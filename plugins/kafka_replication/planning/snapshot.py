@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.offsets import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a topic or a partition cannot be used now: ``what`` happened to it, and the ``remedy``."""
+
+    what: str
+    remedy: str
+
+    @classmethod
+    def of(cls, error: ReplicationError) -> Problem:
+        return cls(error.what, error.remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +33,35 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it."""
+    """One topic: its id (KIP-516), its partitions, and its configuration as `DescribeConfigs` returns it.
+
+    A partition has its offsets, or the problem that hides them. ``problem`` concerns the topic as a whole: its other
+    fields are then incomplete.
+    """
 
     name: str
     topic_id: str
-    partitions: Mapping[int, PartitionOffsets]
+    partitions: Mapping[int, PartitionOffsets | Problem]
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
+    problem: Problem | None = None
+
+    def problem_of(self, partition: int) -> Problem | None:
+        """Why this partition cannot be used now; None if it can, or if the topic does not have it."""
+        there = self.partitions.get(partition)
+        return self.problem or (there if isinstance(there, Problem) else None)
+
+    def offsets(self, partition: int) -> PartitionOffsets:
+        """The offsets of a partition of this topic. Raises Unreachable if they are not known."""
+        there = self.partitions[partition]
+        if isinstance(there, Problem):
+            raise Unreachable(there.what, there.remedy)
+        return there
+
+    @property
+    def readable(self) -> Mapping[int, PartitionOffsets]:
+        """The partitions whose offsets are known."""
+        return {number: there for number, there in self.partitions.items() if isinstance(there, PartitionOffsets)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class RunReport:
     ranges: tuple[RangeReport, ...]
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what is reported once although nothing failed
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
@@ -124,7 +124,7 @@ class RunReport:
         nothing = "nothing was copied" if self.notes else "everything is copied and verified"
         ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else nothing
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
-        return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps), *self.notes])
+        return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps), *(f"NOTE {note}" for note in self.notes)])
 
 
 def _left_out(line: RangeReport) -> str:

@@ -69,7 +69,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
     rows = []
     for planned in plan.partitions:
         topic = snapshot.source.get(planned.key.source.topic)
-        offsets = topic.partitions.get(planned.key.source.partition) if topic else None
+        offsets = topic.readable.get(planned.key.source.partition) if topic else None
         entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
         rows.append(
             PartitionStatus(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kafka_replication.config import Replication
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
@@ -159,20 +160,25 @@ def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Ap
     request = Request(topics=(key.source.topic,))
     snapshot = create_targets(run, view, run.snapshot(view, request), request)
     source, target = snapshot.source[key.source.topic], snapshot.target[key.target_topic]
-    _check_exact(key, approval.range, OffsetRange(0, source.partitions[key.source.partition].log_start))
+    _check_exact(key, approval.range, OffsetRange(0, source.offsets(key.source.partition).log_start))
     ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
     run.check()
     with closing(run.opening()) as opening:
-        if key in opening.fence():
+        if key in opening.fence().positions:
             raise Refused(f"{key.source} was opened meanwhile", "run kafka-replication plan, then approve again")
+        ends: dict[PartitionKey, int] = {}
         if run.replication.on_existing_target == "refuse":
-            for refused in refuse_occupied([planned], opening.occupied([key]), first=False).values():
+            for refused in refuse_occupied([planned], opening.occupied([key]), {}).values():
                 raise Refused(refused.what, refused.remedy)
+        else:
+            ends, failures = opening.ends([key], longest_wait(run.replication.copying, run.deadline))
+            for error in failures.values():
+                raise error
         gap = _gap(run, approval, 1, "late", ids)
         position = Position(
             generation=1, ids=ids, start=0, next_offset=gap.range.until, coverage=Coverage((gap.range,))
         )
-        opening.commit({key: position}, run.replication.on_existing_target, {key: gap})
+        opening.commit({key: position}, ends, [(key, gap)])
     return gap
 
 

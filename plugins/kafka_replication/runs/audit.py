@@ -49,6 +49,7 @@ class Sides:
 
     target: Mapping[str, Topic]
     ends: Mapping[TopicPartition, int]
+    failures: Mapping[TopicPartition, ReplicationError]  # why the end of these target partitions is not known
     source_cluster: str
     source: Mapping[str, Topic]
     view: LedgerView
@@ -78,20 +79,22 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
 
 
 def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
-    target = topics.describe(run.clusters.target_admin, {key.target_topic for key in keys})
+    target = topics.describe_all(run.clusters.target_admin, {key.target_topic for key in keys})
     there = [
         key.target
         for key in keys
         if key.target_topic in target and key.target.partition in target[key.target_topic].partitions
     ]
-    ends = offsets.stable_ends(run.clusters.target_admin, there, longest_wait(run.replication.copying, run.deadline))
+    wait = longest_wait(run.replication.copying, run.deadline)
+    ends, failures = offsets.stable_ends_each(run.clusters.target_admin, there, wait)
     cluster, source = (
         topics.cluster_id(run.clusters.source_admin),
-        topics.describe(run.clusters.source_admin, {key.source.topic for key in keys}),
+        topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
     )
     return Sides(
         target=target,
         ends=ends,
+        failures=failures,
         source_cluster=cluster,
         source=source,
         view=run.view(),
@@ -186,7 +189,7 @@ class _PartitionAuditor:
                 "the source topic is gone or was re-created: the target is compared with the receipts only"
             )
         elif self.key.source.partition in topic.partitions:
-            source_offsets = topic.partitions[self.key.source.partition]
+            source_offsets = topic.offsets(self.key.source.partition)
             self.readable = OffsetRange(
                 min(source_offsets.log_start, source_offsets.last_stable), source_offsets.last_stable
             )
@@ -198,6 +201,8 @@ class _PartitionAuditor:
 
     def _check_target(self) -> bool:
         topic, at = self.sides.target.get(self.key.target_topic), self.key.target
+        if at in self.sides.failures:
+            raise self.sides.failures[at]
         if topic is None or at not in self.sides.ends:
             self.result.errors.append(
                 f"{at} on the target is gone. Remedy: restore it, or reset the topic with kafka-replication reset"
@@ -206,7 +211,7 @@ class _PartitionAuditor:
         if topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
             self.result.notes.append("the target topic was re-created since the copy: its current content is compared")
         self.target_log = OffsetRange(
-            min(topic.partitions[at.partition].log_start, self.sides.ends[at]), self.sides.ends[at]
+            min(topic.offsets(at.partition).log_start, self.sides.ends[at]), self.sides.ends[at]
         )
         return True
 

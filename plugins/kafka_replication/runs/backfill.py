@@ -72,7 +72,7 @@ def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
     view = run.view()
     only = Request(topics=request.topics)
     snapshot = narrowed.snapshot(view, only)
-    preparing.raise_findings(preflight.check(narrowed.replication, snapshot, known=True))
+    preparing.raise_all_findings(preflight.check(narrowed.replication, snapshot, known=True))
     live = (
         Plan(run.replication.name, ())
         if request.target_topic

@@ -41,7 +41,7 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
         return known
     view = run.view()
     snapshot = run.snapshot(view)
-    preparing.raise_findings(preparing.findings(run, view, snapshot))
+    preparing.raise_all_findings(preparing.findings(run, view, snapshot))
     run.clusters.ledger.ensure(run.replication)
     snapshot = create_targets(run, view, snapshot, Request())
     _refuse_vanished(run, snapshot, view)
@@ -77,7 +77,7 @@ def _interval(
     keys = {at: BoundaryKey(at, topic_id) for at, topic_id in every}
     known = {key.source: position.coverage for key, position in view.positions.items()}
     appeared = {
-        at: snapshot.source[at.topic].partitions[at.partition].log_start for at in keys if known and at not in known
+        at: snapshot.source[at.topic].offsets(at.partition).log_start for at in keys if known and at not in known
     }
     newest = run.store.newest_boundary(run.replication.name) or start
 
@@ -109,8 +109,9 @@ def _refuse_vanished(run: Run, snapshot: Snapshot, view: LedgerView) -> None:
     """Raise Refused for topics that are gone: an interval is copied once, so their records would be in no interval."""
     gone = [
         planned
-        for planned in plan(run.replication, snapshot, view, run.watermarks(view)).refused
-        if planned.state is State.VANISHED
+        for planned in plan(run.replication, snapshot, view, run.watermarks(view)).partitions
+        if planned.state in (State.VANISHED, State.DELETED)
     ]
     if gone:
-        raise Refused("; ".join(planned.what for planned in gone), f"grant Describe on it, or {gone[0].remedy}")
+        what = "; ".join(f"{planned.key.source}: the source topic or partition is gone" for planned in gone)
+        raise Refused(what, f"grant Describe on it, or exclude {gone[0].key.source.topic} if that is intended")

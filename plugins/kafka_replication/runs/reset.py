@@ -40,7 +40,7 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
     ]
     run.check()
     with closing(run.opening()) as opening:
-        chosen = to_reset(keys, opening.fence(), ids)
+        chosen = to_reset(keys, opening.fence().positions, ids)
         for key in chosen:  # the open transaction of a dead copier would hide records on the target
             with closing(run.session(key)) as session:
                 session.fence()
@@ -56,7 +56,7 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
     while True:
         snapshot = snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target_admin, [topic])
         preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
-        snapshot = replace(snapshot, target=topics.describe(run.clusters.target_admin, [target]))
+        snapshot = replace(snapshot, target=topics.describe_all(run.clusters.target_admin, [target]))
         source, existing = snapshot.source[topic], snapshot.target.get(target)
         if existing is None:
             if not run.replication.target_topics.create:

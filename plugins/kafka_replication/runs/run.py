@@ -23,6 +23,7 @@ from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.starts import unresolved
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
@@ -87,7 +88,8 @@ class Run:
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
         """A snapshot of both clusters, for the topics that the replication selects and ``request`` names."""
-        own_positions = own(self.replication, view).positions
+        own_entries = own(self.replication, view)
+        own_positions = own_entries.positions
         known, other_targets = (
             {key.source for key in own_positions},
             {key.target_topic for key in view.positions if key not in own_positions},
@@ -100,6 +102,7 @@ class Run:
             request.until,
             known,
             other_targets,
+            unresolved(self.replication, own_entries),
         )
 
 

@@ -23,6 +23,8 @@ _DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "position": codec.decode_position,
     "verified": codec.decode_verified,
     "gap": codec.decode_gap,
+    "start": codec.decode_start,
+    "deleted": codec.decode_deleted,
     "receipt": codec.decode_receipt,
 }
 

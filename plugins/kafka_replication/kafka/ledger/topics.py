@@ -40,7 +40,7 @@ def _existing(admin: AdminClient) -> dict[str, Topic]:
     """The ledger topics that exist, checked. With another cleanup policy entries would be deleted. With another number
     of partitions they would be searched for in the wrong partition.
     """
-    existing = topics.describe(admin, [POSITIONS, RECEIPTS])
+    existing = topics.describe_all(admin, [POSITIONS, RECEIPTS])
     if POSITIONS in existing and RECEIPTS not in existing:
         raise Refused(
             f"the ledger topic {RECEIPTS} is gone from the target, while {POSITIONS} is there: the audit trail was"

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry, Gap, Position, Receipt, Verified
-from kafka_replication.ledger.record_keys import gap_key, position_key, receipt_key, verified_key
+from kafka_replication.ledger.entries import (
+    POSITIONS,
+    RECEIPTS,
+    Deleted,
+    Entry,
+    Gap,
+    Position,
+    Receipt,
+    Start,
+    Verified,
+)
+from kafka_replication.ledger.record_keys import (
+    deleted_key,
+    gap_key,
+    position_key,
+    receipt_key,
+    start_key,
+    verified_key,
+)
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey
 
@@ -23,5 +40,9 @@ def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
             return POSITIONS, verified_key(key)
         case Gap():
             return POSITIONS, gap_key(key, entry)
+        case Start():
+            return POSITIONS, start_key(key)
+        case Deleted():
+            return POSITIONS, deleted_key(key)
         case Receipt():
             return RECEIPTS, receipt_key(key, entry)

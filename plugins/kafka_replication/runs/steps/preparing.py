@@ -7,15 +7,18 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from kafka_replication.ledger.entries import Position
+from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.ledger.entries import Deleted, Position, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight
 from kafka_replication.planning.live import own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.target_topics import create_targets
@@ -69,7 +72,7 @@ def _held(run: LeasedRun, run_plan: Plan) -> Plan:
     for note in notes:
         log.info("%s: %s", run.replication.name, note)
     kept = tuple(planned for planned in run_plan.partitions if run.holds(planned.key.target_topic))
-    return replace(run_plan, partitions=kept, notes=tuple(notes))
+    return replace(run_plan, partitions=kept, left_to_others=tuple(notes))
 
 
 def at_work(target: str, leases: Iterable[Lease]) -> str:
@@ -128,7 +131,7 @@ def begin(run: LeasedRun, request: Request) -> tuple[Snapshot, LedgerView, Plan]
 def _read(run: Run, request: Request) -> tuple[LedgerView, Snapshot]:
     """The ledger and a snapshot of the requested topics.
 
-    The first run has all topics, because a replication starts all its partitions together: a topic left out would count
+    The first run has all topics, because it resolves the start offsets of all partitions: a topic left out would count
     as added later.
     """
     view = run.view()
@@ -136,13 +139,13 @@ def _read(run: Run, request: Request) -> tuple[LedgerView, Snapshot]:
 
 
 def _widened(run: Run, view: LedgerView, request: Request) -> Request:
-    return request if own(run.replication, view).positions else replace(request, topics=())
+    return request if own(run.replication, view).begun else replace(request, topics=())
 
 
 def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapshot) -> tuple[Snapshot, LedgerView, Plan]:
     run.clusters.ledger.ensure(run.replication)
     snapshot = create_targets(run, view, snapshot, _widened(run, view, request))
-    opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)))
+    opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
     view = replace(view, positions={**view.positions, **opened})
     run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
     return (
@@ -154,26 +157,61 @@ def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapsho
 
 def raise_findings(findings_: list[preflight.Finding]) -> None:
     """Log every finding. Raises PreflightFailed if one of them stops the run."""
-    for finding in findings_:
-        log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
+    _log_findings(findings_)
+    preflight.raise_errors(finding for finding in findings_ if finding.stops_the_run)
+
+
+def raise_all_findings(findings_: list[preflight.Finding]) -> None:
+    """Log every finding. Raises PreflightFailed if one of them is an error: for runs that do all of it or nothing."""
+    _log_findings(findings_)
     preflight.raise_errors(findings_)
 
 
+def _log_findings(findings_: list[preflight.Finding]) -> None:
+    for finding in findings_:
+        log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
+
+
 def open_new(
-    run: LeasedRun, run_plan: Plan
+    run: LeasedRun, run_plan: Plan, snapshot: Snapshot | None = None
 ) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
     """Commit the start offset of every new partition, so that ``latest`` is never resolved twice.
 
-    Returns all positions of the ledger after that (empty if there is no new partition), and the refused partitions.
+    With a ``snapshot``, which live copying has, it stores two more things: the start offsets of those partitions of the
+    first opening that cannot be opened, and which deletions of source topics this run reports. Returns all positions of
+    the ledger after that (empty if there is nothing to commit), and the refused partitions.
     """
     new = {planned.key: planned for planned in run_plan.partitions if planned.state is State.OPENING}
-    held = {key: planned for key, planned in new.items() if run.holds(key.target_topic)}
-    if not held:
+    held = any(run.holds(key.target_topic) for key in new)
+    view = run.view() if snapshot else LedgerView()
+    if not held and not (snapshot and _to_note(run, snapshot, view, run_plan)):
         return {}, {}
-    known, opened, refused = run.again_if_fenced("opening", lambda: _open(run, new, held))
+    known, opened, refused = run.again_if_fenced("opening", lambda: _open(run, run_plan, new, snapshot))
     for key, position in opened.items():
         log.info("opened %s at offset %d", key, position.start)
     return {**known, **opened}, refused
+
+
+def _open(
+    run: LeasedRun, run_plan: Plan, new: Mapping[PartitionKey, PartitionPlan], snapshot: Snapshot | None
+) -> tuple[Mapping[PartitionKey, Position], Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
+    """The positions that were there, the new ones, and the refused partitions."""
+    run.check()
+    with closing(run.opening()) as opening:
+        view = opening.fence()
+        if not own(run.replication, view).begun:
+            _refuse_part(run, new)
+        left = {key: p for key, p in new.items() if key not in view.positions and run.holds(key.target_topic)}
+        refused, ends = _not_openable(run, opening, left)
+        positions = {
+            key: Position(generation=p.generation, ids=p.ids, start=p.start, next_offset=p.start)
+            for key, p in left.items()
+            if key not in refused
+        }
+        outcome = replace(run_plan, partitions=tuple(refused.get(p.key, p) for p in run_plan.partitions))
+        run.check()
+        opened = opening.commit(positions, ends, _to_note(run, snapshot, view, outcome) if snapshot else ())
+    return view.positions, opened, refused
 
 
 def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
@@ -188,24 +226,29 @@ def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
             )
 
 
-def _open(
-    run: LeasedRun, new: Collection[PartitionKey], held: Mapping[PartitionKey, PartitionPlan]
-) -> tuple[Mapping[PartitionKey, Position], Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
-    """The positions that were there, the new ones, and the refused partitions."""
-    run.check()
-    on_existing = run.replication.on_existing_target
-    with closing(run.opening()) as opening:
-        known = opening.fence()
-        first = not own(run.replication, LedgerView(known)).positions
-        if first:
-            _refuse_part(run, new)
-        left = {key: planned for key, planned in held.items() if key not in known}
-        occupied = opening.occupied(left) if on_existing == "refuse" else {}
-        refused = refuse_occupied(left.values(), occupied, first=first)
-        starts = {
-            key: Position(generation=p.generation, ids=p.ids, start=p.start, next_offset=p.start)
-            for key, p in left.items()
-            if key not in refused
-        }
-        run.check()
-        return known, opening.commit(starts, on_existing), refused
+def _to_note(
+    run: LeasedRun, snapshot: Snapshot, view: LedgerView, run_plan: Plan
+) -> list[tuple[PartitionKey, Start | Deleted]]:
+    """What the ledger has to remember about partitions that are not copied."""
+    time = now()
+    starts = starts_to_write(run.replication, snapshot, own(run.replication, view), run_plan.refused, time)
+    deleted = {
+        planned.key: Deleted(source_topic=planned.ids.source_topic, run_id=run.run_id, time=time)
+        for planned in run_plan.partitions
+        if planned.state is State.DELETED and planned.what
+    }
+    return [*starts.items(), *deleted.items()]
+
+
+def _not_openable(
+    run: LeasedRun, opening: StartOffsets, new: Mapping[PartitionKey, PartitionPlan]
+) -> tuple[dict[PartitionKey, PartitionPlan], dict[PartitionKey, int]]:
+    """The partitions that may not be opened, and the ends of targets that may have records of others."""
+    wait, ends = run.deadline.within(run.replication.timeouts.request), dict[PartitionKey, int]()
+    if run.replication.on_existing_target == "refuse":
+        occupied, unknown = opening.occupied_each(new, wait)
+    else:
+        occupied = {}
+        ends, unknown = opening.ends(new, wait)
+    problems = {key: Problem.of(error) for key, error in unknown.items()}
+    return refuse_occupied(new.values(), occupied, problems), ends

@@ -1,55 +1,109 @@
-"""Create the target topics that a run needs and the target lacks."""
+"""Create the target topics that a run needs and the target lacks, and add partitions that were added at the source."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import replace
 
 import tenacity
 
 from kafka_replication.kafka import topics
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.planning import preflight
 from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import own
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 from kafka_replication.runs.run import LeasedRun, Request
 
 log = logging.getLogger(__name__)
 
 
 def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request: Request) -> Snapshot:
-    """Create the missing target topics of source topics that were never replicated.
+    """Create the missing target topics of source topics that were never replicated, and let the others follow the
+    number of partitions of their source.
 
-    Returns ``snapshot`` if no topic is missing, else a new snapshot with the created topics. Raises PreflightFailed if
-    the brokers created a topic with other settings than requested; nothing is written to it then.
+    Returns ``snapshot`` if nothing is missing, else a new snapshot with what was created. A topic or partition that
+    could not be created has a `Problem` there. Raises Unreachable if the target does not answer.
     """
-    settings = run.replication.target_topics
-    targets = {name: run.replication.target_topic(name) for name in snapshot.source}
-    missing = [name for name, target in targets.items() if target not in snapshot.target and run.holds(target)]
-    if not missing:
+    unfit = preflight.unfit(run.replication, snapshot)
+    fit = {name: topic for name, topic in snapshot.source.items() if name not in unfit}
+    missing, short = _missing(run, view, snapshot, fit), _short(run, view, snapshot, fit)
+    if not (missing or short):
         return snapshot
+    problems = dict[str, Problem]()  # by target topic
+    for name, target in (missing | short).items():
+        try:
+            if name in missing:
+                create_target(run, snapshot, name, target)
+            else:
+                _add_partitions(run, target, len(fit[name].partitions))
+        except Unreachable:
+            raise
+        except ReplicationError as error:
+            log.error("%s", error)
+            problems[target] = Problem.of(error)
+    wanted = {target: len(fit[name].partitions) for name, target in (missing | short).items() if target not in problems}
+    snapshot = _await_visible(run, view, request, wanted)
+    not_created = {
+        target: topics.without_description(target, problems[target])
+        for target in problems.keys() & set(missing.values())
+    }
+    not_grown = {
+        target: _without_partitions(snapshot.target[target], len(fit[name].partitions), problems[target])
+        for name, target in short.items()
+        if target in problems and target in snapshot.target
+    }
+    return replace(snapshot, target={**snapshot.target, **not_created, **not_grown})
+
+
+def _missing(run: LeasedRun, view: LedgerView, snapshot: Snapshot, fit: Mapping[str, Topic]) -> dict[str, str]:
+    """The target topics to create, by source topic."""
     opened = {key.source.topic for key in own(run.replication, view).positions}
-    created: list[str] = []
-    for name in missing:
-        if settings.create and name not in opened:
-            created.append(run.replication.target_topic(name))
-            create_target(run, snapshot, name, created[-1])
-    snapshot = _await_visible(run, view, request, created)
-    preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
-    return snapshot
+    targets = {name: run.replication.target_name(name) for name in fit if name not in opened}
+    missing = {name: target for name, target in targets.items() if target not in snapshot.target and run.holds(target)}
+    return missing if run.replication.target_topics.create else {}
 
 
-def _await_visible(run: LeasedRun, view: LedgerView, request: Request, created: Collection[str]) -> Snapshot:
-    """A snapshot that shows the topics just created. Raises Unreachable.
+def _short(run: LeasedRun, view: LedgerView, snapshot: Snapshot, fit: Mapping[str, Topic]) -> dict[str, str]:
+    """The target topics that have fewer partitions than their source, by source topic.
+
+    A topic that was re-created since it was opened is refused, so its target stays as it is.
+    """
+    if run.replication.target_topics.partitions == "refuse":
+        return {}
+    recreated = {
+        key.source.topic
+        for key, position in own(run.replication, view).positions.items()
+        if key.source.topic in fit
+        and key.target_topic in snapshot.target
+        and (position.ids.source_topic, position.ids.target_topic)
+        != (fit[key.source.topic].topic_id, snapshot.target[key.target_topic].topic_id)
+    }
+    targets = {name: run.replication.target_name(name) for name in fit.keys() - recreated}
+    return {
+        name: target
+        for name, target in sorted(targets.items())
+        if target in snapshot.target
+        and run.holds(target)
+        and len(snapshot.target[target].partitions) < len(fit[name].partitions)
+    }
+
+
+def _await_visible(run: LeasedRun, view: LedgerView, request: Request, wanted: Mapping[str, int]) -> Snapshot:
+    """A snapshot that shows the topics just created, with their number of partitions. Raises Unreachable.
 
     Brokers may see new topics late, and a partition cannot be opened without the id of its topic.
     """
     seconds = run.deadline.within(run.replication.timeouts.request)
 
+    def hidden(snapshot: Snapshot) -> list[str]:
+        there = {name: len(topic.partitions) for name, topic in snapshot.target.items()}
+        return [target for target, partitions in wanted.items() if there.get(target, 0) < partitions]
+
     @tenacity.retry(
-        retry=tenacity.retry_if_result(lambda snapshot: any(target not in snapshot.target for target in created)),
+        retry=tenacity.retry_if_result(lambda snapshot: bool(hidden(snapshot))),
         stop=tenacity.stop_after_delay(seconds),
         wait=tenacity.wait_fixed(0.1),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
@@ -58,10 +112,10 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, created: 
         return run.snapshot(view, request)
 
     snapshot = take_snapshot()
-    hidden = [target for target in created if target not in snapshot.target]
-    if hidden:
+    if left := hidden(snapshot):
         raise Unreachable(
-            f"the new target topic {hidden[0]} is not known to every broker", "check the target's brokers; run again"
+            f"the new target topic {left[0]}, or its new partitions, are not known to every broker",
+            "check the target's brokers; run again",
         )
     return snapshot
 
@@ -73,3 +127,15 @@ def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) ->
     run.check()
     log.info("creating %s on the target with %d partitions", target, partitions)
     topics.create(run.clusters.target_admin, target, partitions, settings.replication_factor, config)
+
+
+def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:
+    run.check()
+    log.info("%s on the target gets as many partitions as its source: %d", target, partitions)
+    topics.add_partitions(run.clusters.target_admin, target, partitions)
+
+
+def _without_partitions(target: Topic, partitions: int, problem: Problem) -> Topic:
+    """The topic with the problem that its new partitions have."""
+    missing = {number: problem for number in range(partitions) if number not in target.partitions}
+    return replace(target, partitions={**target.partitions, **missing})
