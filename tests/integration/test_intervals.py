@@ -99,9 +99,10 @@ def test_a_partition_that_appears_later_starts_at_its_beginning(scene: Scenario)
     interval(scene, 0)
     scene.source.grow(scene.topic, 2)
     scene.source.produce(scene.topic, [at(0.9), at(1.2)], 1)
+    scene.settings |= {"target_topics": {"partitions": "refuse"}}
     with pytest.raises(Refused, match="the source 2"):
         interval(scene, 1)
-    scene.target.grow(scene.topic, 2)
+    scene.settings |= {"target_topics": {"partitions": "follow"}}
     assert copied(interval(scene, 1)) >= 2
     interval(scene, 2)
     assert len(read(scene.target.bootstrap, scene.topic, 1)) == 2

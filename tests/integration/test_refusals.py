@@ -16,10 +16,11 @@ from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Fenced
+from kafka_replication.spark.jobs import Job
 from tests.support import watermarks
 from tests.support.actions import copied_once
 from tests.support.checker import read
-from tests.support.jobs import copies
+from tests.support.jobs import InProcess, copies
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 
@@ -325,6 +326,24 @@ def test_watermark_ahead_of_the_ledger(scene: Scenario) -> None:
     watermarks.somebody_moves(scene.store, scene.key(), 70)
     scene.source.produce(scene.topic, numbered(40, 50))
     refused(scene, "below 70", "ends at 50")
+
+
+def test_a_watermark_that_somebody_else_moved_holds_up_no_other(scene: Scenario) -> None:
+    """Also the one of a partition that the run had nothing to do for."""
+    copied_once(scene, partitions=3)
+    scene.source.produce(scene.topic, numbered(10, 50), 0)
+    scene.source.produce(scene.topic, numbered(10, 50), 1)
+
+    def move(_: Job) -> None:
+        for partition in (1, 2):
+            mark = scene.store.watermarks(scene.name)[scene.key(partition)]
+            ids = {"source_topic_id": mark.source_topic_id, "target_topic_id": mark.target_topic_id}
+            watermarks.advance(scene.store, scene.key(partition), 7, mark.version, generation=2, **ids)
+
+    report = scene.run(InProcess(then=move))
+    assert {line.key.source.partition for line in report.failed} == {1, 2}, report.table()
+    assert all("generation 1 is over" in (line.error or "") and line.remedy for line in report.failed)
+    assert scene.watermark(0) == 60
 
 
 def test_one_refused_topic_does_not_hold_up_another(scene: Scenario) -> None:

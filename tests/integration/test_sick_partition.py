@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
-from kafka_replication.model.errors import Unreachable
 from kafka_replication.planning.plan import State
-from kafka_replication.runs import steps
-from kafka_replication.runs.run import Request
 from stack.kafka_cluster import Broker, KafkaCluster
+from stack.ports import free_ports
 from tests.support.clusters import Brokers
+from tests.support.command_line import command
 from tests.support.scenario import Cluster, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
@@ -142,14 +142,35 @@ def test_latest_is_resolved_once_also_for_a_partition_that_does_not_answer(
     assert scene.watermark(1) == 27
 
 
-def test_what_answers_is_planned(source_scene: Scenario, target3: KafkaCluster) -> None:
+def test_what_answers_is_shown_and_what_does_not_is_named(
+    source_scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = source_scene
     spread(scene.source, scene.topic, 1)
+    produce(scene, 5, 0, 1)
+    sick = f"{scene.topic}-1 has no leader"
     with away(scene.source, target3.broker(2), scene.topic, 1):
-        plan, findings = steps.preview(scene.bare_run(), Request())
-        assert [planned.state for planned in plan.partitions] == [State.OPENING, State.UNREADABLE]
-        assert [finding.where for finding in findings if finding.severity == "error"] == [
-            f"{scene.topic}-1 on the source"
-        ]
-        with pytest.raises(Unreachable):
-            scene.bare_run().snapshot(scene.bare_run().view()).source[scene.topic].offsets(1)
+        code, out, _ = command(scene, "check", "--json")
+        assert (code, [each["where"] for each in json.loads(out)["findings"] if each["severity"] == "error"]) == (
+            1,
+            [f"{scene.topic}-1 on the source"],
+        )
+        code, out, _ = command(scene, "plan", "--json")
+        assert (code, [each["state"] for each in json.loads(out)["partitions"]]) == (
+            1,
+            [State.OPENING, State.UNREADABLE],
+        )
+        code, out, _ = command(scene, "status", "--json")
+        assert (code, [(each["source_end"], each["lag"]) for each in json.loads(out)["partitions"]]) == (
+            1,
+            [(5, 5), (None, None)],
+        )
+        assert sick in command(scene, "status")[1]
+    assert scene.run().outcome == "done"
+    scene.source = Cluster(scene.source.bootstrap)
+    monkeypatch.setattr(scene.source, "bootstrap", f"127.0.0.1:{free_ports(1)[0]}")
+    code, out, _ = command(scene, "status", "--json")
+    assert (code, [(each["position"], each["watermark"]) for each in json.loads(out)["partitions"]]) == (
+        1,
+        [(5, 5), (5, 5)],
+    )

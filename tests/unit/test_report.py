@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Verified
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import StaleWriter
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.gaps import listed
@@ -85,6 +86,7 @@ def report(
     level: str = "digest",
     watermark: int | None = None,
     gaps: tuple[Gap, ...] = (),
+    not_advanced: StaleWriter | None = None,
     **plan: Any,
 ) -> RunReport:
     """What a report says of one partition, given its plan and the ledger after the run."""
@@ -126,6 +128,7 @@ def report(
         receipts={KEY: receipts},
         outcomes={(KEY, wanted): copied} if wanted and copied else {},
         not_verified=failed,
+        not_advanced={KEY: not_advanced} if not_advanced else {},
     )
     return RunReport(replication="orders-dr", run_id="run-2", ranges=account(evidence), gaps=listed({KEY: gaps}))
 
@@ -270,6 +273,17 @@ def test_a_refused_partition_reports_what_it_did_not_copy() -> None:
     assert (str(line.range), line.missing) == ("[40, 100)", 60)
     (line,) = report([], state=State.TRUNCATED, what="gone", remedy="look", position=40, source_end=37).ranges
     assert (str(line.range), line.missing) == ("[40, 40)", 0)
+
+
+def test_a_watermark_that_was_not_moved_is_named_with_its_reason() -> None:
+    stale = StaleWriter("orders-3: run-7 stored 60", "run again")
+    to_copy: list[tuple[int, int] | None] = [(0, 100), None]
+    for copy in to_copy:
+        made = report([receipt(0, 100, 100)], verified=((0, 100),), watermark=60, not_advanced=stale, copy=copy)
+        assert [(line.key, line.error, line.remedy) for line in made.failed] == [
+            (KEY, f"the watermark was not moved: {stale.what}", stale.remedy)
+        ]
+    assert report([receipt(0, 100, 100)], verified=((0, 100),), watermark=100, not_advanced=stale).ranges == ()
 
 
 def test_a_partition_with_nothing_to_do_has_no_line() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.live import plan, without_source
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
 from kafka_replication.reporting.status import PartitionStatus, status, status_table
 
 IDS = Ids("SRC", "s", "t")
@@ -140,6 +144,34 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "error": "orders-2: gone",
             "remedy": "exclude it",
         },
+    ]
+
+
+SILENT = replace(GONE, key=key(1), state=State.UNREADABLE, what="orders-1 has no leader", remedy="start it")
+
+
+def test_a_partition_that_does_not_answer_has_no_end_and_no_lag() -> None:
+    topic = SNAPSHOT.source["orders"]
+    hidden = replace(topic, partitions={**topic.partitions, 1: Problem("orders-1 has no leader", "start it")})
+    source_away = status(Plan("orders-dr", (SILENT,)), replace(SNAPSHOT, source={"orders": hidden}), VIEW)
+    assert [(row.answers, row.as_json()["source_end"], row.as_json()["lag"]) for row in source_away] == [
+        (False, None, None)
+    ]
+    target_away = status(Plan("orders-dr", (replace(SILENT, source_end=9),)), SNAPSHOT, VIEW)
+    assert [(row.answers, row.source_end, row.lag) for row in target_away] == [(False, 9, 2)]
+    assert "NO ANSWER orders-1 has no leader\n  remedy: start it" in status_table(source_away)
+    assert all(row.answers for row in rows())
+
+
+def test_without_the_source_the_ledger_still_says_where_every_partition_stands() -> None:
+    topics = {"include": ["orders"], "rename": "dr.{topic}"}
+    sides = {"source": {"connection": "a"}, "target": {"connection": "b"}}
+    replication = Replication.model_validate({"name": "orders-dr", "topics": topics, **sides})
+    snapshot = without_source(replication, VIEW, Problem("no answer", "check the address"))
+    made = status(plan(replication, snapshot, VIEW, {key(0): 40}), snapshot, VIEW)
+    assert [(row.plan.key, row.plan.state, row.position, row.plan.watermark, row.lag) for row in made] == [
+        (key(0), State.UNREADABLE, 60, 40, None),
+        (key(2), State.UNREADABLE, 7, None, None),
     ]
 
 

@@ -155,11 +155,14 @@ def status(
     as_json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 s, until Ctrl-C.")] = False,
 ) -> None:
-    """Show source end, position, watermark, lag and last verification of each partition, and how far a run is."""
+    """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
+
+    Exit code 1 if the source, or a partition of either side, does not answer.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
-        snapshot = run.snapshot(view)
+        snapshot = sight.snapshot(run, view)
         rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)
@@ -171,7 +174,7 @@ def status(
             "partitions": [row.as_json() for row in rows],
         }
         lines = [*map(str, at_work), *(str(one) for one in recent[:1] if one.died), status_table(rows)]
-        return document, "\n".join(lines), 0
+        return document, "\n".join(lines), int(not all(row.answers for row in rows))
 
     def watching(run: Run) -> tuple[Any, str, int]:
         sight.watch(lambda: action(run)[1])

@@ -19,7 +19,10 @@ from rich.text import Text
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.planning.live import own, without_source
+from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.progress import Progress, duration
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.launcher import Launcher
@@ -61,6 +64,16 @@ def _launcher(replication: Replication, output: OutputFile | None) -> Launcher:
 
     connection = EnvironmentConnections().spark(replication.spark.connection)
     return terminal_launcher(connection, replication.spark.conf, output)
+
+
+def snapshot(run: Run, view: LedgerView) -> Snapshot:
+    """A snapshot for showing: if the source does not answer, all its partitions have this `Problem`."""
+    try:
+        return run.snapshot(view)
+    except Unreachable as error:
+        if not own(run.replication, view).positions:
+            raise
+        return without_source(run.replication, view, Problem.of(error))
 
 
 @contextmanager

@@ -99,9 +99,10 @@ class ReplicateOperator(SparkSubmitOperator):
             *((f"{result.key.source} {result.range} was not copied", result) for result in done.not_copied),
             *((f"{result.key.source} was not verified", result) for result in done.not_verified),
         ]
-        if failed:
-            lines = (f"{what}: {result.error}\n  remedy: {result.remedy or 'run again'}" for what, result in failed)
+        lines = [f"{what}: {result.error}\n  remedy: {result.remedy or 'run again'}" for what, result in failed]
+        lines += [f"{error.what}\n  remedy: {error.remedy}" for error in done.not_advanced.values()]
+        if lines:
             raise task_run.failure(
-                f"{len(failed)} ranges are not done\n" + "\n".join(lines),
+                f"{len(lines)} ranges are not done\n" + "\n".join(lines),
                 retriable=any(result.retriable or getattr(result, "fenced", False) for _, result in failed),
             )

@@ -17,7 +17,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning import gaps, preflight, refusals
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.refusals import Refusal
-from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
 from kafka_replication.planning.starts import is_for, start_of
 
 
@@ -42,6 +42,22 @@ def plan(
             for partition in planned
         )
     return Plan(replication.name, (*planned, *planner.pending_elsewhere(ledger)))
+
+
+def without_source(replication: Replication, ledger: LedgerView, problem: Problem) -> Snapshot:
+    """What the ledger knows of both sides, while the source cluster does not answer because of ``problem``."""
+    positions = own(replication, ledger).positions
+    selected = {key: position for key, position in positions.items() if replication.selects(key.source.topic)}
+    numbers: dict[str, set[int]] = {}
+    for key in selected:
+        numbers.setdefault(key.source.topic, set()).add(key.source.partition)
+    source, target = dict[str, Topic](), dict[str, Topic]()
+    for key, position in selected.items():
+        name, partitions = key.source.topic, numbers[key.source.topic]
+        source[name] = unanswered(name, position.ids.source_topic, partitions, problem)
+        target[key.target_topic] = unanswered(key.target_topic, position.ids.target_topic, partitions, problem)
+    cluster = next((position.ids.source_cluster for position in selected.values()), "")
+    return Snapshot(source_cluster=cluster, target_cluster="", source=source, target=target)
 
 
 def own(replication: Replication, ledger: LedgerView) -> LedgerView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_replication.model.errors import ReplicationError, Unreachable
@@ -62,6 +62,13 @@ class Topic:
     def readable(self) -> Mapping[int, PartitionOffsets]:
         """The partitions whose offsets are known."""
         return {number: there for number, there in self.partitions.items() if isinstance(there, PartitionOffsets)}
+
+
+def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Problem) -> Topic:
+    """A known topic of which no partition answers now."""
+    return Topic(
+        name=name, topic_id=topic_id, partitions=dict.fromkeys(sorted(partitions), problem), replication_factor=0
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.plan import PartitionPlan, Plan
@@ -27,11 +28,25 @@ class Evidence:
     receipts: Mapping[PartitionKey, Sequence[Receipt]]
     outcomes: Mapping[tuple[PartitionKey, OffsetRange], RangeOutcome]
     not_verified: Mapping[PartitionKey, VerifyResult]
+    not_advanced: Mapping[PartitionKey, Refused] = field(default_factory=dict)
 
 
 def account(evidence: Evidence) -> tuple[RangeReport, ...]:
-    """One line for each range of the plan, in the plan's order."""
-    return tuple(line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned))
+    """One line for each range of the plan, in the plan's order; then one for each other partition whose watermark was
+    not stored.
+    """
+    lines = [line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned)]
+    others = (p for p in evidence.plan.partitions if not (p.copy or p.verify or p.refused))
+    return (*lines, *(line for planned in others if (line := _in_sync(evidence, planned)).error))
+
+
+def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:
+    """The line of a partition that this run had nothing to do for."""
+    key, view = planned.key, evidence.view
+    position = view.position(key, planned.generation)
+    end = view.verified_end(key) if position else 0
+    line = RangeReport(key=key, range=OffsetRange(end, end), watermark=evidence.watermarks.get(key))
+    return _stored(evidence, line, end) if position and end > position.start else line
 
 
 def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
@@ -45,7 +60,7 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
         if line.digest_ok and view.unproven(key, planned.generation).within(range_):
             line = replace(line, digest_ok=None)
-        yield _stored(line, end)
+        yield _stored(evidence, line, end)
 
 
 def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
@@ -88,10 +103,12 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
     return line if evidence.level == "digest" else replace(line, digest_ok=None)
 
 
-def _stored(line: RangeReport, verified_end: int) -> RangeReport:
+def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:
     """Add an error if the watermark of verified offsets was not stored, because the step that advances it failed."""
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line
+    if reason := evidence.not_advanced.get(line.key):
+        return replace(line, error=f"the watermark was not moved: {reason.what}", remedy=reason.remedy)
     what = f"{line.key.source} is verified up to {verified_end}, but the stored watermark is {line.watermark}"
     return replace(line, error=what, remedy="run again, which stores it; the log of the step advance has the reason")
 

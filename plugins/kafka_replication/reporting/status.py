@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.planning.gaps import ApprovedGap, listed
-from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.table import table
@@ -34,8 +34,20 @@ class PartitionStatus:
         )
 
     @property
-    def lag(self) -> int:
-        return self.plan.source_end - (self.plan.start if self.plan.watermark is None else self.plan.watermark)
+    def answers(self) -> bool:
+        """Whether both sides of the partition answered."""
+        return self.plan.state is not State.UNREADABLE
+
+    @property
+    def source_end(self) -> int | None:
+        """The last stable offset; None if the source did not answer."""
+        return self.plan.source_end if self.answers or self.log_start is not None else None
+
+    @property
+    def lag(self) -> int | None:
+        if self.source_end is None:
+            return None
+        return self.source_end - (self.plan.start if self.plan.watermark is None else self.plan.watermark)
 
     @property
     def withheld(self) -> int:
@@ -50,7 +62,7 @@ class PartitionStatus:
             "target_topic": self.plan.key.target_topic,
             "state": str(self.plan.state),
             "log_start": self.log_start,
-            "source_end": self.plan.source_end,
+            "source_end": self.source_end,
             "high_watermark": self.high_watermark,
             "withheld": self.withheld,
             "position": self.position,
@@ -104,11 +116,11 @@ def status_table(rows: list[PartitionStatus]) -> str:
             row.plan.key.target_topic,
             str(row.plan.state),
             _text(row.log_start),
-            str(row.plan.source_end),
+            _text(row.source_end),
             str(row.withheld),
             _text(row.position),
             _text(row.plan.watermark),
-            str(row.lag),
+            _text(row.lag),
             str(row.lost),
             row.last_verified or "-",
         )
@@ -119,7 +131,9 @@ def status_table(rows: list[PartitionStatus]) -> str:
         for row in rows
         if row.withheld
     ]
-    return "\n".join([table(head, lines), *open_transactions, *(str(gap) for row in rows for gap in row.gaps)])
+    silent = {f"NO ANSWER {row.plan.what}\n  remedy: {row.plan.remedy}": None for row in rows if not row.answers}
+    gaps = (str(gap) for row in rows for gap in row.gaps)
+    return "\n".join([table(head, lines), *silent, *open_transactions, *gaps])
 
 
 def _text(value: int | None) -> str:

@@ -17,6 +17,17 @@ def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey
 
     Raises StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
+    moved, refused = advance_each(run, keys)
+    if refused:
+        first = next(iter(refused.values()))
+        raise type(first)("; ".join(error.what for error in refused.values()), first.remedy)
+    return moved
+
+
+def advance_each(
+    run: LeasedRun, keys: Collection[PartitionKey]
+) -> tuple[dict[PartitionKey, int], dict[PartitionKey, Refused]]:
+    """As `advance`, with the reason for each watermark that cannot be moved."""
     run.check()
     view, stored = run.retry("reading the ledger", run.view), run.store.watermarks(run.replication.name)
     results = run.store.advance_many(
@@ -26,10 +37,10 @@ def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey
         ]
     )
     failpoints.reached("P5")
-    refused = [result for result in results.values() if isinstance(result, Refused)]
-    if refused:
-        raise type(refused[0])("; ".join(error.what for error in refused), refused[0].remedy)
-    return {key: mark.offset for key, mark in results.items() if isinstance(mark, Watermark)}
+    return (
+        {key: mark.offset for key, mark in results.items() if isinstance(mark, Watermark)},
+        {key: mark for key, mark in results.items() if isinstance(mark, Refused)},
+    )
 
 
 def change_to(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill import next_slice
@@ -16,7 +17,7 @@ from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.reporting.progress import Work, work_of
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.steps.advancing import advance
+from kafka_replication.runs.steps.advancing import advance_each
 from kafka_replication.runs.steps.bookkeeping import Bookkeeper
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.progress import Watch
@@ -33,11 +34,13 @@ A_WEEK = 7 * 86_400.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicated:
     """What became of a plan: ``copied`` has one result for each range to copy, ``read_back`` one for each partition
-    that was read back. The ledger decides which copies have an error.
+    that was read back. The ledger decides which copies have an error. ``not_advanced`` has the reason for each
+    watermark that could not be moved.
     """
 
     copied: Sequence[CopyResult] = ()
     read_back: Sequence[VerifyResult] = ()
+    not_advanced: Mapping[PartitionKey, Refused] = field(default_factory=dict)
 
     @property
     def not_copied(self) -> list[CopyResult]:
@@ -60,16 +63,17 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     """Copy what is left of every planned range, at most ``max_records_per_run`` offsets of a partition at a time; read
     back what is on the target and not verified; and move the watermarks.
 
-    Called again after a crash, it continues where the ledger ends. Failures are recorded with the run. Raises
-    StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
+    Called again after a crash, it continues where the ledger ends. Failures are recorded with the run, or returned.
     """
     if not plan.idle:
         run.retry("fencing", lambda: fence_stale_producers(run))
     work = _Work(run, plan, spark)
     if not plan.idle:
         work.carry_out()
-    advance(run, plan.workable)
-    return work.done()
+    _, not_advanced = advance_each(run, plan.workable)
+    for error in not_advanced.values():
+        log.error("%s", error)
+    return replace(work.done(), not_advanced=not_advanced)
 
 
 def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> Sequence[VerifyResult]:

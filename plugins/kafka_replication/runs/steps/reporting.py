@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting.arithmetic import Evidence, account
@@ -17,8 +18,16 @@ from kafka_replication.watermarks.values import RangeOutcome
 log = logging.getLogger(__name__)
 
 
-def report(run: LeasedRun, plan: Plan, verified: Collection[VerifyResult] = ()) -> RunReport:
-    """Compute the report of every range from the ledger, store the outcomes, and finish the run in the store."""
+def report(
+    run: LeasedRun,
+    plan: Plan,
+    verified: Collection[VerifyResult] = (),
+    not_advanced: Mapping[PartitionKey, Refused] = {},
+) -> RunReport:
+    """Compute the report of every range from the ledger, store the outcomes, and finish the run in the store.
+
+    ``not_advanced`` has the reasons of watermarks that could not be moved, if they are known.
+    """
     view = run.retry("reading the ledger", run.view)
     known = [p for p in plan.to_account_for if p.key in view.positions]
     wanted = {p.key: plan.receipts_from.get(p.key.ledger_partition) for p in known}
@@ -32,6 +41,7 @@ def report(run: LeasedRun, plan: Plan, verified: Collection[VerifyResult] = ()) 
         receipts={p.key: read.of(p.key, p.generation) for p in known},
         outcomes={(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)},
         not_verified={result.key: result for result in verified if result.error},
+        not_advanced=not_advanced,
     )
     document = RunReport(
         replication=run.replication.name,
