@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -44,7 +44,9 @@ class Side:
 
     @property
     def bootstrap(self) -> str:
-        """What the product is given: the proxies' addresses."""
+        """What the product is given: the proxies' addresses, or the brokers' own without proxies."""
+        if not self.proxies:
+            return self.cluster.bootstrap
         return ",".join(f"{LOOPBACK}:{proxy.port}" for proxy in self.proxies)
 
     @property
@@ -112,6 +114,16 @@ class Bench:
     source: Side
     target: Side
     folder: Path
+    until_the_end: ExitStack
+    _wide: list[Side] = field(default_factory=list)
+
+    def wide_source(self) -> Side:
+        """A source of three brokers without proxies. It is started when it is first asked for."""
+        if not self._wide:
+            cluster = KafkaCluster("wide", self.folder, 3)
+            self.until_the_end.enter_context(started(cluster))
+            self._wide.append(Side(cluster, []))
+        return self._wide[0]
 
     def heal(self) -> None:
         self.source.heal()
@@ -131,4 +143,4 @@ def open_bench(folder: Path) -> Iterator[Bench]:
     target = KafkaCluster("target", folder, 3, extra=_EXTRA, proxied=pairs[1:])
     with started(source, target), ExitStack() as stack:
         proxies = [stack.enter_context(closing(Proxy(advertised, port))) for port, advertised in pairs]
-        yield Bench(Side(source, proxies[:1]), Side(target, proxies[1:]), folder)
+        yield Bench(Side(source, proxies[:1]), Side(target, proxies[1:]), folder, stack)

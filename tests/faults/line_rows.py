@@ -11,12 +11,12 @@ from stack.artifacts import kafka_jars
 from stack.java import java
 from tests.faults import load
 from tests.faults.attempt import Attempt
-from tests.faults.bench import Side
+from tests.faults.bench import Bench, Side
 from tests.faults.load import PARTITIONS, Load
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.checker import Record
-from tests.support.scenario import Cluster, Rec
+from tests.support.scenario import Rec
 
 SLOW = 200_000  # bytes a second, of each broker
 QUOTA = 1_000_000  # bytes a second, of each broker
@@ -26,11 +26,12 @@ MANY = 3_000
 TOO_LARGE = 50_000  # the size of a record that is refused
 
 
-def heavy(count: int, source: Cluster, topic: str, too_large: int | None = None) -> Load:
+def heavy(count: int, bench: Bench, topic: str, _: int, too_large: int | None = None) -> Load:
     """``count`` records of a partition that cannot be compressed.
 
     ``too_large`` is the number, in each partition, of a record that a topic with max.message.bytes=20000 refuses.
     """
+    source = bench.source.direct
     source.create(topic, PARTITIONS)
     for partition in range(PARTITIONS):
         records = (
@@ -108,15 +109,15 @@ def set_quota(bootstrap: str, client_id: str, limit: str) -> None:
 
 
 ROWS = (
-    Row("target-slow", slow, "core", make=partial(heavy, ON_SLOW_LINE)),
+    Row("target-slow", slow, "core", load=partial(heavy, ON_SLOW_LINE)),
     Row("target-50-ms-away", partial(distant, 0.05), "core"),
     Row("target-200-ms-away", partial(distant, 0.2), "core"),
     Row(
         "target-200-ms-away-refuses",
         distant_refusal,
         expected=r"refuses the record at offset \d+",
-        make=partial(heavy, 1_000, too_large=777),
+        load=partial(heavy, 1_000, too_large=777),
     ),
-    Row("target-produce-quota", partial(quota, "target", "producer"), "core", make=partial(heavy, MANY)),
-    Row("source-fetch-quota", partial(quota, "source", "consumer"), "core", make=partial(heavy, MANY)),
+    Row("target-produce-quota", partial(quota, "target", "producer"), "core", load=partial(heavy, MANY)),
+    Row("source-fetch-quota", partial(quota, "source", "consumer"), "core", load=partial(heavy, MANY)),
 )

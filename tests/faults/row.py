@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tests.faults.bench import Bench
 from tests.faults.load import Load
 from tests.faults.trial import Trial
-from tests.support.scenario import Cluster
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,7 @@ class Row:
     """``inject`` starts runs and does the fault. Then running again heals it, or fails with an error that ``expected`` (a pattern) names.
 
     ``own_load`` rows damage the source's data and get a topic of their own. ``ignore`` names what the fault itself brings about.
-    ``make`` creates and fills a topic of this name instead of the usual load.
-    ``sampled`` is off where the fault changes what the sampler reads.
+    ``sampled`` is off where the fault changes what the sampler reads. ``load`` makes a load of another shape.
     """
 
     name: str
@@ -27,4 +26,4 @@ class Row:
     own_load: bool = False
     ignore: tuple[str, ...] = ()
     sampled: bool = True
-    make: Callable[[Cluster, str], Load] | None = None
+    load: Callable[[Bench, str, int], Load] | None = None

@@ -41,8 +41,8 @@ class Session:
         self._shared: dict[str, Load] = {}
 
     def load_of(self, row: Row, name: str, seed: int) -> Load:
-        if row.make is not None:
-            return row.make(self.bench.source.direct, f"own.{name}")
+        if row.load is not None:
+            return row.load(self.bench, f"own.{name}", seed)
         if row.own_load:
             return load.make(self.bench.source.direct, f"own.{name}", seed)
         kind, make = (("plain", load.make), ("compacted", load.make_compacted))[seed % 2]

@@ -79,23 +79,30 @@ def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
     }
 
 
-_ids: WeakKeyDictionary[AdminClient, SharedRead[str, str]] = WeakKeyDictionary()
+_ids: WeakKeyDictionary[AdminClient, SharedRead[str, str | ReplicationError]] = WeakKeyDictionary()
 
 
 def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
     """Raise Refused unless the topic still has this id.
 
     Threads share the request, because the client describes every partition of the topic: 17 ms of processor time for
-    1,000 partitions.
+    1,000 partitions. A topic that cannot be described fails for its own threads alone.
     """
     ids = _ids.get(admin) or _ids.setdefault(admin, SharedRead())
-    actual = ids.ask(name, lambda names: topic_ids(admin, names))
+    actual = ids.ask(name, lambda names: _ids_or_errors(admin, names))
+    if isinstance(actual, ReplicationError):
+        raise actual
     if actual != expected:
         raise Refused(
             f"{name} on the {side}: the topic was re-created or deleted during the copy: its id was {expected}, "
             + ("it does not exist now" if actual is None else f"it is {actual} now"),
             "plan again: the plan says what to do",
         )
+
+
+def _ids_or_errors(admin: AdminClient, names: Iterable[str]) -> dict[str, str | ReplicationError]:
+    known, failed = _describe_each(admin, names)
+    return {name: str(description.topic_id) for name, description in known.items()} | failed
 
 
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
