@@ -12,11 +12,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs import backfill
 from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import free_ports
 from tests.support.clusters import Brokers
 from tests.support.command_line import command
+from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
@@ -174,3 +179,24 @@ def test_what_answers_is_shown_and_what_does_not_is_named(
         1,
         [(5, 5), (5, 5)],
     )
+
+
+def test_a_backfill_of_healthy_partitions_is_done(source_scene: Scenario, target3: KafkaCluster) -> None:
+    scene = source_scene
+    spread(scene.source, scene.topic, 1)
+    produce(scene, 5, 0, 1)
+    again = f"{scene.topic}.again"
+
+    def asked(partition: str) -> BackfillRequest:
+        return parse(
+            scene.replication(), topics=[scene.topic], partitions=[partition], from_="0", until="5", target_topic=again
+        )
+
+    def run(partition: str) -> RunReport:
+        return backfill.run(scene.replication(), scene.connections, scene.store, InProcess, asked(partition))
+
+    with away(scene.source, target3.broker(2), scene.topic, 1):
+        assert [(line.copied, line.error) for line in run("0").ranges] == [(5, None)]
+        with pytest.raises(Unreachable, match=f"{scene.topic}-1 has no leader"):
+            run("1")
+    assert [(line.copied, line.error) for line in run("1").ranges] == [(5, None)]

@@ -77,6 +77,7 @@ def test_a_named_topic_that_does_not_exist(scene: Scenario) -> None:
 def test_a_deleted_topic_that_a_pattern_selected_is_noted_once(scene: Scenario) -> None:
     good, gone = several(scene, "good", "gone")
     assert scene.run().outcome == "done"
+    assert scene.run(request=Request(topics=(good,))).notes == ()
     scene.source.delete(gone)
     scene.source.produce(good, numbered(5, 10))
     report = scene.run()

@@ -613,6 +613,8 @@ def test_a_deleted_topic_that_a_pattern_selected_is_noted_once_and_still_verifie
     made = case.one(key())
     assert (made.state, made.refused, made.copy, made.verify.encode()) == (State.DELETED, False, None, [[30, 40]])
     assert case.plan().notes == (made.what,) and "orders" in made.what
+    elsewhere = replace(case.snapshot, only=frozenset({"audit"}))
+    assert not plan(replication(), elsewhere, case.ledger, {}).notes, "nobody asked whether it is still there"
     noted = replace(case, deleted={key(): Deleted(source_topic="s-orders", run_id="run-1", time=TIME)})
     assert (noted.one(key()).state, noted.plan().notes) == (State.DELETED, ())
     again = replace(case, deleted={key(): Deleted(source_topic="s-older", run_id="run-1", time=TIME)})

@@ -56,6 +56,7 @@ def take(
         target_cluster=topics.cluster_id(target),
         source=_without(sources, unanswered | also_unanswered) | missing,
         target=targets,
+        only=frozenset(only),
         starts=starts,
         until=ends,
         ledger=ledger,

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.kafka import offsets
 from kafka_replication.kafka.clients import translate
 from kafka_replication.kafka.shared_reads import SharedRead
-from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import Refused, ReplicationError, Stalled, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
@@ -210,13 +210,16 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
 
 
 def _await_leaders(admin: AdminClient, name: str, timeout: float = TIMEOUT) -> None:
-    """Wait until every partition has a leader. Raises Unreachable, naming the last error, after ``timeout`` seconds."""
-    tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=tenacity.stop_after_delay(timeout),
-        wait=tenacity.wait_exponential(multiplier=0.05, max=1.0),
-        reraise=True,
-    )(_check_leaders, admin, name)
+    """Wait until every partition has a leader. Raises Stalled, naming the last error, after ``timeout`` seconds."""
+    try:
+        tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Unreachable),
+            stop=tenacity.stop_after_delay(timeout),
+            wait=tenacity.wait_exponential(multiplier=0.05, max=1.0),
+            reraise=True,
+        )(_check_leaders, admin, name)
+    except Unreachable as error:
+        raise Stalled(error.what, error.remedy) from error
 
 
 def _check_leaders(admin: AdminClient, name: str) -> None:
@@ -227,6 +230,6 @@ def _check_leaders(admin: AdminClient, name: str) -> None:
     leaderless = [number for number, partition in partitions.items() if partition.leader < 0]
     if leaderless or not partitions:
         raise Unreachable(
-            f"the new topic {name} has no leader" + (f" for partition {leaderless[0]}" if leaderless else ""),
+            f"the topic {name} has no leader" + (f" for partition {leaderless[0]}" if leaderless else ""),
             "check that enough brokers run; the next run continues from here",
         )

@@ -23,6 +23,7 @@ class Finding:
     what: str
     remedy: str
     topic: str | None = field(default=None, compare=False)
+    partition: int | None = field(default=None, compare=False)
 
     @property
     def stops_the_run(self) -> bool:

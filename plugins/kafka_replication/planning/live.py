@@ -114,8 +114,13 @@ class Planner:
                 seen.add(key)
                 yield self.one(key)
         for key, position in sorted(self.ledger.positions.items(), key=lambda item: item[0]):
-            if key not in seen and self.replication.selects(key.source.topic) and not self.left_behind(key, position):
+            if key not in seen and self.is_wanted(key) and not self.left_behind(key, position):
                 yield self.vanished(key, position)
+
+    def is_wanted(self, key: PartitionKey) -> bool:
+        """Whether the topic belongs to the replication, and to the part of it that the snapshot is of."""
+        topic = key.source.topic
+        return self.replication.selects(topic) and (not self.snapshot.only or topic in self.snapshot.only)
 
     def left_behind(self, key: PartitionKey, position: Position) -> bool:
         """Whether the topic was re-created with fewer partitions and reset, so that it no longer has this partition."""

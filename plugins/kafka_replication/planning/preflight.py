@@ -66,7 +66,7 @@ def _unanswered(source: Topic, target: Topic | None) -> Iterator[Finding]:
         for number, there in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
             if isinstance(there, Problem):
                 at = TopicPartition(topic.name if topic else "", number)
-                yield Finding("error", f"{at} on the {side}", there.what, there.remedy)
+                yield Finding("error", f"{at} on the {side}", there.what, there.remedy, partition=number)
 
 
 def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:

@@ -87,6 +87,7 @@ class Snapshot:
     target_cluster: str
     source: Mapping[str, Topic]
     target: Mapping[str, Topic]
+    only: frozenset[str] = frozenset()  # the source topics that were asked for; empty: all that are selected
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     until: Mapping[TopicPartition, int] = field(default_factory=dict)  # a requested end, resolved to offsets
     ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested

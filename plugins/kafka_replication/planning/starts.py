@@ -35,6 +35,8 @@ def starts_to_write(
         before, source = own_entries.starts.get(key), snapshot.source.get(key.source.topic)
         if key in own_entries.positions or source is None or not source.topic_id:
             continue
+        if replication.target_problem(key.source.topic):
+            continue  # a legal name will be another key
         if own_entries.begun and not is_for(before, snapshot, key):
             continue  # it appeared later
         stays = before is not None and is_valid(replication, snapshot, before, key)

@@ -162,9 +162,11 @@ def raise_findings(findings_: list[preflight.Finding]) -> None:
 
 
 def raise_all_findings(findings_: list[preflight.Finding]) -> None:
-    """Log every finding. Raises PreflightFailed if one of them is an error: for runs that do all of it or nothing."""
+    """Log every finding. Raises PreflightFailed if one of them is an error, also about one topic: for runs that do all
+    of it or nothing. What concerns one partition is raised when this partition is planned.
+    """
     _log_findings(findings_)
-    preflight.raise_errors(findings_)
+    preflight.raise_errors(finding for finding in findings_ if finding.partition is None)
 
 
 def _log_findings(findings_: list[preflight.Finding]) -> None:

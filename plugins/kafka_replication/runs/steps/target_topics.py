@@ -10,7 +10,7 @@ import tenacity
 
 from kafka_replication.kafka import topics
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Refused, Stalled, Unreachable
 from kafka_replication.planning import preflight
 from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import own
@@ -39,9 +39,9 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
                 create_target(run, snapshot, name, target)
             else:
                 _add_partitions(run, target, len(fit[name].partitions))
-        except Unreachable:
-            raise
-        except ReplicationError as error:
+        except Stalled as error:  # a new partition has no leader yet: the snapshot shows which, and the others go on
+            log.warning("%s", error)
+        except (Refused, BadInput) as error:
             log.error("%s", error)
             problems[target] = Problem.of(error)
     wanted = {target: len(fit[name].partitions) for name, target in (missing | short).items() if target not in problems}
