@@ -33,7 +33,7 @@ class Ledger(Protocol):
         """Create missing topics. Raises Refused if existing ones have settings that are not allowed."""
 
     def view(self) -> LedgerView:
-        """Every position, verified coverage and approved gap of this replication; empty if no ledger exists."""
+        """All entries of this replication except receipts; empty if no ledger exists."""
 
     def position(self, key: PartitionKey) -> Position | None:
         """The newest position of ``key``; None if the partition was never opened.

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Entry
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Start
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import LedgerUnreadable, Stalled
@@ -89,7 +89,9 @@ def reading_on_is_reading_from_the_start(world: World, seed: int | None = None) 
         entries: list[tuple[PartitionKey, Entry]] = []
         for _ in range(dice.randint(1, 6)):
             number = dice.randint(1, 50)
-            choices: list[Entry] = [position(number), verified(number), gap(number, number + 1)]
+            start = Start(source_cluster="S", source_topic="s", start_from="latest", offset=number, time="t")
+            deleted = Deleted(source_topic="s", run_id=f"run-{number}", time="t")
+            choices: list[Entry] = [position(number), verified(number), gap(number, number + 1), start, deleted]
             entry = dice.choice(choices)
             entries.append((world.key(dice.randrange(40)), entry))
         world.write(*entries)
