@@ -78,7 +78,7 @@ class Session:
     def _forget(self, trial: Trial, row: Row) -> None:
         for side, topic in (
             (self.bench.target, trial.target_topic),
-            *([(self.bench.source, trial.load.topic)] if row.own_load or row.make else []),
+            *([(self.bench.source, trial.load.topic)] if row.own_load or row.load else []),
         ):
             with suppress(KafkaException):
                 side.admin.delete_topics([topic])[topic].result(30)
