@@ -1,4 +1,5 @@
-"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE``.
+"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE`` and
+``kafka-replication watch FILE...``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 ``kafka-replication --verbose COMMAND FILE`` shows Spark's log.
@@ -7,33 +8,35 @@ One document on stdout, everything else on stderr. Exit codes: 0 done or nothing
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import sight
+from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import backfill_request, plan_codec, preflight
-from kafka_replication.planning.live import plan as make_plan
 from kafka_replication.reporting import backfill as backfill_report
+from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.reporting.status import RunAtWork, status_table
-from kafka_replication.reporting.status import status as make_status
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.standing import standing
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import OnDemand
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli_gaps.add_to(app)
+cli_watch.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]
 
@@ -95,7 +98,8 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
         request = _request(topic, until)
         return sight.with_spark(run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request)))
 
-    _act(file, as_json, action)
+    beside = cli_watch.Beside()
+    _act(file, as_json, beside.watched(action), failed=beside.failed)
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
@@ -145,7 +149,8 @@ def backfill(
 
         return sight.with_spark(run, context.obj, execute)
 
-    _act(file, as_json, action)
+    beside = cli_watch.Beside()
+    _act(file, as_json, beside.watched(action), failed=beside.failed)
 
 
 @app.command()
@@ -154,20 +159,25 @@ def status(
     as_json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 s, until Ctrl-C.")] = False,
 ) -> None:
-    """Show source end, position, watermark, lag and last verification of each partition, and how far a run is."""
+    """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
+
+    The exit code is 1 if a partition is refused, beyond alerts.lag, or unverified for longer than
+    alerts.unverified_after.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        view = run.view()
-        snapshot = run.snapshot(view)
-        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
+        rows = standing(run)
+        wrong = problems(run.replication, rows, datetime.now(UTC))
         lease = run.store.lease_of(run.replication.name)
         at_work = RunAtWork.of(lease.owner, run.store.run(lease.owner)) if lease else None
         document = {
             "replication": run.replication.name,
             "running": at_work.as_json() if at_work else None,
+            "problems": wrong,
             "partitions": [row.as_json() for row in rows],
         }
-        return document, "\n".join([*([str(at_work)] if at_work else []), status_table(rows)]), 0
+        lines = [*([str(at_work)] if at_work else []), status_table(rows), *(f"PROBLEM {line}" for line in wrong)]
+        return document, "\n".join(lines), int(bool(wrong))
 
     def watching(run: Run) -> tuple[Any, str, int]:
         sight.watch(lambda: action(run)[1])

@@ -17,6 +17,8 @@ class Event(StrEnum):
     CHUNK_COMMITTED = "chunk-committed"
     COPY_SESSION_ENDED = "copy-session-ended"
     PROGRESS = "progress"
+    ALERT = "alert"
+    ALERT_NOT_DELIVERED = "alert-not-delivered"
     FOREIGN_LEDGER_ENTRY = "foreign-ledger-entry"
     MISPLACED_LEDGER_ENTRY = "misplaced-ledger-entry"
 

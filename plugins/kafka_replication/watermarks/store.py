@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
+from kafka_replication.alerting.memory import AlertMemory
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
 
-class WatermarkStore(Protocol):
-    """Watermarks, leases and runs. Every method may raise `Unreachable`, may be called from any thread or process, and
-    may be repeated after an unknown outcome without doing its work twice.
+class WatermarkStore(AlertMemory, Protocol):
+    """Watermarks, leases, runs and open alerts. Every method may raise `Unreachable`, may be called from any
+    thread or process, and may be repeated after an unknown outcome without doing its work twice.
     """
 
     def watermarks(self, replication: str) -> dict[PartitionKey, Watermark]: ...
