@@ -92,3 +92,11 @@ def test_the_time_is_a_bound_too() -> None:
 
 def test_pauses_do_not_grow_for_ever() -> None:
     assert backoff(10_000) == 5.0
+
+
+def test_patience_is_a_bound_that_keeps_the_error() -> None:
+    """The next run may succeed: unlike a run's time, it is not used up."""
+    call = Flaky(Unreachable("away"))
+    with pytest.raises(Unreachable, match="away"):
+        retry("asking", call, NEVER, 500, patience=0.1, pause=lambda seconds: None)
+    assert call.calls == 1

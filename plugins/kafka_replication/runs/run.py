@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.watermarks.store import WatermarkStore
 
 T = TypeVar("T")
+REQUESTS_AFTER_FAILURE = 10  # of timeouts.request: 5 minutes by default
 Check = Callable[[], None]  # raises Busy once the lease is lost
 Show = Callable[[Progress], None]  # called in a thread of its own
 
@@ -57,9 +59,19 @@ class Run:
         """The same run with other settings of its replication and the same clients."""
         return replace(self, replication=replication)
 
-    def retry(self, doing: str, call: Callable[[], T]) -> T:
-        """Call, and retry until the deadline. For clusters that answered before: brokers restart, leaders move."""
-        return retry(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
+    def retry(self, doing: str, call: Callable[[], T], patience: float = math.inf) -> T:
+        """Call, and retry until the deadline, or for ``patience`` seconds. For clusters that answered before: brokers
+        restart, leaders move.
+        """
+        attempts = self.replication.copying.attempts
+        return retry(f"{self.replication.name}: {doing}", call, self.deadline, attempts, patience=patience)
+
+    @property
+    def patience_after_failure(self) -> float:
+        """Seconds for the steps after something has failed. A target that was waited for in vain is not waited for
+        again for hours: the next run does what is left.
+        """
+        return REQUESTS_AFTER_FAILURE * self.replication.timeouts.request
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         """The stored watermarks. Those of an earlier generation than the ledger's are no longer valid, and left out."""

@@ -78,21 +78,23 @@ def retry(
     deadline: Deadline,
     attempts: int,
     *,
+    patience: float = math.inf,
     pause: Callable[[float], None] = time.sleep,
     progress: Callable[[], object] = lambda: None,
 ) -> T:
     """Call, and retry on retriable errors with backoff: at most ``attempts`` times in a row.
 
     The count restarts whenever ``progress`` returns another value than after the previous failure. `Busy` is never
-    retried, because work must stop when the lease is lost. Raises the last error, or OutOfTime if the deadline comes
-    before the next attempt.
+    retried, because work must stop when the lease is lost. Raises the last error, after ``patience`` seconds at the
+    latest; or OutOfTime if the deadline comes before the next attempt.
     """
     row = _FailuresInARow(progress)
+    patient = Deadline.after(patience)
 
     def give_up(state: RetryCallState) -> T:
         error = _error(state)
         assert error is not None
-        if row.failures >= attempts:
+        if row.failures >= attempts or patient.left <= state.upcoming_sleep:
             raise error
         raise deadline.over(doing, error) from error
 
@@ -103,7 +105,7 @@ def retry(
     return Retrying(
         retry=retry_if_exception(is_passing),
         wait=row.wait,
-        stop=lambda state: row.failures >= attempts or deadline.left <= state.upcoming_sleep,
+        stop=lambda state: row.failures >= attempts or min(deadline.left, patient.left) <= state.upcoming_sleep,
         sleep=pause,
         before_sleep=warn,
         retry_error_callback=give_up,

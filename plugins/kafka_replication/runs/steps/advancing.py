@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from kafka_replication.ledger.entries import Position
@@ -12,13 +13,14 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.watermarks.values import Watermark, WatermarkChange
 
 
-def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """Move each stored watermark to the end of the contiguous verified coverage.
+def advance(run: LeasedRun, keys: Collection[PartitionKey], patience: float = math.inf) -> dict[PartitionKey, int]:
+    """Move each stored watermark to the end of the contiguous verified coverage. ``patience`` bounds the reading of the
+    ledger, in seconds.
 
     Raises StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
     run.check()
-    view, stored = run.retry("reading the ledger", run.view), run.store.watermarks(run.replication.name)
+    view, stored = run.retry("reading the ledger", run.view, patience), run.store.watermarks(run.replication.name)
     results = run.store.advance_many(
         [
             change_to(key, view.positions[key], view.verified_end(key), stored.get(key), run.run_id)
