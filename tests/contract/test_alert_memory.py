@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,3 +125,19 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="file/state"):
         observe(FileMemory(tmp_path / "file" / "state"), cause())
+
+
+def test_when_airflow_looked_last(store_url: str) -> None:
+    """It is no cause of an alert."""
+    with closing(open_store(store_url)) as store:
+        assert store.last_look(NAME) is None
+        store.record_look(NAME, paused=True)
+        first = store.last_look(NAME)
+        assert first is not None and first.paused
+        store.record_look(NAME, paused=False)
+        second = store.last_look(NAME)
+        assert second is not None and not second.paused and second.at >= first.at
+        assert list(store.open_causes(NAME)) == []
+        observe(store, cause())
+        assert store.last_look(NAME) == second
+        assert store.last_look("other") is None

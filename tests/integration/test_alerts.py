@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from kafka_replication.alerting.memory import STATE_FOLDER, FileMemory
 from kafka_replication.alerting.values import Decision
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watching import Watcher, reported_failure
+from kafka_replication.runs.watching import LostRun, Watcher, reported_failure
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.actions import copied_once
@@ -22,6 +23,7 @@ from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.received import Inbox, inbox
 from tests.support.scenario import Scenario, numbered
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -214,3 +216,53 @@ def test_a_failed_run_in_this_process(scene: Scenario, received: Inbox, tmp_path
         pytest.fail("the run itself must not fail")
     assert events(watcher(scene, received, tmp_path).look()) == [f"opened run-failed {scene.topic}"]
     assert f"{scene.topic}-0 [50, 60)" in received.mails[0].text
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """What Airflow's watch knows of runs."""
+
+    is_paused: bool = False
+    failed: LostRun | None = None
+
+    def state(self, run_id: str) -> str | None:
+        return "running"
+
+    def paused(self) -> bool:
+        return self.is_paused
+
+    def lost(self) -> LostRun | None:
+        return self.failed
+
+
+def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    """Airflow knows that the run only waits for its turn: two opinions would open and heal the alert for ever."""
+    copied_once(scene)
+    scene.store.start_run("airflow-x-1", scene.name, "live", scene.store.runs(scene.name)[0].plan)
+    terminal = watcher(scene, received, tmp_path, alerts={"stalled_after": 3600})
+    inside = replace(terminal, orchestrator=Airflow())
+    assert inside.look().open == ()
+    assert terminal.look().open == ()
+    alone = watcher(scene, received, tmp_path)
+    assert alone.look().open == ()
+
+
+def test_a_paused_schedule_is_not_missed(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    every_second = watcher(scene, received, tmp_path, schedule="* * * * * *", alerts={"stalled_after": 1})
+    inside = replace(every_second, orchestrator=Airflow(is_paused=True))
+    wait_until(lambda: datetime.now(UTC) - scene.store.runs(scene.name)[0].created_at > timedelta(seconds=3))
+    assert inside.look().open == ()
+    assert [str(row.key) for row in replace(inside, orchestrator=Airflow()).look().open] == ["schedule-missed"]
+
+
+def test_a_run_that_failed_before_it_had_a_plan(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    now = datetime.now(UTC)
+    lost = LostRun(run_id="airflow-x-2", began_at=now, ended_at=now)
+    inside = replace(watcher(scene, received, tmp_path), orchestrator=Airflow(failed=lost))
+    assert events(inside.look()) == ["opened run-failed"]
+    assert "airflow-x-2" in received.mails[0].text
+    assert inside.look().alerts == ()
+    scene.idle_run()
+    assert events(replace(inside, orchestrator=Airflow()).look()) == ["healed run-failed"]

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,14 @@ from kafka_replication.model.errors import BadInput
 
 STATE_FOLDER = "KAFKA_REPLICATION_STATE_FOLDER"
 _OPEN = TypeAdapter(tuple[OpenCause, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """When Airflow's watch looked last, and whether the schedule was switched off then."""
+
+    at: datetime
+    paused: bool
 
 
 class AlertMemory(Protocol):

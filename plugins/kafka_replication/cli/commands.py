@@ -149,7 +149,7 @@ def backfill(
 
         return sight.with_spark(run, context.obj, execute)
 
-    beside = cli_watch.Beside()
+    beside = cli_watch.Beside(is_backfill=True)
     _act(file, as_json, beside.watched(action), failed=beside.failed)
 
 

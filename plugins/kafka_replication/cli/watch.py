@@ -95,7 +95,9 @@ def _looked(replication: Replication, reported: Cause | None = None) -> Decision
         return watcher(replication).look(reported)
     except ReplicationError as problem:
         log.error("%s: cannot be watched: %s", replication.name, problem)
-        return None
+    except Exception:
+        log.exception("%s: cannot be watched", replication.name)
+    return None
 
 
 def _as_json(replication: Replication, decision: Decision | None) -> dict[str, Any]:
@@ -127,6 +129,9 @@ class Beside:
     Only for a replication with ``alerts.apprise``. Nothing that goes wrong here changes the run.
     """
 
+    def __init__(self, *, is_backfill: bool = False) -> None:
+        self._is_backfill = is_backfill
+
     def watched(self, action: Action) -> Action:
         """The action, with a look every minute while it works, and one after it."""
 
@@ -151,7 +156,7 @@ class Beside:
                     store.finish_run(run_id, "failed")
         except ReplicationError as away:
             log.warning("%s: the end of run %s could not be stored: %s", replication.name, run_id, away)
-        _looked(replication, reported_failure(problem, run_id))
+        _looked(replication, reported_failure(problem, run_id, is_backfill=self._is_backfill))
 
 
 @contextmanager

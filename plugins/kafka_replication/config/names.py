@@ -11,6 +11,7 @@ from functools import lru_cache
 
 LEDGER_PREFIX = "kafka-replication."
 AUDIT_SUFFIX = ".audit"
+BACKFILL_SUFFIX = ".backfill"
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
 TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
@@ -35,8 +36,8 @@ def check_replication_name(name: str) -> str:
         )
     if len(name) > NAME_MAX:
         raise ValueError(f"must be at most {NAME_MAX} characters long, not {len(name)}")
-    if name.endswith(".backfill"):
-        raise ValueError("must not end in '.backfill': that is how the backfill DAG of a replication is called")
+    if name.endswith(BACKFILL_SUFFIX):
+        raise ValueError(f"must not end in '{BACKFILL_SUFFIX}': that is the name of its backfill DAG")
     if name.endswith(AUDIT_SUFFIX):
         raise ValueError(f"must not end in '{AUDIT_SUFFIX}': that is how the audit DAG of a replication is called")
     if name == WATCH_DAG:

@@ -61,7 +61,7 @@ def run(
 
 def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest) -> RunReport:
     """A whole backfill, under the replication's lease. If there is nothing to do, it does not call ``launcher``."""
-    with leased(run) as leased_run:
+    with leased(run, "backfill") as leased_run:
         return carry_out(leased_run, prepare(leased_run, request), launcher)
 
 

@@ -27,7 +27,7 @@ def acquire_lease(
 
 
 @contextmanager
-def leased(run: Run) -> Iterator[LeasedRun]:
+def leased(run: Run, attempt: str = "command") -> Iterator[LeasedRun]:
     """``run`` with its lease, which is renewed while the body runs and released after it. Raises Busy."""
-    with acquire_lease(run.replication, run.store, run.run_id, attempt="command", release="always") as lease:
+    with acquire_lease(run.replication, run.store, run.run_id, attempt=attempt, release="always") as lease:
         yield run.holding(lease.check)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from kafka_replication.alerting import channels
@@ -24,6 +24,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.model.errors import OutOfTime, ReplicationError, Stalled, Unreachable
 from kafka_replication.reporting.causes import (
+    BACKFILL,
     Life,
     Planning,
     RunFacts,
@@ -40,8 +41,20 @@ from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
 
 log = logging.getLogger(__name__)
 RUNS = 20  # the latest runs that are looked at
+LATELY = timedelta(minutes=5)
+_PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
+_NOTHING: frozenset[Kind] = frozenset()
 _OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REFUSED, Kind.LAG})
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRun:
+    """A run that Airflow shows as failed. If it failed before it had a plan, the store does not know it."""
+
+    run_id: str
+    began_at: datetime
+    ended_at: datetime
 
 
 class Orchestrator(Protocol):
@@ -52,6 +65,9 @@ class Orchestrator(Protocol):
 
     def paused(self) -> bool:
         """Whether the replication's schedule is switched off."""
+
+    def lost(self) -> LostRun | None:
+        """The newest run, if it has failed; it may be in the store or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +100,10 @@ class Watcher:
             return self._tell_without_store(problem)
 
     def _observe(self, store: WatermarkStore, reported: Cause | None) -> _Seen:
-        now = datetime.now(UTC)
-        seen = self._runs(store)
-        causes = [*run_causes(self.replication, seen, now)]
+        seen, of_runs = RunsSeen(), _NOTHING
+        if self.orchestrator is not None or not self._watched_by_airflow(store):
+            seen, of_runs = self._runs(store), _OF_RUNS
+        causes = [*run_causes(self.replication, seen, datetime.now(UTC))]
         if reported is not None and not any(cause.run_id == reported.run_id for cause in causes):
             causes.append(reported)
         try:
@@ -97,20 +114,49 @@ class Watcher:
         except ReplicationError as problem:
             of_clusters, judged = _problem_of_clusters(self.replication, problem)
             causes += of_clusters
-        return _Seen(Observation(causes=tuple(causes), judged=judged | _OF_RUNS), seen.runs)
+        return _Seen(Observation(causes=tuple(causes), judged=judged | of_runs), seen.runs if of_runs else None)
+
+    def _watched_by_airflow(self, store: WatermarkStore) -> bool:
+        """Whether Airflow's watch has looked lately. It knows more about runs: two opinions would open and heal the
+        same alert for ever.
+        """
+        look = store.last_look(self.replication.name)
+        return look is not None and datetime.now(UTC) - look.at < LATELY
 
     def _runs(self, store: WatermarkStore) -> RunsSeen:
         lease, records = store.lease_of(self.replication.name), store.runs(self.replication.name, RUNS)
         facts = [self._facts(store, record, lease) for record in records]
         known = {record.run_id for record in records}
         planning = None
-        if lease is not None and lease.owner not in known:
+        if lease is not None and lease.owner not in known and (lease.holder or "").startswith(_PLANNERS):
             planning = Planning(run_id=lease.owner, since=lease.acquired_at)
-        return RunsSeen(
-            runs=tuple(run for run in facts if run is not None),
-            planning=planning,
-            paused=self.orchestrator is not None and self.orchestrator.paused(),
-        )
+        runs = (*self._lost(known), *(run for run in facts if run is not None))
+        return RunsSeen(runs=runs, planning=planning, paused=self._paused(store))
+
+    def _lost(self, known: Collection[str]) -> Iterator[RunFacts]:
+        """A run that failed before it had a plan."""
+        run = self.orchestrator.lost() if self.orchestrator is not None else None
+        if run is not None and run.run_id not in known:
+            record = RunRecord(
+                run_id=run.run_id,
+                replication=self.replication.name,
+                kind="live",
+                state="failed",
+                plan="",
+                created_at=run.began_at,
+                finished_at=run.ended_at,
+            )
+            why = "it ended before it had a plan; its log in Airflow says why"
+            yield RunFacts(record=record, life=Life.ENDED, moved_at=run.ended_at, why=why)
+
+    def _paused(self, store: WatermarkStore) -> bool:
+        """Whether the schedule is switched off; without Airflow, whether it was when Airflow looked last."""
+        if self.orchestrator is None:
+            look = store.last_look(self.replication.name)
+            return look is not None and look.paused
+        paused = self.orchestrator.paused()
+        store.record_look(self.replication.name, paused)
+        return paused
 
     def _facts(self, store: WatermarkStore, record: RunRecord, lease: Lease | None) -> RunFacts | None:
         said = None
@@ -126,7 +172,8 @@ class Watcher:
 
     def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
         def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
-            return decide(open_, lasting(seen.observed, open_, seen.runs), now)
+            observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
+            return decide(open_, observed, now)
 
         return memory.settle_causes(self.replication.name, settle)
 
@@ -153,7 +200,9 @@ class Watcher:
             remedy=problem.remedy,
             patience=self.replication.alerts.stalled_after if problem.retriable else 0,
         )
-        decision = self._settle(self.fallback, _Seen(Observation(causes=(cause,), judged=frozenset({Kind.STORE})), ()))
+        decision = self._settle(
+            self.fallback, _Seen(Observation(causes=(cause,), judged=frozenset({Kind.STORE})), None)
+        )
         self._tell(self.fallback, decision)
         return decision
 
@@ -161,7 +210,7 @@ class Watcher:
         """What the file remembers of a store that was away is over."""
         if not self.fallback.open_causes(self.replication.name):
             return ()
-        decision = self._settle(self.fallback, _Seen(Observation(), ()))
+        decision = self._settle(self.fallback, _Seen(Observation(), None))
         self._tell(self.fallback, decision)
         return decision.alerts
 
@@ -169,7 +218,7 @@ class Watcher:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     observed: Observation
-    runs: Sequence[RunFacts]
+    runs: Sequence[RunFacts] | None  # None: they were not looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +272,13 @@ def _problem_of_clusters(replication: Replication, problem: ReplicationError) ->
     return [wrong], frozenset({Kind.CLUSTER, Kind.REFUSED})
 
 
-def reported_failure(problem: BaseException | str, run_id: str) -> Cause:
+def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
     """What a run that failed says itself, for `Watcher.look`."""
-    error = problem if isinstance(problem, ReplicationError) else None
+    what, remedy = (problem, "") if isinstance(problem, str) else (problem.what, problem.remedy)
     return Cause(
-        key=CauseKey(Kind.FAILED),
-        what=f"run {run_id} failed: {error.what if error else problem}",
-        remedy=(error.remedy if error else "") or "look at its log, then run again: only what is left is repeated",
+        key=CauseKey(Kind.FAILED, BACKFILL if is_backfill else ""),
+        what=f"run {run_id} failed: {what}",
+        remedy=remedy or "look at its log, then run again: only what is left is repeated",
         at=datetime.now(UTC),
         run_id=run_id,
     )

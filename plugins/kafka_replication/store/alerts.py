@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Row, delete, insert, select, text
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, text
 
+from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import Alert, Decide, Decision, Kind, OpenCause, confirmed
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import connect, schema
 
 _table = schema.alerts
+_LOOK = "look"  # the kind of the row that is no cause, but when Airflow's watch looked last
 _OPEN = TypeAdapter(OpenCause)
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -35,13 +38,34 @@ def confirm(db: Connection, replication: str, sent: Collection[Alert]) -> None:
     _put(db, replication, before, confirmed(before, sent, from_millis(connect.clock(db))))
 
 
+def record_look(db: Connection, replication: str, paused: bool) -> None:
+    now = connect.clock(db)
+    _lock(db, replication)
+    db.execute(delete(_table).where(_is_look(replication)))
+    row = {"replication": replication, "kind": _LOOK, "subject": "", "since": now, "last_seen": now}
+    db.execute(insert(_table).values(**row, document=json.dumps({"paused": paused})))
+
+
+def last_look(db: Connection, replication: str) -> Look | None:
+    row = db.execute(select(_table).where(_is_look(replication))).one_or_none()
+    return Look(from_millis(row.last_seen), bool(json.loads(row.document)["paused"])) if row else None
+
+
+def _is_look(replication: str) -> ColumnElement[bool]:
+    return and_(_table.c.replication == replication, _table.c.kind == _LOOK)
+
+
 def _locked(db: Connection, replication: str) -> list[OpenCause]:
     """What is open, locked until the transaction ends. Rows that are not there yet cannot be locked, so the whole
     replication is; an SQLite transaction that writes is alone anyway.
     """
+    _lock(db, replication)
+    return open_causes(db, replication)
+
+
+def _lock(db: Connection, replication: str) -> None:
     if db.dialect.name == "postgresql":
         db.execute(_LOCK, {"name": f"{_table.name} {replication}"})
-    return open_causes(db, replication)
 
 
 def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: Sequence[OpenCause]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
+from kafka_replication.alerting.memory import Look
 from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
@@ -208,6 +209,12 @@ class SqlStore:
 
     def confirm_alerts(self, replication: str, sent: Collection[Alert]) -> None:
         self._write(lambda db: alerts.confirm(db, replication, sent))
+
+    def record_look(self, replication: str, paused: bool) -> None:
+        self._write(lambda db: alerts.record_look(db, replication, paused))
+
+    def last_look(self, replication: str) -> Look | None:
+        return self._read(lambda db: alerts.last_look(db, replication))
 
     # Transactions
 

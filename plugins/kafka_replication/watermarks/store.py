@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from kafka_replication.alerting.memory import AlertMemory
+from kafka_replication.alerting.memory import AlertMemory, Look
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
@@ -109,5 +109,11 @@ class WatermarkStore(AlertMemory, Protocol):
 
     def newest_boundary(self, replication: str) -> datetime | None:
         """The latest moment that has a boundary in any partition."""
+
+    def record_look(self, replication: str, paused: bool) -> None:
+        """Remember that Airflow's watch looks now, and whether the schedule is switched off."""
+
+    def last_look(self, replication: str) -> Look | None:
+        """The last look that was recorded."""
 
     def close(self) -> None: ...
