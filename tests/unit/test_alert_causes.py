@@ -193,6 +193,14 @@ def test_lag_is_one_cause_for_all_partitions_beyond_the_limit() -> None:
     assert list(partition_causes(replication(alerts={"lag": {"records": 40}}), rows)) == []
 
 
+def test_a_backfill_into_another_topic_has_no_lag() -> None:
+    made = row(lag_seconds=90.0)
+    elsewhere = replace(made, plan=replace(made.plan, key=replace(made.plan.key, target_topic="elsewhere")))
+    limited = replication(alerts={"lag": {"seconds": 60}})
+    assert len(list(partition_causes(limited, [made]))) == 1
+    assert list(partition_causes(limited, [elsewhere])) == []
+
+
 def test_status_names_what_is_unverified_for_long() -> None:
     pending = row(state=State.PENDING, verify=Coverage((OffsetRange(0, 60),)))
     assert problems(replication(), [pending], NOW) == []

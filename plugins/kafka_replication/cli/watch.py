@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -46,7 +47,7 @@ def watch(
         list[Path], typer.Argument(help="The YAML files of the replications.", metavar="FILE...", show_default=False)
     ],
     once: Annotated[bool, typer.Option("--once", help="Look once and end, for example from cron.")] = False,
-    every: Annotated[int, typer.Option("--every", help="Seconds between two looks.", min=1)] = EVERY,
+    every: Annotated[int, typer.Option("--every", help="Seconds from one look to the next.", min=1)] = EVERY,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout for each look.")] = False,
 ) -> None:
     """Look at runs, clusters, store and schedule again and again; alert once for each cause, and once when it healed.
@@ -59,10 +60,11 @@ def watch(
     pause = threading.Event()
     try:
         while True:
+            began = time.monotonic()
             code = _look(files, as_json)
             if once:
                 raise typer.Exit(code)
-            pause.wait(every)
+            pause.wait(max(1.0, began + every - time.monotonic()))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 

@@ -221,7 +221,9 @@ def _refused(kind: Kind, topic: str, rows: Sequence[PartitionStatus]) -> Cause:
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:
-    """How far a partition is beyond ``alerts.lag``; None if it is not."""
+    """How far a partition is beyond ``alerts.lag``; None if it is not, or if only a backfill writes to this target."""
+    if row.plan.key.target_topic != replication.target_topic(row.plan.key.source.topic):
+        return None
     limit = replication.alerts.lag
     parts = []
     if limit.records is not None and row.lag > limit.records:

@@ -33,7 +33,7 @@ from kafka_replication.reporting.causes import (
     partition_causes,
     run_causes,
 )
-from kafka_replication.runs.run import open_run
+from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runs.standing import standing
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.store import WatermarkStore
@@ -109,6 +109,7 @@ class Watcher:
         try:
             deadline = Deadline.after(2 * self.replication.timeouts.request)
             run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
+            _reach(run)
             causes += partition_causes(self.replication, standing(run))
             judged = _OF_CLUSTERS
         except ReplicationError as problem:
@@ -256,6 +257,20 @@ def _moved_at(record: RunRecord) -> datetime:
         return record.created_at
 
 
+def _reach(run: Run) -> None:
+    """Raises Unreachable, which names the side and its connection."""
+    sides = run.replication.target.connection, run.replication.source.connection
+    clients: tuple[tuple[str, str, Callable[[], object]], ...] = (
+        ("target", sides[0], lambda: run.clusters.target_admin),
+        ("source", sides[1], lambda: run.clusters.source_admin),
+    )
+    for side, connection, connect in clients:
+        try:
+            connect()
+        except Unreachable as problem:
+            raise Unreachable(f"the {side} (connection {connection!r}): {problem.what}", problem.remedy) from problem
+
+
 def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> tuple[list[Cause], frozenset[Kind]]:
     """The cause, and the kinds that can be judged although the clusters could not be read."""
     if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
@@ -269,7 +284,7 @@ def _problem_of_clusters(replication: Replication, problem: ReplicationError) ->
         )
         return [away], frozenset({Kind.CLUSTER})
     wrong = Cause(key=CauseKey(Kind.REFUSED), what=problem.what, remedy=problem.remedy)
-    return [wrong], frozenset({Kind.CLUSTER, Kind.REFUSED})
+    return [wrong], frozenset({Kind.CLUSTER})
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
