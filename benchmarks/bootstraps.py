@@ -18,5 +18,8 @@ class Bootstraps:
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return {"bootstrap.servers": self.source if connection_id == "source" else self.target}
 
+    def apprise(self, _: str) -> tuple[str, ...]:
+        return ()
+
     def spark(self, _: str) -> SparkConnection:
         return SparkConnection("local[2,4]", {})

@@ -62,11 +62,16 @@ def postgresql(stack_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/new folder/store.db"
-        return
-    url = request.getfixturevalue("postgresql")
+        return f"sqlite:///{tmp_path}/new folder/store.db"
+    return str(request.getfixturevalue("postgresql_schema"))
+
+
+@pytest.fixture
+def postgresql_schema(postgresql: str) -> Iterator[str]:
+    """The URL of a schema of the test's own."""
+    url = postgresql
     name = f"conformance_{uuid.uuid4().hex[:12]}"
     server = create_engine(url, poolclass=NullPool)
     with server.begin() as db:

@@ -44,6 +44,7 @@ def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is
         "payments",
         "payments.audit",
         "payments.backfill",
+        "replications.watch",
     ]
     assert bag.import_errors == {}
 
@@ -59,6 +60,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
         "payments",
         "payments.audit",
         "payments.backfill",
+        "replications.watch",
     ]
     [(file, message)] = bag.import_errors.items()
     assert file.endswith("replication_import_errors.py")
@@ -76,6 +78,7 @@ def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_fol
         "payments",
         "payments.audit",
         "payments.backfill",
+        "replications.watch",
     ]
     [message] = bag.import_errors.values()
     assert "zz.yaml:1: key 'name'" in message
@@ -111,12 +114,22 @@ def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(
         text = GOOD.format(name=name) + f"alerts: {{callback: '{callback}'}}\n"
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
-    assert sorted(bag.dags) == sorted(
-        f"{name}{suffix}" for name in ("good", "orders", "payments") for suffix in ("", ".audit", ".backfill")
-    )
+    names = [f"{name}{suffix}" for name in ("good", "orders", "payments") for suffix in ("", ".audit", ".backfill")]
+    assert sorted(bag.dags) == sorted([*names, "replications.watch"])
     [message] = bag.import_errors.values()
     assert "replication typo: key 'alerts.callback': module 'night_shift' defines no 'tel'" in message
     assert "replication absent: key 'alerts.callback': module 'no.such.module' cannot be found" in message
+
+
+def test_a_notifier_that_is_not_there_is_named(dags_folder: Path) -> None:
+    smtp = "airflow.providers.smtp.notifications.smtp"
+    for name, notifier in {"good": f"{smtp}.SmtpNotifier", "typo": f"{smtp}.SmtpNotifyer"}.items():
+        text = GOOD.format(name=name) + f"alerts: {{notifiers: [{{class: {notifier}}}]}}\n"
+        (dags_folder / "replications" / f"{name}.yaml").write_text(text)
+    bag = parse(dags_folder)
+    assert "good" in bag.dags and "typo" not in bag.dags
+    [message] = bag.import_errors.values()
+    assert f"key 'alerts.notifiers[0].class': module '{smtp}' defines no 'SmtpNotifyer'" in message
 
 
 def test_a_callback_has_a_form(dags_folder: Path) -> None:

@@ -41,6 +41,9 @@ class Clients:
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return dict(self.settings[connection_id])
 
+    def apprise(self, connection_id: str) -> tuple[str, ...]:
+        return ()
+
     def spark(self, connection_id: str) -> SparkConnection:
         raise AssertionError("the launcher is made here")
 

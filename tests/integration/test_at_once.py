@@ -255,12 +255,12 @@ def test_an_opening_that_was_about_to_begin_is_fenced_by_the_successor(scene: Sc
     clusters.ledger.ensure(scene.replication())
     admin = scene.target.admin
     with closing(StartOffsets(scene.name, clusters.ledger, clusters.target, admin, copying)) as opening:
-        assert opening.fence() == {}
+        assert not opening.fence().positions
         wait_until(lambda: scene.store.leases(scene.name) == [])
         assert scene.run().outcome == "done"
         opened = scene.position()
         with pytest.raises(Fenced):
-            opening.commit({scene.key(): replace(opened, start=50, next_offset=50, coverage=Coverage())}, "refuse")
+            opening.commit({scene.key(): replace(opened, start=50, next_offset=50, coverage=Coverage())}, {})
     assert scene.position() == opened
     assert scene.run().outcome == "nothing_to_do"
     scene.assert_copied()

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.model.errors import OutOfTime
+from kafka_replication.model.errors import OutOfTime, Unreachable
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import Request
 from kafka_replication.runtime.events import Event
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.leases import holder_of
@@ -84,3 +86,19 @@ def test_a_run_whose_time_is_used_up_ends_by_name(own_scene: Scenario, own_clust
     assert holder_of(scene.store, scene.name) is None  # given back
     assert scene.run().outcome == "done"
     scene.assert_copied()
+
+
+def test_the_steps_after_a_failed_copy_take_minutes_at_most(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
+    """The target died and stays away: the ledger is tried for ten times `timeouts.request`, not 500 times."""
+    scene, broker = own_scene, own_cluster.broker(0)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(RECORDS))
+    scene.settings |= {**SHORT, "timeouts": {"request": 2}}
+    run = scene.bare_run("after")
+    plan = steps.prepare(run, Request())  # of which nothing is copied
+    try:
+        kill(scene, broker)
+        with pytest.raises(Unreachable):
+            steps.report(run, plan)
+    finally:
+        own_cluster.start()

@@ -66,16 +66,20 @@ def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
 
 @dataclass(frozen=True)
 class Addresses:
-    """`Connections` with two names."""
+    """`Connections` with two names, and the addresses that every Apprise connection has."""
 
     source: str
     target: str
+    alerts: tuple[str, ...] = ()
 
     def kafka(self, connection_id: str) -> dict[str, Any]:
         return {"bootstrap.servers": getattr(self, connection_id)}
 
     def spark(self, connection_id: str) -> SparkConnection:
         return SparkConnection("local[2,4]", {})
+
+    def apprise(self, connection_id: str) -> tuple[str, ...]:
+        return self.alerts
 
 
 @dataclass

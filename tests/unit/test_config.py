@@ -16,6 +16,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config import reference as config_reference
 from kafka_replication.config.names import is_pattern, target_problem, topic_problem
 from kafka_replication.config.schedule import PRESETS, check_schedule
+from kafka_replication.config.sections import Section
 from kafka_replication.config.shape import fields_of, section_of
 from kafka_replication.model.errors import BadInput, ConfigError
 
@@ -196,10 +197,13 @@ def test_the_reference_is_current() -> None:
     )
 
 
+def keys_of(section: type[Section]) -> list[str]:
+    """The keys of the section and of all sections inside it."""
+    inner = [section_of(field) for field in fields_of(section).values()]
+    return [*fields_of(section), *(key for each in inner if each for key in keys_of(each))]
+
+
 def test_the_reference_has_every_key_with_a_meaning() -> None:
     rows = [line for line in config_reference.render().splitlines() if line.startswith("| `")]
-    keys = list(fields_of(Replication))
-    for field in fields_of(Replication).values():
-        keys += list(fields_of(inner)) if (inner := section_of(field)) else []
-    assert sorted(row.split("`")[1] for row in rows) == sorted(keys)
+    assert sorted(row.split("`")[1] for row in rows) == sorted(keys_of(Replication))
     assert all(len(row.split(" | ")[-1]) > 15 for row in rows)

@@ -161,3 +161,11 @@ def test_attempts_end_without_progress_before_their_number_is_reached(time: Time
     with pytest.raises(NoProgress, match="the last error was: away"):
         retry("asking", slowly, NEVER.while_moving(450), 500, pause=time.pass_by, progress=lambda: next(done))
     assert call.calls == 8
+
+
+def test_patience_is_a_bound_that_keeps_the_error() -> None:
+    """The next run may succeed: unlike a run's time, it is not used up."""
+    call = Flaky(Unreachable("away"))
+    with pytest.raises(Unreachable, match="away"):
+        retry("asking", call, NEVER, 500, patience=0.1, pause=lambda seconds: None)
+    assert call.calls == 1

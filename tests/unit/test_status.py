@@ -102,6 +102,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "position": 60,
             "watermark": 40,
             "lag": 60,
+            "lag_seconds": None,
             "last_verified": TIME,
             "lost": 0,
             "gaps": [],
@@ -120,6 +121,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "position": None,
             "watermark": None,
             "lag": 4,
+            "lag_seconds": None,
             "last_verified": None,
             "lost": 0,
             "gaps": [],
@@ -138,6 +140,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "position": 7,
             "watermark": 7,
             "lag": 0,
+            "lag_seconds": None,
             "last_verified": None,
             "lost": 0,
             "gaps": [],
@@ -239,14 +242,15 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
         "position",
         "watermark",
         "lag",
+        "lag time",
         "lost",
         "last verified",
     ]
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
-        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "0", TIME],
-        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "0", "-"],
-        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "0", "-"],
+        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", "0", TIME],
+        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "0", "-"],
+        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "0", "-"],
     ]
     assert len({line.index("dr.orders") for line in lines}) == 1
     assert last == (

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
 from kafka_replication.connections.environment import STORE_URL, EnvironmentConnections
 from kafka_replication.model.errors import BadInput, ReplicationError
@@ -33,25 +34,30 @@ def default_store() -> WatermarkStore:
 
 
 def act(
-    file: Path, as_json: bool, action: Callable[[Run], tuple[Any, str, int]], deadline: Deadline | None = None
+    file: Path,
+    as_json: bool,
+    action: Callable[[Run], tuple[Any, str, int]],
+    deadline: Deadline | None = None,
+    failed: Callable[[Replication, str, ReplicationError], None] | None = None,
 ) -> None:
     """Load the file, act, and print. Every expected error becomes one message and an exit code.
 
-    Without a ``deadline`` it is that of a run.
+    Without a ``deadline`` it is that of a run. ``failed`` is called with the replication, the run id and the error.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
+    replication, run_id = None, runner.new_run_id()
     try:
         replication = load_replication(file)
         with closing(default_store()) as store:
             deadline = deadline or Deadline.after(replication.timeouts.run)
-            document, text, code = action(
-                open_run(replication, EnvironmentConnections(), store, runner.new_run_id(), deadline)
-            )
+            document, text, code = action(open_run(replication, EnvironmentConnections(), store, run_id, deadline))
     except ReplicationError as e:
         if as_json:
             typer.echo(json.dumps({"error": e.what, "error_id": e.id, "remedy": e.remedy, "outcome": "failed"}))
         typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
+        if failed is not None and replication is not None:
+            failed(replication, run_id, e)
         raise typer.Exit(2 if isinstance(e, BadInput) else 1) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     raise typer.Exit(code)

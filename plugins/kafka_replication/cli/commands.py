@@ -1,4 +1,5 @@
-"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE``.
+"""The command line: ``kafka-replication check|plan|run|backfill|status|verify|ledger|approve-gap|reset|audit FILE`` and
+``kafka-replication watch FILE...``.
 
 One document on stdout, everything else on stderr. Exit codes: 0 done or nothing to do, 1 something failed, 2 bad input.
 ``kafka-replication --verbose COMMAND FILE`` shows Spark's log.
@@ -7,34 +8,36 @@ One document on stdout, everything else on stderr. Exit codes: 0 done or nothing
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import sight
+from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import backfill_request, plan_codec, preflight
-from kafka_replication.planning.live import plan as make_plan
 from kafka_replication.reporting import backfill as backfill_report
+from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
-from kafka_replication.reporting.status import status as make_status
 from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.standing import standing
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import OnDemand
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli_gaps.add_to(app)
+cli_watch.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]
 
@@ -96,7 +99,8 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
         request = _request(topic, until)
         return sight.with_spark(run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request)))
 
-    _act(file, as_json, action)
+    beside = cli_watch.Beside()
+    _act(file, as_json, beside.watched(action), failed=beside.failed)
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
@@ -146,7 +150,8 @@ def backfill(
 
         return sight.with_spark(run, context.obj, execute)
 
-    _act(file, as_json, action)
+    beside = cli_watch.Beside(is_backfill=True)
+    _act(file, as_json, beside.watched(action), failed=beside.failed)
 
 
 @app.command()
@@ -157,13 +162,13 @@ def status(
 ) -> None:
     """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
 
-    Exit code 1 if the source, or a partition of either side, does not answer.
+    The exit code is 1 if the source does not answer, or if a partition is refused, does not answer, is beyond
+    alerts.lag, or is unverified for longer than alerts.unverified_after.
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        view = run.view()
-        snapshot = sight.snapshot(run, view)
-        rows = make_status(make_plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
+        rows = standing(run, sight.snapshot)
+        wrong = problems(run.replication, rows, datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)
         document = {
@@ -171,10 +176,12 @@ def status(
             "running": at_work[0].as_json() if at_work else None,
             "at_work": [one.as_json() for one in at_work],
             "runs": [one.as_json() for one in recent],
+            "problems": wrong,
             "partitions": [row.as_json() for row in rows],
         }
-        lines = [*map(str, at_work), *(str(one) for one in recent[:1] if one.died), status_table(rows)]
-        return document, "\n".join(lines), int(not all(row.answers for row in rows))
+        died = (str(one) for one in recent[:1] if one.died)
+        lines = [*map(str, at_work), *died, status_table(rows), *(f"PROBLEM {line}" for line in wrong)]
+        return document, "\n".join(lines), int(bool(wrong))
 
     def watching(run: Run) -> tuple[Any, str, int]:
         sight.watch(lambda: action(run)[1])

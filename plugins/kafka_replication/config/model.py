@@ -109,7 +109,7 @@ class Replication(Section):
         default_factory=Timeouts, validate_default=True, description="How long requests, ranges and a run may take."
     )
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
-    alerts: Alerts = Field(default_factory=Alerts, description="Who is notified when a run fails.")
+    alerts: Alerts = Field(default_factory=Alerts, description="Who is told when something is wrong.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 LEDGER_PREFIX = "kafka-replication."
 AUDIT_SUFFIX = ".audit"
+BACKFILL_SUFFIX = ".backfill"
+WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
 TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
 PATTERN_MAX = 1000
@@ -34,10 +36,12 @@ def check_replication_name(name: str) -> str:
         )
     if len(name) > NAME_MAX:
         raise ValueError(f"must be at most {NAME_MAX} characters long, not {len(name)}")
-    if name.endswith(".backfill"):
-        raise ValueError("must not end in '.backfill': that is how the backfill DAG of a replication is called")
+    if name.endswith(BACKFILL_SUFFIX):
+        raise ValueError(f"must not end in '{BACKFILL_SUFFIX}': that is the name of its backfill DAG")
     if name.endswith(AUDIT_SUFFIX):
         raise ValueError(f"must not end in '{AUDIT_SUFFIX}': that is how the audit DAG of a replication is called")
+    if name == WATCH_DAG:
+        raise ValueError(f"must not be '{WATCH_DAG}': that is the DAG that watches all replications")
     return name
 
 
@@ -122,4 +126,11 @@ def check_callback(text: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text, re.ASCII):
         raise ValueError("must read package.module:function")
+    return text
+
+
+def check_class(text: str) -> str:
+    """Raises ValueError unless it reads ``package.module.Class``. Whether the class exists is checked later."""
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text, re.ASCII):
+        raise ValueError("must read package.module.Class")
     return text

@@ -43,16 +43,16 @@ def _tables(prefix: str, title: str, section: type[Section]) -> Iterator[str]:
     """The table of the section, then the tables of the sections inside it."""
     text = " ".join((section.__doc__ or "").split())
     yield f"## {title}\n\n{text}\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |"
-    yield from (_row(key, field) for key, field in fields_of(section).items())
+    yield from (_row(prefix, key, field) for key, field in fields_of(section).items())
     yield ""
     for key, field in fields_of(section).items():
         if inner := section_of(field):
             yield from _tables(f"{prefix}{key}.", f"`{prefix}{key}`", inner)
 
 
-def _row(key: str, field: FieldInfo) -> str:
+def _row(prefix: str, key: str, field: FieldInfo) -> str:
     inner = section_of(field)
-    kind = f"[mapping](#{key})" if inner else describe(field)
+    kind = f"[mapping](#{(prefix + key).replace('.', '')})" if inner else describe(field)
     return f"| `{key}` | {kind} | {_default(field)} | {_cell(field.description or '')} |"
 
 

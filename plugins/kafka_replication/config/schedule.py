@@ -51,6 +51,16 @@ def check_schedule(text: str) -> str:
     return text
 
 
+def last_due(text: str | None, before: datetime) -> datetime | None:
+    """The last moment before ``before`` at which the schedule was due; None for a schedule without such moments."""
+    from croniter import croniter
+
+    if text is None or text in WITHOUT_INTERVALS:
+        return None
+    due: datetime = croniter(_AIRFLOW_PRESETS.get(text, text), before).get_prev(datetime)
+    return due
+
+
 def _why(text: str, error: Exception) -> str:
     """Name the first field that croniter refuses when all other fields are ``*``, with its allowed values."""
     from croniter import croniter

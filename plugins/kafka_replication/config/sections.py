@@ -6,7 +6,7 @@ docs/configuration.md is generated from the descriptions here.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -364,9 +364,59 @@ class Retention(Section):
     )
 
 
-class Alerts(Section):
-    """Who is notified when a run fails."""
+class Lag(Section):
+    """How far the target may be behind the source. `status` exits with 1, and an alert is sent, beyond it."""
 
+    records: Whole | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "Most offsets of one partition between the watermark and the end of the source; null means no limit."
+        ),
+    )
+    seconds: Whole | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "Greatest age in seconds of the oldest record that is not yet verified on the target; null means no limit."
+            " Choose more than the time between two runs."
+        ),
+    )
+
+
+class Notifier(Section):
+    """An Airflow notifier."""
+
+    class_: Annotated[str, AfterValidator(names.check_class)] = Field(
+        alias="class", description="The class, written `package.module.Class`, that Airflow can import."
+    )
+    arguments: dict[Text, Any] = Field(
+        default_factory=dict,
+        description=(
+            "Its arguments, with Airflow's templates: `{{ alert_title }}` is the alert's first line and `{{ alert }}`"
+            " its text. Write no secrets here; notifiers take connections."
+        ),
+    )
+
+
+class Alerts(Section):
+    """Who is told when something is wrong, and from when on. See docs/alerts.md."""
+
+    apprise: ConnectionId | None = Field(
+        default=None,
+        description=(
+            "Id of an Airflow connection of type `apprise`: its addresses (mail, chat, pagers, webhooks) get every"
+            " alert, from Airflow and from the command line."
+        ),
+    )
+    notifiers: tuple[Notifier, ...] = Field(
+        default=(),
+        description=(
+            "Airflow notifiers that get every alert that Airflow's tasks send. Each has a `class`, written"
+            " `package.module.Class`, and its `arguments`; `{{ alert_title }}` and `{{ alert }}` stand for the alert in"
+            " them."
+        ),
+    )
     callback: Annotated[str, AfterValidator(names.check_callback)] | None = Field(
         default=None,
         description=(
@@ -375,6 +425,25 @@ class Alerts(Section):
             " null, failures are only logged."
         ),
     )
+    stalled_after: Whole = Field(
+        default=600,
+        ge=1,
+        le=DAY,
+        description=(
+            "Seconds after which there is an alert about a run without progress, a cluster or store that cannot be"
+            " reached, and a scheduled run that did not start."
+        ),
+    )
+    unverified_after: Whole = Field(
+        default=DAY,
+        ge=60,
+        le=365 * DAY,
+        description=(
+            "Seconds after the last verification of a partition after which `status` exits with 1 if copied records of"
+            " it are not verified."
+        ),
+    )
+    lag: Lag = Field(default_factory=Lag, description="How far the target may be behind the source.")
 
 
 class Timeouts(Section):

@@ -69,7 +69,9 @@ def _describe(kind: Any, metadata: tuple[Any, ...]) -> str:
     if origin is tuple:
         return f"a list of {_describe(args[0], ())}"
     if origin is dict:
-        return "a mapping of text to text"
+        return "a mapping of text to text" if args[1] is not Any else "a mapping"
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return f"mappings with the keys {', '.join(fields_of(kind))}"
     return _PLAIN[kind] + "".join(_bounds(kind, metadata))
 
 

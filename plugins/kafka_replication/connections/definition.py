@@ -72,6 +72,22 @@ class Definition:
         conf = {setting: str(extra[name]) for name, setting in _SPARK_EXTRAS.items() if extra.get(name)}
         return SparkConnection(_with_attempts(f"{host}:{self.port}" if self.port else host), conf)
 
+    def apprise_addresses(self) -> tuple[str, ...]:
+        """The addresses of an Apprise connection, in the form of Airflow's Apprise provider: the extra's ``config`` is
+        one ``{"path": address}``, or a list of these. Raises ConnectionMissing, which shows no address.
+        """
+        self._check_type("apprise", "generic")
+        config = self._extra().get("config")
+        entries = config if isinstance(config, list) else [config]
+        named = [entry.get("path") if isinstance(entry, dict) else entry for entry in entries]
+        addresses = tuple(address for address in named if isinstance(address, str) and address)
+        if len(addresses) < len(named) or not named:
+            raise ConnectionMissing(
+                f"connection {self.connection_id!r} names no addresses to alert",
+                f'give its extra the form {{"config": [{{"path": "mailto://..."}}]}}; {SEE}',
+            )
+        return addresses
+
     def _check_type(self, *allowed: str) -> None:
         if self.conn_type not in allowed:
             raise ConnectionMissing(

@@ -31,6 +31,9 @@ class EnvironmentConnections:
             return SparkConnection(LOCAL_MASTER, {})
         return _read(connection_id).spark_connection()
 
+    def apprise(self, connection_id: str) -> tuple[str, ...]:
+        return _read(connection_id).apprise_addresses()
+
 
 def variable(connection_id: str) -> str:
     return f"AIRFLOW_CONN_{connection_id.upper()}"

@@ -26,3 +26,6 @@ class Connections(Protocol):
 
     def spark(self, connection_id: str) -> SparkConnection:
         """Raises ConnectionMissing."""
+
+    def apprise(self, connection_id: str) -> tuple[str, ...]:
+        """The addresses of an Apprise connection; they hold secrets. Raises ConnectionMissing."""

@@ -15,7 +15,6 @@ from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
@@ -73,11 +72,8 @@ class KafkaSinkSession:
         return self._partition.transaction.throttling.seconds
 
     def fence(self) -> None:
-        try:
-            limit = int(self._limits["max.message.bytes"])
-        except Unreachable:
-            self.check_ids(self._ids)  # a deleted topic must not look like an unreachable one
-            raise
+        self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
+        limit = int(self._limits["max.message.bytes"])
         self._partition.transaction.options["batch.size"] = batch_size(self._partition.target, limit)
         self._partition.fence()
 

@@ -18,6 +18,7 @@
     |-- NoProgress            a range did not move for too long; the next run takes it on    retriable
     |-- Busy                  another run holds the lease                        retriable
     |-- Fenced                a newer copier of the same range is at work        not retried in place
+    |-- NotDelivered          an alert did not reach its address                 retriable
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
         `-- Stalled           nothing arrived within the stall clock
 
@@ -147,6 +148,13 @@ class Fenced(ReplicationError):
     """A newer copier took over, or the transaction outlived its time-out: Kafka does not tell them apart."""
 
     id = "fenced"
+
+
+class NotDelivered(ReplicationError):
+    """An alert did not reach an address."""
+
+    id = "not-delivered"
+    retriable = True
 
 
 class Unreachable(ReplicationError):

@@ -1,16 +1,22 @@
-"""Reports a failed run once: in the task's log, and through the function that the replication file names."""
+"""What happens when a run of a DAG ends: a failed one is reported in the task's log, through the function that the
+replication file names, and by an alert; a good one may heal what is open.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
-from kafka_replication.model.errors import ConfigError
+from kafka_replication.config.names import BACKFILL_SUFFIX
+from kafka_replication.config.sections import Alerts
+from kafka_replication.model.errors import ConfigError, ReplicationError
+from kafka_replication.orchestration import task_run, watching
+from kafka_replication.runs.watching import reported_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,8 +36,28 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
         if replication.alerts.callback:
             module, _, name = replication.alerts.callback.partition(":")
             getattr(importlib.import_module(module), name)({**context, ALERT: text})
+        why = _error(context) or str(context.get("exception") or "its task was killed or lost")
+        is_backfill = context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
+        reported = reported_failure(why, task_run.run_id(context), is_backfill=is_backfill)
+        watching.look(replication, dict(context), reported)
 
     return alert
+
+
+def on_success(replication: Replication) -> Callable[[Context], None]:
+    """An ``on_success_callback`` for the last task: what was open may be healed."""
+
+    def heal(context: Context) -> None:
+        watching.look(replication, dict(context))
+
+    return heal
+
+
+def _error(context: Any) -> ReplicationError | None:
+    """The error of this package that failed the task; None if Airflow has only a text, or nothing."""
+    problem = context.get("exception")
+    cause = problem.__cause__ if isinstance(problem, BaseException) else None
+    return cause if isinstance(cause, ReplicationError) else None
 
 
 def message(replication: Replication, context: Any) -> str:
@@ -45,21 +71,29 @@ def message(replication: Replication, context: Any) -> str:
 
 
 def problems(replications: Iterable[Replication]) -> list[ConfigError]:
-    """One error for each callback that does not exist. Only the packages around its module are imported."""
+    """One error for each callback or notifier that does not exist. Only the packages around its module are imported."""
     return [
         ConfigError(
-            f"replication {replication.name}: key 'alerts.callback': {problem}",
+            f"replication {replication.name}: key '{key}': {problem}",
             "correct it, or put the module into plugins/",
         )
         for replication in replications
-        if (problem := _problem(replication.alerts.callback))
+        for key, module, name in _named(replication.alerts)
+        if (problem := _problem(module, name))
     ]
 
 
-def _problem(callback: str | None) -> str | None:
-    if callback is None:
-        return None
-    module, _, name = callback.partition(":")
+def _named(alerts: Alerts) -> Iterator[tuple[str, str, str]]:
+    """The key, the module and the name in it of everything that must be importable."""
+    if alerts.callback is not None:
+        module, _, name = alerts.callback.partition(":")
+        yield "alerts.callback", module, name
+    for number, notifier in enumerate(alerts.notifiers):
+        module, _, name = notifier.class_.rpartition(".")
+        yield f"alerts.notifiers[{number}].class", module, name
+
+
+def _problem(module: str, name: str) -> str | None:
     try:
         spec = importlib.util.find_spec(module)
     except ImportError as e:

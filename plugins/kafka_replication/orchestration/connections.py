@@ -7,6 +7,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from kafka_replication.connections.definition import (
     ALLOWLIST_OPTION,
@@ -31,6 +32,13 @@ class AirflowConnections:
 
     def spark(self, connection_id: str) -> SparkConnection:
         return _definition(lookup(connection_id)).spark_connection()
+
+    def apprise(self, connection_id: str) -> tuple[str, ...]:
+        connection = lookup(connection_id)
+        addresses = _definition(connection).apprise_addresses()
+        for address in addresses:
+            mask_secret(address)
+        return addresses
 
 
 def lookup(connection_id: str) -> Connection:

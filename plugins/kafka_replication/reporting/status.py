@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import from_millis
 from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.reporting.progress import duration
 from kafka_replication.reporting.table import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset."""
+    """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset.
+
+    ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
+    None if its time is not known.
+    """
 
     plan: PartitionPlan
     log_start: int | None
@@ -23,6 +32,7 @@ class PartitionStatus:
     position: int | None
     high_watermark: int | None = None
     gaps: tuple[ApprovedGap, ...] = ()
+    lag_seconds: float | None = None
 
     @property
     def lost(self) -> int:
@@ -47,7 +57,7 @@ class PartitionStatus:
     def lag(self) -> int | None:
         if self.source_end is None:
             return None
-        return self.source_end - (self.plan.start if self.plan.watermark is None else self.plan.watermark)
+        return self.source_end - _watermark(self)
 
     @property
     def withheld(self) -> int:
@@ -68,6 +78,7 @@ class PartitionStatus:
             "position": self.position,
             "watermark": self.plan.watermark,
             "lag": self.lag,
+            "lag_seconds": None if self.lag_seconds is None else round(self.lag_seconds, 3),
             "last_verified": self.last_verified,
             "lost": self.lost,
             "gaps": [gap.as_json() for gap in self.gaps],
@@ -96,6 +107,38 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
     return rows
 
 
+def behind(rows: Iterable[PartitionStatus]) -> dict[TopicPartition, int]:
+    """For each source partition with offsets that are not verified: the first of them that can still be read."""
+    return {
+        row.plan.key.source: max(_watermark(row), row.log_start)
+        for row in rows
+        if row.log_start is not None and (row.lag or 0) > 0 and row.plan.source_end > row.log_start
+    }
+
+
+def with_times(
+    rows: Iterable[PartitionStatus], times: Mapping[TopicPartition, int | None], now: datetime
+) -> list[PartitionStatus]:
+    """The rows with their ``lag_seconds``. ``times`` has the timestamps, in milliseconds, of the records at the offsets
+    of `behind`.
+    """
+
+    def lag_seconds(row: PartitionStatus) -> float | None:
+        at = row.plan.key.source
+        if row.lag is None:
+            return None
+        if row.lag <= 0 or (at in times and times[at] is None):
+            return 0.0
+        millis = times.get(at)
+        return None if millis is None else max(0.0, (now - from_millis(millis)).total_seconds())
+
+    return [replace(row, lag_seconds=lag_seconds(row)) for row in rows]
+
+
+def _watermark(row: PartitionStatus) -> int:
+    return row.plan.start if row.plan.watermark is None else row.plan.watermark
+
+
 def status_table(rows: list[PartitionStatus]) -> str:
     head = (
         "partition",
@@ -107,6 +150,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         "position",
         "watermark",
         "lag",
+        "lag time",
         "lost",
         "last verified",
     )
@@ -121,6 +165,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
             _text(row.position),
             _text(row.plan.watermark),
             _text(row.lag),
+            "-" if row.lag_seconds is None else duration(row.lag_seconds) if row.lag_seconds else "0 s",
             str(row.lost),
             row.last_verified or "-",
         )

@@ -61,7 +61,7 @@ def run(
 
 def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest) -> RunReport:
     """A whole backfill, under a lease of its target topics. If nothing is to be done, it does not call ``launcher``."""
-    with leased(run, backfill_scope(run, request.topics, request.target_topic)) as leased_run:
+    with leased(run, backfill_scope(run, request.topics, request.target_topic), "backfill") as leased_run:
         return carry_out(leased_run, prepare(leased_run, request), launcher)
 
 

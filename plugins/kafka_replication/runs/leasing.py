@@ -84,12 +84,12 @@ def acquire_lease(
 
 
 @contextmanager
-def leased(run: Run, scope: Scope) -> Iterator[LeasedRun]:
+def leased(run: Run, scope: Scope, attempt: str = "command") -> Iterator[LeasedRun]:
     """``run`` with a lease of its own, which is renewed while the body runs and released after it. Raises Busy.
 
     If the body fails, a run that was planned ends as failed.
     """
-    with acquire_lease(run.replication, run.store, run.run_id, scope, attempt="command", release="always") as hold:
+    with acquire_lease(run.replication, run.store, run.run_id, scope, attempt=attempt, release="always") as hold:
         try:
             yield run.holding(hold)
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from kafka_replication.watermarks.store import WatermarkStore
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 MOST_FENCED: Final = 30  # calls; with the pauses between them about a minute
+REQUESTS_AFTER_FAILURE: Final = 10  # of timeouts.request: 5 minutes by default
 Show = Callable[[Progress], None]  # called in a thread of its own
 
 
@@ -64,9 +66,19 @@ class Run:
         """The same run with other settings of its replication and the same clients."""
         return replace(self, replication=replication)
 
-    def retry(self, doing: str, call: Callable[[], T]) -> T:
-        """Call, and retry until the deadline. For clusters that answered before: brokers restart, leaders move."""
-        return retry(f"{self.replication.name}: {doing}", call, self.deadline, self.replication.copying.attempts)
+    def retry(self, doing: str, call: Callable[[], T], patience: float = math.inf) -> T:
+        """Call, and retry until the deadline, or for ``patience`` seconds. For clusters that answered before: brokers
+        restart, leaders move.
+        """
+        attempts = self.replication.copying.attempts
+        return retry(f"{self.replication.name}: {doing}", call, self.deadline, attempts, patience=patience)
+
+    @property
+    def patience_after_failure(self) -> float:
+        """Seconds for the steps after something has failed. A target that was waited for in vain is not waited for
+        again for hours: the next run does what is left.
+        """
+        return REQUESTS_AFTER_FAILURE * self.replication.timeouts.request
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         """The stored watermarks. Those of an earlier generation than the ledger's are no longer valid, and left out."""

@@ -48,7 +48,7 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: Request) -> Run
     """
     if run.replication.progress == "interval":
         check_interval(run.replication.name, None, None, datetime.now(UTC))
-    with leased(run, live_scope(run, request.topics)) as leased_run:
+    with leased(run, live_scope(run, request.topics), "run") as leased_run:
         return carry_out(leased_run, steps.prepare(leased_run, request), launcher)
 
 

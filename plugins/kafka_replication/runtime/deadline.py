@@ -120,6 +120,7 @@ def retry(
     deadline: Deadline,
     attempts: int,
     *,
+    patience: float = math.inf,
     pause: Callable[[float], None] = time.sleep,
     progress: Callable[[], object] = lambda: None,
 ) -> T:
@@ -127,14 +128,16 @@ def retry(
 
     The count, and the deadline's clock, restart whenever ``progress`` returns another value than after the previous
     failure. `Busy` is never retried, because work must stop when the lease is lost; neither is `NoProgress`. Raises the
-    last error, or OutOfTime or NoProgress if the deadline comes before the next attempt.
+    last error, after ``patience`` seconds at the latest; or OutOfTime or NoProgress if the deadline comes before the
+    next attempt.
     """
     row = _FailuresInARow(progress, deadline)
+    patient = Deadline.after(patience)
 
     def give_up(state: RetryCallState) -> T:
         error = _error(state)
         assert error is not None
-        if row.failures >= attempts:
+        if row.failures >= attempts or patient.left <= state.upcoming_sleep:
             raise error
         raise deadline.over(doing, error) from error
 
@@ -145,7 +148,7 @@ def retry(
     return Retrying(
         retry=retry_if_exception(is_passing),
         wait=row.wait,
-        stop=lambda state: row.failures >= attempts or deadline.left <= state.upcoming_sleep,
+        stop=lambda state: row.failures >= attempts or min(deadline.left, patient.left) <= state.upcoming_sleep,
         sleep=pause,
         before_sleep=warn,
         retry_error_callback=give_up,

@@ -18,6 +18,8 @@ class Event(StrEnum):
     COPY_SESSION_ENDED = "copy-session-ended"
     PROGRESS = "progress"
     THROTTLED = "throttled"
+    ALERT = "alert"
+    ALERT_NOT_DELIVERED = "alert-not-delivered"
     FOREIGN_LEDGER_ENTRY = "foreign-ledger-entry"
     MISPLACED_LEDGER_ENTRY = "misplaced-ledger-entry"
 

@@ -35,7 +35,7 @@ from kafka_replication.store import migrations
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 4  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 5  # the newest revision in `migrations`, as a number
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -153,6 +153,20 @@ boundaries = Table(
     Column("source_topic_id", String, primary_key=True),
     Column("time", BigInteger, primary_key=True, autoincrement=False),
     Column("next_offset", BigInteger, nullable=False),
+)
+
+# The causes of alerts that are not over. `document` holds the whole value, the other columns are for queries.
+alerts = Table(
+    "kafka_replication_alerts",
+    metadata,
+    Column("replication", String, primary_key=True),
+    Column("kind", String, primary_key=True),
+    Column("subject", String, primary_key=True),
+    Column("since", BigInteger, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
+    Column("announced_at", BigInteger),
+    Column("claimed_until", BigInteger),
+    Column("document", Text, nullable=False),
 )
 
 

@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
+from kafka_replication.alerting.memory import Look
+from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause
 from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
-from kafka_replication.store import boundaries, connect, leases, living, retention, rows, schema, watermarks
+from kafka_replication.store import alerts, boundaries, connect, leases, living, retention, rows, schema, watermarks
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import (
@@ -222,6 +224,23 @@ class SqlStore:
     def newest_boundary(self, replication: str) -> datetime | None:
         time = self._read(lambda db: boundaries.newest(db, replication))
         return None if time is None else from_millis(time)
+
+    # Alerts
+
+    def open_causes(self, replication: str) -> list[OpenCause]:
+        return self._read(lambda db: alerts.open_causes(db, replication))
+
+    def settle_causes(self, replication: str, decide: Decide) -> Decision:
+        return self._write(lambda db: alerts.settle(db, replication, decide))
+
+    def confirm_alerts(self, replication: str, sent: Collection[Alert]) -> None:
+        self._write(lambda db: alerts.confirm(db, replication, sent))
+
+    def record_look(self, replication: str, paused: bool) -> None:
+        self._write(lambda db: alerts.record_look(db, replication, paused))
+
+    def last_look(self, replication: str) -> Look | None:
+        return self._read(lambda db: alerts.last_look(db, replication))
 
     # Transactions
 

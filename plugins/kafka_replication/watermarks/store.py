@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
+from kafka_replication.alerting.memory import AlertMemory, Look
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
@@ -13,9 +14,9 @@ from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
 
-class WatermarkStore(Protocol):
-    """Watermarks, leases and runs. Every method may raise `Unreachable`, may be called from any thread or process, and
-    may be repeated after an unknown outcome without doing its work twice.
+class WatermarkStore(AlertMemory, Protocol):
+    """Watermarks, leases, runs and open alerts. Every method may raise `Unreachable`, may be called from any
+    thread or process, and may be repeated after an unknown outcome without doing its work twice.
     """
 
     def watermarks(self, replication: str) -> dict[PartitionKey, Watermark]: ...
@@ -124,5 +125,11 @@ class WatermarkStore(Protocol):
 
     def newest_boundary(self, replication: str) -> datetime | None:
         """The latest moment that has a boundary in any partition."""
+
+    def record_look(self, replication: str, paused: bool) -> None:
+        """Remember that Airflow's watch looks now, and whether the schedule is switched off."""
+
+    def last_look(self, replication: str) -> Look | None:
+        """The last look that was recorded."""
 
     def close(self) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from kafka_replication.ledger.entries import Position
@@ -12,12 +13,13 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.watermarks.values import Watermark, WatermarkChange
 
 
-def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """Move each stored watermark to the end of the contiguous verified coverage.
+def advance(run: LeasedRun, keys: Collection[PartitionKey], patience: float = math.inf) -> dict[PartitionKey, int]:
+    """Move each stored watermark to the end of the contiguous verified coverage. ``patience`` bounds the reading of the
+    ledger, in seconds.
 
     Raises StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
-    moved, refused = advance_each(run, keys)
+    moved, refused = advance_each(run, keys, patience)
     if refused:
         first = next(iter(refused.values()))
         raise type(first)("; ".join(error.what for error in refused.values()), first.remedy)
@@ -25,11 +27,11 @@ def advance(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey
 
 
 def advance_each(
-    run: LeasedRun, keys: Collection[PartitionKey]
+    run: LeasedRun, keys: Collection[PartitionKey], patience: float = math.inf
 ) -> tuple[dict[PartitionKey, int], dict[PartitionKey, Refused]]:
     """As `advance`, with the reason for each watermark that cannot be moved."""
     run.check()
-    view, stored = run.retry("reading the ledger", run.view), run.store.watermarks(run.replication.name)
+    view, stored = run.retry("reading the ledger", run.view, patience), run.store.watermarks(run.replication.name)
     results = run.store.advance_many(
         [
             change_to(key, view.positions[key], view.verified_end(key), stored.get(key), run.run_id)

@@ -39,6 +39,7 @@ class Watch:
             self._receipts_from = dict(run.clusters.ledger.receipt_ends())
         self._said = self._stored = self._started
         self._last: Progress | None = None
+        self._moved, self._done = _moved_before(run)
         self._warned = False
 
     @contextmanager
@@ -96,7 +97,11 @@ class Watch:
     def _publish(self, progress: Progress, *, last: bool) -> None:
         at = time.monotonic()
         if last or _committed(progress) != _committed(self._last) or at - self._stored >= LOG_EVERY:
-            self._run.store.record_progress(self._run.run_id, json.dumps({**progress.as_json(), "at": now()}))
+            done = progress.ranges_done, progress.offsets_done
+            if done != self._done:
+                self._moved, self._done = now(), done
+            document = {**progress.as_json(), "at": now(), "moved": self._moved}
+            self._run.store.record_progress(self._run.run_id, json.dumps(document))
             self._stored, self._last = at, progress
         if self._run.show is not None:
             self._run.show(progress)
@@ -123,6 +128,18 @@ class _Job:
         """Nothing is shown any more."""
         self.abandoned = True
         self.ended.set()
+
+
+def _moved_before(run: Run) -> tuple[str, tuple[int, int]]:
+    """When an earlier attempt of this run did something last, and what was done then: another attempt that does nothing
+    is no progress.
+    """
+    with suppress(ReplicationError, ValueError, KeyError, TypeError):
+        stored = run.store.run(run.run_id)
+        if stored and stored.progress:
+            document = json.loads(stored.progress)
+            return str(document["moved"]), (document["ranges_done"], document["offsets_done"])
+    return now(), (-1, -1)
 
 
 def _committed(progress: Progress | None) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -70,7 +71,7 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     work = _Work(run, plan, spark)
     if not plan.idle:
         work.carry_out()
-    _, not_advanced = advance_each(run, plan.workable)
+    _, not_advanced = advance_each(run, plan.workable, work.patience)
     for error in not_advanced.values():
         log.error("%s", error)
     return replace(work.done(), not_advanced=not_advanced)
@@ -126,8 +127,13 @@ class _Work:
     def done(self) -> Replicated:
         return Replicated(copied=self._book.copied, read_back=self._book.read_back)
 
+    @property
+    def patience(self) -> float:
+        """Seconds that a step may take which is no copying and no reading back."""
+        return self._run.patience_after_failure if self._book.failed else math.inf
+
     def _read_ledger(self) -> None:
-        self._view = self._run.retry("reading the ledger", self._run.view)
+        self._view = self._run.retry("reading the ledger", self._run.view, self.patience)
 
     def _next_slice(self) -> Sequence[PartitionPlan]:
         most = self._run.replication.max_records_per_run
@@ -151,7 +157,7 @@ class _Work:
                 self._end = self._spark.submit(_job(self._run, left), self._book.enter)
             left = self._to_repeat(left)
             if left or self._book.failed:  # dead workers may have left transactions open
-                self._run.retry("fencing", lambda: fence_stale_producers(self._run))
+                self._run.retry("fencing", lambda: fence_stale_producers(self._run), self.patience)
             self._read_ledger()
             if self._end.error and not self._end.retriable:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping
 
 from kafka_replication.model.errors import Refused, ReplicationError
@@ -28,10 +29,12 @@ def report(
 
     ``not_advanced`` has the reasons of watermarks that could not be moved, if they are known.
     """
-    view = run.retry("reading the ledger", run.view)
+    outcomes = {(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)}
+    patience = run.patience_after_failure if verified or _has_failed(plan, outcomes.values()) else math.inf
+    view = run.retry("reading the ledger", run.view, patience)
     known = [p for p in plan.to_account_for if p.key in view.positions]
     wanted = {p.key: plan.receipts_from.get(p.key.ledger_partition) for p in known}
-    read = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(wanted))
+    read = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(wanted), patience)
     evidence = Evidence(
         run_id=run.run_id,
         level=run.replication.verify.level,
@@ -39,7 +42,7 @@ def report(
         view=view,
         watermarks=run.watermarks(view),
         receipts={p.key: read.of(p.key, p.generation) for p in known},
-        outcomes={(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)},
+        outcomes=outcomes,
         not_verified={result.key: result for result in verified if result.error},
         not_advanced=not_advanced,
     )
@@ -52,6 +55,12 @@ def report(
     )
     _store(run, document)
     return document
+
+
+def _has_failed(plan: Plan, outcomes: Collection[RangeOutcome]) -> bool:
+    """Whether a range failed, or a planned one has no outcome: the run ended before it."""
+    known = {outcome.key for outcome in outcomes}
+    return any(outcome.error for outcome in outcomes) or any(planned.key not in known for planned in plan.to_copy)
 
 
 def _store(run: LeasedRun, document: RunReport) -> None:

@@ -1,0 +1,81 @@
+"""The ways to tell a person: the log, and the addresses of an Apprise connection. Airflow's notifiers are in
+`orchestration`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import apprise
+
+from kafka_replication.alerting.text import Message
+from kafka_replication.model.errors import NotDelivered
+from kafka_replication.runtime.events import Event, log_event
+
+log = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """One way to tell a person."""
+
+    @property
+    def name(self) -> str: ...
+
+    def deliver(self, message: Message) -> None:
+        """Raises NotDelivered. An error never holds a secret of the address."""
+
+
+class AppriseChannel:
+    """Sends to every address of one connection. Addresses hold secrets, so that messages name their schemes only."""
+
+    def __init__(self, connection_id: str, addresses: Sequence[str]) -> None:
+        self._name = f"apprise connection {connection_id!r}"
+        self._addresses = tuple(addresses)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def deliver(self, message: Message) -> None:
+        """Tries every address, then raises NotDelivered naming those that failed."""
+        failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
+        if failed:
+            raise NotDelivered(
+                f"{len(failed)} of {len(self._addresses)} addresses took no alert: {', '.join(failed)}",
+                "check these addresses in the connection's extra, and that this host reaches them",
+            )
+
+    def _send(self, address: str, message: Message) -> bool:
+        logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its messages may name addresses
+        sender = apprise.Apprise()
+        if not sender.add(address):
+            log.error("%s: an address of the scheme %s is none that Apprise can use", self.name, _scheme(address))
+            return False
+        try:
+            return bool(sender.notify(title=message.title, body=message.text, body_format=apprise.NotifyFormat.TEXT))
+        except Exception:  # noqa: BLE001 - a sender that breaks must not keep the other addresses silent
+            return False
+
+
+def _scheme(address: str) -> str:
+    scheme, found, _ = address.partition("://")
+    return f"{scheme}://" if found else "(no scheme)"
+
+
+def deliver(channels: Sequence[Channel], message: Message) -> bool:
+    """Tell it on every channel, and log it. Returns whether it counts as told: one channel took it, or there is none.
+
+    Raises nothing: the errors are logged.
+    """
+    log_event(log, logging.WARNING, Event.ALERT, "%s\n%s\n", message.title, message.text)
+    delivered = 0
+    for channel in channels:
+        try:
+            channel.deliver(message)
+            delivered += 1
+        except Exception as problem:  # noqa: BLE001 - a channel that fails must not keep the others silent
+            text = "an alert was not delivered by %s: %s"
+            log_event(log, logging.ERROR, Event.ALERT_NOT_DELIVERED, text, channel.name, problem)
+    return delivered > 0 or not channels

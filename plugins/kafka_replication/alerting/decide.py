@@ -1,0 +1,136 @@
+"""Decides which causes are open, and of which a person is told now. Pure.
+
+One trouble has one alert. A cause that an open one explains is remembered under it and not announced: when the target
+is away, runs stall, fail and fall behind. The explaining cause stays open until nothing under it is left, and then one
+message says that it is healed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from kafka_replication.alerting.values import (
+    Alert,
+    Cause,
+    CauseKey,
+    Decision,
+    Event,
+    Kind,
+    Observation,
+    OpenCause,
+)
+
+REPEAT_AFTER: Final = timedelta(days=1)
+# Longer than any channel takes. A process that dies between sending and confirming lets another one send again.
+CLAIM: Final = timedelta(minutes=3)
+# A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
+AFTERMATH: Final = timedelta(minutes=5)
+
+_ALL: Final = frozenset(Kind)
+_EXPLAINS: Final = {
+    Kind.STORE: _ALL,
+    Kind.CLUSTER: frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG}),
+    Kind.STALLED: frozenset({Kind.CLUSTER, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG}),
+    Kind.DIED: frozenset({Kind.MISSED, Kind.LAG}),
+    Kind.FAILED: frozenset({Kind.MISSED, Kind.LAG}),
+    Kind.MISSED: frozenset({Kind.LAG}),
+}
+# These explain a failure in the same topic, and the other way round.
+_OF_ONE_TOPIC: Final = frozenset({Kind.GAP, Kind.REFUSED, Kind.FAILED})
+
+Rows = dict[CauseKey, OpenCause]
+
+
+def decide(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> Decision:
+    """What is open now, and the alerts to send."""
+    rows = _with_seen(open_, observed, now)
+    kept: list[OpenCause] = []
+    alerts: list[Alert] = []
+    for key in sorted(rows, key=_order):
+        row = rows[key]
+        below = [other for other in rows.values() if other.under == key and not _ends(other, observed)]
+        event = None if row.under else _event(row, below, observed, now)
+        if event is not None and not _claimed(row, now):
+            row = replace(row, claimed_until=now + CLAIM)
+            consequences = tuple(other.cause for other in below)
+            alerts.append(Alert(event=event, open=row, at=now, claimed_until=now + CLAIM, consequences=consequences))
+        if below or not _ends(row, observed) or (event is Event.HEALED) or _claimed(row, now):
+            kept.append(row)
+    return Decision(open=tuple(kept), alerts=tuple(alerts))
+
+
+def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> Rows:
+    """All causes that are open or seen, and for those that nobody was told of, which one explains them."""
+    rows = {row.key: row for row in open_}
+    for cause in observed.causes:
+        rows[cause.key] = _seen(rows.get(cause.key), cause, now)
+    for cause in sorted(observed.causes, key=lambda cause: _order(cause.key)):
+        if rows[cause.key].announced_at is None:
+            rows[cause.key] = replace(rows[cause.key], under=_explanation(rows[cause.key], rows))
+    return rows
+
+
+def _event(row: OpenCause, below: Sequence[OpenCause], observed: Observation, now: datetime) -> Event | None:
+    """What is due to be told of a cause that no other one explains."""
+    if row.key in {cause.key for cause in observed.causes} or row.key in observed.kept or below:
+        return _of_lasting(row, below, now)
+    if not _ends(row, observed) or row.key in observed.over:
+        return None
+    return Event.HEALED if row.announced_at is not None else None
+
+
+def _order(key: CauseKey) -> tuple[int, str]:
+    return key.kind.rank, key.subject
+
+
+def _seen(row: OpenCause | None, cause: Cause, now: datetime) -> OpenCause:
+    if row is None:
+        at = cause.at or now
+        return OpenCause(cause=cause, since=at, at=at, last_seen=now)
+    return replace(row, cause=cause, at=cause.at or row.at, last_seen=now)
+
+
+def _explanation(row: OpenCause, rows: Rows) -> CauseKey | None:
+    """The cause that explains this one: an announced one, else one of a kind that comes first."""
+    candidates = [
+        other
+        for other in rows.values()
+        if other.key != row.key
+        and other.under is None
+        and _explains(other.key, row.key)
+        and (other.announced_at is not None or _order(other.key) < _order(row.key))
+        and row.at <= other.last_seen + AFTERMATH
+    ]
+    if not candidates:
+        return None
+    return min(candidates, key=lambda other: (other.announced_at is None, _order(other.key))).key
+
+
+def _explains(cause: CauseKey, consequence: CauseKey) -> bool:
+    if {cause.kind, consequence.kind} <= _OF_ONE_TOPIC:
+        return cause.kind != consequence.kind and cause.subject == consequence.subject
+    return consequence.kind in _EXPLAINS.get(cause.kind, ())
+
+
+def _ends(row: OpenCause, observed: Observation) -> bool:
+    """Whether the cause is over, as far as anybody can tell."""
+    if row.key in observed.over:
+        return True
+    lasts = row.key in observed.kept or any(cause.key == row.key for cause in observed.causes)
+    return row.key.kind in observed.judged and not lasts
+
+
+def _of_lasting(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> Event | None:
+    """The event that is due for a cause that lasts."""
+    if row.announced_at is not None:
+        return Event.REPEATED if now - row.announced_at >= REPEAT_AFTER else None
+    # A consequence that a person should hear of cannot wait for the patience of its cause.
+    due = any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
+    return Event.OPENED if due else None
+
+
+def _claimed(row: OpenCause, now: datetime) -> bool:
+    return row.claimed_until is not None and row.claimed_until > now

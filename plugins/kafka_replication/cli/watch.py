@@ -1,0 +1,177 @@
+"""``kafka-replication watch``: tells what is wrong with replications, from outside their runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafka_replication.alerting.values import Cause, Decision, OpenCause
+from kafka_replication.cli.act import default_store
+from kafka_replication.config import Replication
+from kafka_replication.config.file import load_replication
+from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.model.errors import Busy, ConfigError, ReplicationError
+from kafka_replication.model.times import to_text
+from kafka_replication.runs.run import Run
+from kafka_replication.runs.watching import Watcher, reported_failure
+from kafka_replication.runtime import stopping
+
+log = logging.getLogger(__name__)
+AT_ONCE = 8  # replications that are looked at side by side: one that does not answer holds up its own thread only
+EVERY = 60
+Result = tuple[Any, str, int]  # the document, its text, and the exit code
+Action = Callable[[Run], Result]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="watch")(watch)
+
+
+def watcher(replication: Replication) -> Watcher:
+    """A watcher with the connections and the store of this process's environment."""
+    return Watcher(replication=replication, connections=EnvironmentConnections(), open_store=default_store)
+
+
+def watch(
+    files: Annotated[
+        list[Path], typer.Argument(help="The YAML files of the replications.", metavar="FILE...", show_default=False)
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Look once and end, for example from cron.")] = False,
+    every: Annotated[int, typer.Option("--every", help="Seconds from one look to the next.", min=1)] = EVERY,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout for each look.")] = False,
+) -> None:
+    """Look at runs, clusters, store and schedule again and again; alert once for each cause, and once when it healed.
+
+    Needs nothing but this host: it notices an Airflow that stands still. The files are read again before each look.
+    With --once the exit code is 1 if something is wrong now, 2 if a file is wrong.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    stopping.on_signals()
+    pause = threading.Event()
+    try:
+        while True:
+            began = time.monotonic()
+            code = _look(files, as_json)
+            if once:
+                raise typer.Exit(code)
+            pause.wait(max(1.0, began + every - time.monotonic()))
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _look(files: Sequence[Path], as_json: bool) -> int:
+    """Look at each replication once, and print what was found. Returns the exit code."""
+    replications, broken = [], 0
+    for file in files:
+        try:
+            replications.append(load_replication(file))
+        except ConfigError as problem:
+            broken += 1
+            log.error("%s", problem)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(zip(replications, pool.map(_looked, replications), strict=True))
+    if as_json:
+        document = {"replications": [_as_json(replication, decision) for replication, decision in found]}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        for replication, decision in found:
+            for row in decision.told if decision else ():
+                typer.echo(f"{replication.name}: {row.key} since {to_text(row.since)}: {row.cause.what}")
+    wrong = any(decision is None or decision.told for _, decision in found)
+    return 2 if broken else int(wrong)
+
+
+def _looked(replication: Replication, reported: Cause | None = None) -> Decision | None:
+    """What was found; None, and a line in the log, if nothing could be found out or remembered."""
+    try:
+        return watcher(replication).look(reported)
+    except ReplicationError as problem:
+        log.error("%s: cannot be watched: %s", replication.name, problem)
+    except Exception:
+        log.exception("%s: cannot be watched", replication.name)
+    return None
+
+
+def _as_json(replication: Replication, decision: Decision | None) -> dict[str, Any]:
+    return {
+        "replication": replication.name,
+        "watched": decision is not None,
+        "open": [_row(row) for row in decision.told] if decision else [],
+        "sent": [
+            {"event": alert.event.value, "kind": alert.open.key.kind.value, "subject": alert.open.key.subject}
+            for alert in (decision.alerts if decision else ())
+        ],
+    }
+
+
+def _row(row: OpenCause) -> dict[str, Any]:
+    return {
+        "kind": row.key.kind.value,
+        "subject": row.key.subject,
+        "since": to_text(row.since),
+        "what": row.cause.what,
+        "remedy": row.cause.remedy,
+        "where": list(row.cause.places),
+    }
+
+
+class Beside:
+    """Looks at a replication while a run of it works in this process, and when the run has ended.
+
+    Only for a replication with ``alerts.apprise``. Nothing that goes wrong here changes the run.
+    """
+
+    def __init__(self, *, is_backfill: bool = False) -> None:
+        self._is_backfill = is_backfill
+
+    def watched(self, action: Action) -> Action:
+        """The action, with a look every minute while it works, and one after it."""
+
+        def act(run: Run) -> Result:
+            if run.replication.alerts.apprise is None:
+                return action(run)
+            with _looking(run.replication):
+                result = action(run)
+            _looked(run.replication)
+            return result
+
+        return act
+
+    def failed(self, replication: Replication, run_id: str, problem: ReplicationError) -> None:
+        """Tell at once what a run failed of. A run that only met another run's lease has not failed."""
+        if replication.alerts.apprise is None or isinstance(problem, Busy):
+            return
+        try:
+            with closing(default_store()) as store:
+                stored = store.run(run_id)
+                if stored is not None and stored.state == "planned":
+                    store.finish_run(run_id, "failed")
+        except ReplicationError as away:
+            log.warning("%s: the end of run %s could not be stored: %s", replication.name, run_id, away)
+        _looked(replication, reported_failure(problem, run_id, is_backfill=self._is_backfill))
+
+
+@contextmanager
+def _looking(replication: Replication) -> Iterator[None]:
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(EVERY):
+            _looked(replication)
+
+    thread = threading.Thread(target=keep, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()

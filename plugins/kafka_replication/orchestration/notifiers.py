@@ -1,0 +1,72 @@
+"""Airflow's notifiers as channels of alerts."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import BaseNotifier
+
+from kafka_replication.alerting.channels import Channel
+from kafka_replication.alerting.text import Message
+from kafka_replication.config import Replication
+from kafka_replication.model.errors import BadInput, NotDelivered
+
+TEXT, TITLE = "alert", "alert_title"  # in a notifier's templates
+# What notifiers call the parts of a message. A part that the file does not give is filled in.
+_TITLES = ("subject", "title", "summary")
+_TEXTS = ("text", "message", "body", "content", "description")
+_HTML = "html_content"
+
+
+@dataclass(frozen=True, slots=True)
+class NotifierChannel:
+    """One notifier of a replication file. ``context`` is that of the task that sends the alert."""
+
+    path: str
+    arguments: Mapping[str, Any]
+    context: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"notifier {self.path}"
+
+    def deliver(self, message: Message) -> None:
+        try:
+            notifier = self._made()
+            context: Any = {**self.context, TEXT: message.text, TITLE: message.title}
+            # What calling the notifier does, but for the errors, which it would hide.
+            notifier._update_context(context)
+            notifier.render_template_fields(context)
+            notifier.notify(context)
+        except BadInput:
+            raise
+        except Exception as problem:
+            raise NotDelivered(
+                f"{type(problem).__name__}: {problem}", "check the notifier's arguments and its connection"
+            ) from problem
+
+    def _made(self) -> BaseNotifier:
+        module, _, name = self.path.rpartition(".")
+        kind = getattr(importlib.import_module(module), name)
+        if not (isinstance(kind, type) and issubclass(kind, BaseNotifier)):
+            raise BadInput(f"{self.path} is no Airflow notifier", "name a class that derives from BaseNotifier")
+        return kind(**completed(kind, self.arguments))
+
+
+def completed(kind: type[BaseNotifier], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with the alert for the parts of a message that they do not name."""
+    known = inspect.signature(kind.__init__).parameters
+    filled = {name: f"{{{{ {TITLE} }}}}" for name in _TITLES if name in known}
+    filled |= {name: f"{{{{ {TEXT} }}}}" for name in _TEXTS if name in known}
+    if _HTML in known:
+        filled[_HTML] = f"<pre>{{{{ {TEXT} | e }}}}</pre>"
+    return {**filled, **arguments}
+
+
+def channels(replication: Replication, context: Mapping[str, Any]) -> Sequence[Channel]:
+    """The notifiers of the replication, in the file's order."""
+    return [NotifierChannel(entry.class_, entry.arguments, context) for entry in replication.alerts.notifiers]

@@ -1,0 +1,76 @@
+"""The DAG ``replications.watch``: one task that looks at all replications every minute and sends their alerts."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, BaseOperator
+from airflow.sdk.exceptions import AirflowException
+
+from kafka_replication.config import Replication
+from kafka_replication.config.names import WATCH_DAG
+from kafka_replication.orchestration.dag_factory import START
+from kafka_replication.orchestration.import_errors import good_replications
+from kafka_replication.orchestration.watching import watcher
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+EVERY_MINUTE = "* * * * *"
+AT_ONCE = 8  # a replication whose clusters do not answer holds up its own thread only
+LONGEST = timedelta(minutes=10)
+DOC = """\
+Looks at every replication: runs that failed, died or make no progress, schedules that were missed, clusters and a store
+that do not answer, gaps, and lag beyond `alerts.lag`. Sends one alert for each cause, and one when it is healed. See
+docs/alerts.md. A scheduler that stands still cannot run it: `kafka-replication watch` on another machine notices that.
+"""
+
+
+class WatchOperator(BaseOperator):
+    """Looks once at each replication file of a folder that has no mistake."""
+
+    ui_color = "#fde3e3"
+
+    def __init__(self, *, folder: Path, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.folder = folder
+
+    def execute(self, context: Context) -> dict[str, list[str]]:
+        """Returns what is wrong now, for each replication. Fails if one could not be watched."""
+        replications = good_replications(self.folder)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            results = list(pool.map(lambda each: self._look(each, context), replications))
+        if failed := [str(result) for result in results if isinstance(result, Exception)]:
+            raise AirflowException("\n".join(failed))
+        names = [replication.name for replication in replications]
+        return {name: found for name, found in zip(names, results, strict=True) if isinstance(found, list) and found}
+
+    def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
+        try:
+            return [str(row.key) for row in watcher(replication, dict(context)).look().told]
+        except Exception as problem:
+            self.log.exception("%s cannot be watched", replication.name)
+            return problem
+
+
+def load_watch_dag(folder: Path) -> dict[str, DAG]:
+    """The DAG by its id; none if the folder has no replication."""
+    if not good_replications(folder):
+        return {}
+    with DAG(
+        dag_id=WATCH_DAG,
+        schedule=EVERY_MINUTE,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,  # who is watched does not have to ask for it
+        description="Sends alerts about all replications",
+        doc_md=DOC,
+        tags=["kafka-replication"],
+        default_args={"owner": "airflow", "retries": 0},
+    ) as dag:
+        WatchOperator(task_id="watch", folder=folder, execution_timeout=LONGEST)
+    return {WATCH_DAG: dag}

@@ -1,0 +1,95 @@
+"""The watcher of `runs.watching` inside an Airflow task: Airflow's connections, notifiers and knowledge of DAG runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
+
+from kafka_replication.alerting.values import Cause
+from kafka_replication.config import Replication
+from kafka_replication.config.names import BACKFILL_SUFFIX
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.orchestration import notifiers
+from kafka_replication.orchestration.connections import AirflowConnections
+from kafka_replication.orchestration.store_url import store
+from kafka_replication.runs.watching import LostRun, Watcher
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DagRuns:
+    """What Airflow knows of the runs of a replication; `Orchestrator`. Asks through the task's supervisor."""
+
+    replication: Replication
+
+    def state(self, run_id: str) -> str | None:
+        name = self.replication.name
+        for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
+            prefix = f"airflow-{dag_id}-"
+            if run_id.startswith(prefix):
+                try:
+                    state = task_runner.RuntimeTaskInstance.get_dagrun_state(dag_id, run_id.removeprefix(prefix))
+                    return str(getattr(state, "value", state))  # an enum whose text is not its value
+                except Exception as problem:  # noqa: BLE001 - the DAG run was deleted, or Airflow does not answer
+                    log.info("Airflow does not know run %s: %s", run_id, problem)
+        return None
+
+    def lost(self) -> LostRun | None:
+        name = self.replication.name
+        try:
+            answer = task_runner.SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=name, logical_date=datetime.now(UTC)))
+            run = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
+        except Exception as problem:  # noqa: BLE001 - Airflow does not answer
+            log.info("Airflow does not know the latest run of %s: %s", name, problem)
+            return None
+        if run is None or run.state != "failed" or run.end_date is None:
+            return None
+        began = run.start_date or run.run_after
+        return LostRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
+
+    def paused(self) -> bool:
+        try:
+            return task_runner.RuntimeTaskInstance.get_dag(self.replication.name).is_paused
+        except Exception as problem:  # noqa: BLE001 - the DAG is not parsed yet, or Airflow does not answer
+            log.info("Airflow does not know the DAG %s: %s", self.replication.name, problem)
+            return False
+
+
+def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
+    return Watcher(
+        replication=replication,
+        connections=AirflowConnections(),
+        open_store=store,
+        orchestrator=DagRuns(replication),
+        more=notifiers.channels(replication, context),
+    )
+
+
+def tells(replication: Replication) -> bool:
+    """Whether the file names somebody to tell."""
+    return replication.alerts.apprise is not None or bool(replication.alerts.notifiers)
+
+
+def look(replication: Replication, context: Mapping[str, Any], reported: Cause | None = None) -> None:
+    """Look at a replication of which a run has just ended. Raises nothing: the watch DAG looks again."""
+    if not tells(replication):
+        return
+    try:
+        if reported is None and not _anything_open(replication):
+            return
+        watcher(replication, context).look(reported)
+    except ReplicationError as problem:
+        log.error("%s: no alert could be sent: %s", replication.name, problem)
+
+
+def _anything_open(replication: Replication) -> bool:
+    with closing(store()) as opened:
+        return bool(opened.open_causes(replication.name))

@@ -1,0 +1,289 @@
+"""The causes of alerts, as values, from what is known of its partitions, its runs and its schedule. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation, OpenCause
+from kafka_replication.config import Replication
+from kafka_replication.config.schedule import last_due
+from kafka_replication.model.times import to_text
+from kafka_replication.planning.plan import State
+from kafka_replication.reporting.progress import Progress, duration
+from kafka_replication.reporting.status import PartitionStatus
+from kafka_replication.watermarks.values import RangeOutcome, RunRecord
+
+BACKFILL = "backfill"  # the kind of a backfill's run, and the subject of its failure
+_GAPS = frozenset({State.OVERRUN, State.LATE_GAP})
+_SUCCEEDED = ("done", "nothing_to_do")
+_RUN_AGAIN = "run again: only what is left is repeated"
+_ONE_DAY = timedelta(days=1)
+
+
+class Life(StrEnum):
+    """Whether a run is at work. ``UNKNOWN``: nothing shows that it is, and nobody could say that it is not."""
+
+    AT_WORK = "at work"
+    ENDED = "ended"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run and whether it is at work. ``failed`` has the outcomes with an error; ``why`` says how it ended, if that is
+    known.
+    """
+
+    record: RunRecord
+    life: Life
+    moved_at: datetime
+    failed: tuple[RangeOutcome, ...] = ()
+    why: str = ""
+
+    @property
+    def progress(self) -> Progress | None:
+        return Progress.from_json(self.record.progress) if self.record.progress else None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.record.state in _SUCCEEDED
+
+    @property
+    def ended_at(self) -> datetime:
+        return self.record.finished_at or self.moved_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """A run that is at work and has no plan yet, since this time."""
+
+    run_id: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsSeen:
+    """The latest runs of a replication, newest first. ``paused``: its schedule is switched off."""
+
+    runs: tuple[RunFacts, ...] = ()
+    planning: Planning | None = None
+    paused: bool = False
+
+
+def run_causes(replication: Replication, seen: RunsSeen, now: datetime) -> Iterator[Cause]:
+    """What is wrong with the runs and with the schedule."""
+    live = [run for run in seen.runs if run.record.kind != BACKFILL]
+    yield from _of_newest(replication, live)
+    yield from _of_backfills(replication, seen.runs, now)
+    yield from _stalled(replication, seen, now)
+    yield from _missed(replication, seen, live, now)
+
+
+def _of_newest(replication: Replication, live: Sequence[RunFacts]) -> Iterator[Cause]:
+    """What the newest run that is not at work died or failed of."""
+    run = next((run for run in live if run.life is not Life.AT_WORK), None)
+    if run is None or run.succeeded:
+        return
+    if run.life in (Life.GONE, Life.UNKNOWN):
+        yield _died(replication, run)
+    else:
+        yield from failures(run)
+
+
+def _of_backfills(replication: Replication, runs: Sequence[RunFacts], now: datetime) -> Iterator[Cause]:
+    """The newest backfill, for a day: nobody has to repeat a backfill that failed."""
+    run = next((run for run in runs if run.record.kind == BACKFILL and run.life is not Life.AT_WORK), None)
+    if run is None or run.succeeded or now - run.ended_at >= _ONE_DAY:
+        return
+    whole = _died(replication, run) if run.life is not Life.ENDED else _failed(run, "", run.failed)
+    yield replace(whole, key=CauseKey(whole.key.kind, BACKFILL))
+
+
+def _died(replication: Replication, run: RunFacts) -> Cause:
+    return Cause(
+        key=CauseKey(Kind.DIED),
+        what=f"run {run.record.run_id} ended without a result: {run.why or 'its process is gone'}",
+        remedy="look at its log; the next run continues where it stopped. Without a schedule, run again",
+        places=tuple(f"{outcome.key.source} {outcome.range}" for outcome in run.failed),
+        at=run.moved_at,
+        # Nobody says that it is gone: a task that waits for its turn looks the same.
+        patience=0 if run.life is Life.GONE else replication.alerts.stalled_after,
+        run_id=run.record.run_id,
+    )
+
+
+def failures(run: RunFacts) -> Iterator[Cause]:
+    """One cause for each topic of which ranges failed, or one for the whole run."""
+    by_topic = sorted(run.failed, key=lambda outcome: (outcome.key.source, outcome.range.from_))
+    for topic, outcomes in itertools.groupby(by_topic, key=lambda outcome: outcome.key.source.topic):
+        yield _failed(run, topic, tuple(outcomes))
+    if not run.failed:
+        yield _failed(run, "", ())
+
+
+def _failed(run: RunFacts, subject: str, outcomes: Sequence[RangeOutcome]) -> Cause:
+    errors = list(dict.fromkeys(outcome.error or "" for outcome in outcomes))
+    remedies = list(dict.fromkeys(outcome.remedy or _RUN_AGAIN for outcome in outcomes)) or [_RUN_AGAIN]
+    more = f" (and {len(errors) - 1} other errors)" if len(errors) > 1 else ""
+    partitions = len({outcome.key for outcome in outcomes})
+    which = f"{partitions} partition{'s' if partitions != 1 else ''} of {subject}" if subject else "it"
+    why = f"{errors[0]}{more}" if errors else run.why or "its log says why"
+    return Cause(
+        key=CauseKey(Kind.FAILED, subject),
+        what=f"run {run.record.run_id} failed for {which}: {why}",
+        remedy="; ".join(remedies[:3]),
+        places=tuple(f"{outcome.key.source} {outcome.range}" for outcome in outcomes),
+        at=run.ended_at,
+        run_id=run.record.run_id,
+    )
+
+
+def _stalled(replication: Replication, seen: RunsSeen, now: datetime) -> Iterator[Cause]:
+    """A run that is at work, and of which nothing was committed or verified for too long."""
+    patience = timedelta(seconds=replication.alerts.stalled_after)
+    planning = seen.planning
+    if planning is not None and now - planning.since > patience:
+        yield _no_progress(planning.run_id, planning.since, "it has not made its plan yet", ())
+    for run in seen.runs:
+        progress = run.progress
+        # Reading a range back shows no progress until its end, and takes no longer than copying it did.
+        reading = timedelta(seconds=progress.seconds) if progress and progress.reading_back else timedelta()
+        if run.life is Life.AT_WORK and now - run.moved_at > patience + reading:
+            place = (f"{progress.slowest} ({progress.slowest_percent}%)",) if progress and progress.slowest else ()
+            standing = str(progress) if progress else "it has not begun to copy"
+            yield _no_progress(run.record.run_id, run.moved_at, standing, place)
+
+
+def _no_progress(run_id: str, since: datetime, standing: str, places: tuple[str, ...]) -> Cause:
+    return Cause(
+        key=CauseKey(Kind.STALLED),
+        what=f"run {run_id} has made no progress since {to_text(since)} and goes on trying: {standing}",
+        remedy="look at the log of the run for what it waits for: brokers, an open transaction, a full disk, a network",
+        places=places,
+        at=since,
+        run_id=run_id,
+    )
+
+
+def _missed(replication: Replication, seen: RunsSeen, live: Sequence[RunFacts], now: datetime) -> Iterator[Cause]:
+    """The schedule was due, and no run began since. A replication that never ran has not been started yet."""
+    busy = seen.planning is not None or any(run.life is Life.AT_WORK for run in seen.runs)
+    due = last_due(replication.schedule, now - timedelta(seconds=replication.alerts.stalled_after))
+    if seen.paused or busy or due is None or not live:
+        return
+    newest = live[0].record.created_at
+    if newest < due:
+        yield Cause(
+            key=CauseKey(Kind.MISSED),
+            what=(
+                f"the run that was due at {to_text(due)} (schedule {replication.schedule}) did not start; the last run"
+                f" began at {to_text(newest)}"
+            ),
+            remedy="check that Airflow's scheduler runs, that the DAG is not paused, and that a task slot is free",
+            at=due,
+        )
+
+
+def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+    """Gaps and refusals, one cause for each topic; and the lag, one cause for all partitions beyond the limit."""
+    rows = list(rows)
+    refused = sorted((row for row in rows if row.plan.refused), key=lambda row: row.plan.key)
+    for kind in (Kind.GAP, Kind.REFUSED):
+        chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
+        for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
+            yield _refused(replication, kind, topic, list(group))
+    late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
+    if late:
+        first = min(late)
+        others = f", and {len(late) - 1} other partitions" if len(late) > 1 else ""
+        yield Cause(
+            key=CauseKey(Kind.LAG),
+            what=f"the target is beyond its limit (alerts.lag): {first} {late[first]}{others}",
+            remedy="check that runs start and end in time; give them more task slots, or raise the limit",
+            places=tuple(f"{at} {why}" for at, why in sorted(late.items())),
+        )
+
+
+def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[PartitionStatus]) -> Cause:
+    away = all(row.plan.state is State.UNREADABLE for row in rows)  # a leader may come back by itself
+    first = rows[0].plan
+    others = f" (and {len(rows) - 1} other partitions of {topic})" if len(rows) > 1 else ""
+    return Cause(
+        key=CauseKey(kind, topic),
+        what=f"{first.what}{others}",
+        remedy=first.remedy,
+        places=tuple(f"{row.plan.key.source} at {row.plan.position}" for row in rows),
+        patience=replication.alerts.stalled_after if away else 0,
+    )
+
+
+def beyond(replication: Replication, row: PartitionStatus) -> str | None:
+    """How far a partition is beyond ``alerts.lag``; None if it is not, or if only a backfill writes to this target."""
+    if row.plan.key.target_topic != replication.target_topic(row.plan.key.source.topic):
+        return None
+    limit = replication.alerts.lag
+    parts = []
+    if limit.records is not None and (row.lag or 0) > limit.records:
+        parts.append(f"is {row.lag} offsets behind, at {row.plan.watermark or row.plan.start}")
+    if limit.seconds is not None and (row.lag_seconds or 0) > limit.seconds:
+        parts.append(f"has a record of {duration(row.lag_seconds or 0)} ago that is not verified")
+    return " and ".join(parts) or None
+
+
+def unverified(replication: Replication, row: PartitionStatus, now: datetime) -> str | None:
+    """How long copied records of a partition have not been verified, if that is too long."""
+    if not row.plan.verify:
+        return None
+    since = datetime.fromisoformat(row.last_verified) if row.last_verified else None
+    if since is None:
+        return None
+    seconds = (now - since.astimezone(UTC)).total_seconds()
+    if seconds <= replication.alerts.unverified_after:
+        return None
+    return f"has copied records that are not verified; the last verification was {duration(seconds)} ago"
+
+
+def problems(replication: Replication, rows: Iterable[PartitionStatus], now: datetime) -> list[str]:
+    """Why ``status`` exits with 1: partitions that are refused, beyond the limit, or unverified for long."""
+    found = []
+    for row in rows:
+        at = row.plan.key.source
+        if row.plan.refused:
+            verb = "is refused" if row.answers else "does not answer"
+            found.append(f"{at} {verb}: {row.plan.what}")
+        elif why := beyond(replication, row) or unverified(replication, row, now):
+            found.append(f"{at} {why}")
+    return found
+
+
+def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[RunFacts]) -> Observation:
+    """``observed``, with the failures that are known only from an earlier message: a run that could not even be planned
+    is not in the store. Such a failure lasts until a run after it has ended without it.
+
+    A backfill's failure ends without a message when it is a day old, because nobody has to repeat it.
+    """
+    seen = {cause.key for cause in observed.causes}
+    kept, over = set(observed.kept), set(observed.over)
+    for row in open_:
+        if row.key in seen or row.key.kind not in (Kind.FAILED, Kind.DIED):
+            continue
+        is_backfill = row.key.subject == BACKFILL
+        later = _ended_after(row, [run for run in runs if (run.record.kind == BACKFILL) == is_backfill])
+        if is_backfill and not (later and later.succeeded):
+            over.add(row.key)
+        elif not (later and (later.succeeded or row.key.subject)):
+            kept.add(row.key)
+    return replace(observed, kept=frozenset(kept), over=frozenset(over))
+
+
+def _ended_after(row: OpenCause, runs: Sequence[RunFacts]) -> RunFacts | None:
+    """The newest of these runs that has ended, if it ended after the cause, or is the run of the cause itself."""
+    run = next((run for run in runs if run.life is Life.ENDED), None)
+    if run is None or (run.ended_at <= row.at and run.record.run_id != row.cause.run_id):
+        return None
+    return run

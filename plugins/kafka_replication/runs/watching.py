@@ -1,0 +1,302 @@
+"""Watches a replication from outside its runs: looks at store, clusters and schedule, and tells what is wrong.
+
+Airflow's DAG ``replications.watch``, the command ``watch``, and a run that has just ended look in the same way. What is
+open is remembered in the store, so that they tell a cause once together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from kafka_replication.alerting import channels
+from kafka_replication.alerting.channels import AppriseChannel, Channel
+from kafka_replication.alerting.decide import decide
+from kafka_replication.alerting.memory import AlertMemory, FileMemory
+from kafka_replication.alerting.text import Message, message
+from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
+from kafka_replication.config import Replication
+from kafka_replication.connections.port import Connections
+from kafka_replication.model.errors import OutOfTime, ReplicationError, Stalled, Unreachable
+from kafka_replication.reporting.causes import (
+    BACKFILL,
+    Life,
+    Planning,
+    RunFacts,
+    RunsSeen,
+    lasting,
+    partition_causes,
+    run_causes,
+)
+from kafka_replication.runs.run import Run, open_run
+from kafka_replication.runs.standing import standing
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
+
+log = logging.getLogger(__name__)
+RUNS = 20  # the latest runs that are looked at
+LATELY = timedelta(minutes=5)
+_PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
+_NOTHING: frozenset[Kind] = frozenset()
+_OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REFUSED, Kind.LAG})
+_OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRun:
+    """A run that Airflow shows as failed. If it failed before it had a plan, the store does not know it."""
+
+    run_id: str
+    began_at: datetime
+    ended_at: datetime
+
+
+class Orchestrator(Protocol):
+    """What knows of runs from outside the store: Airflow."""
+
+    def state(self, run_id: str) -> str | None:
+        """``queued``, ``running``, ``success`` or ``failed``; None if it does not know this run."""
+
+    def paused(self) -> bool:
+        """Whether the replication's schedule is switched off."""
+
+    def lost(self) -> LostRun | None:
+        """The newest run, if it has failed; it may be in the store or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Looks at one replication. ``more`` are channels beside the replication's Apprise connection."""
+
+    replication: Replication
+    connections: Connections
+    open_store: Callable[[], WatermarkStore]
+    orchestrator: Orchestrator | None = None
+    more: Sequence[Channel] = ()
+    fallback: AlertMemory = field(default_factory=FileMemory)
+
+    def look(self, reported: Cause | None = None) -> Decision:
+        """Look once, tell what has to be told, and return what was found.
+
+        ``reported`` is what a run that failed says itself.
+        Takes at most about four times ``timeouts.request``. Raises BadInput if neither the store nor a file can
+        remember what was told.
+        """
+        name = self.replication.name
+        try:
+            with closing(self.open_store()) as store:
+                decision = self._settle(store, self._observe(store, reported))
+                self._tell(store, decision)
+                healed = self._store_answers()
+                return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
+        except ReplicationError as problem:
+            log.warning("%s: the store cannot be used: %s", name, problem)
+            return self._tell_without_store(problem)
+
+    def _observe(self, store: WatermarkStore, reported: Cause | None) -> _Seen:
+        seen, of_runs = RunsSeen(), _NOTHING
+        if self.orchestrator is not None or not self._watched_by_airflow(store):
+            seen, of_runs = self._runs(store), _OF_RUNS
+        causes = [*run_causes(self.replication, seen, datetime.now(UTC))]
+        if reported is not None and not any(cause.run_id == reported.run_id for cause in causes):
+            causes.append(reported)
+        try:
+            deadline = Deadline.after(2 * self.replication.timeouts.request)
+            run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
+            _reach(run)
+            causes += partition_causes(self.replication, standing(run))
+            judged = _OF_CLUSTERS
+        except ReplicationError as problem:
+            of_clusters, judged = _problem_of_clusters(self.replication, problem)
+            causes += of_clusters
+        return _Seen(Observation(causes=tuple(causes), judged=judged | of_runs), seen.runs if of_runs else None)
+
+    def _watched_by_airflow(self, store: WatermarkStore) -> bool:
+        """Whether Airflow's watch has looked lately. It knows more about runs: two opinions would open and heal the
+        same alert for ever.
+        """
+        look = store.last_look(self.replication.name)
+        return look is not None and datetime.now(UTC) - look.at < LATELY
+
+    def _runs(self, store: WatermarkStore) -> RunsSeen:
+        name = self.replication.name
+        leases, records = [lease for lease in store.leases(name) if not lease.waiting], store.runs(name, RUNS)
+        facts = [self._facts(store, record, leases) for record in records]
+        known = {record.run_id for record in records}
+        planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
+        lease = next((lease for lease in planners if lease.owner not in known), None)
+        planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
+        runs = (*self._lost(known), *(run for run in facts if run is not None))
+        return RunsSeen(runs=runs, planning=planning, paused=self._paused(store))
+
+    def _lost(self, known: Collection[str]) -> Iterator[RunFacts]:
+        """A run that failed before it had a plan."""
+        run = self.orchestrator.lost() if self.orchestrator is not None else None
+        if run is not None and run.run_id not in known:
+            record = RunRecord(
+                run_id=run.run_id,
+                replication=self.replication.name,
+                kind="live",
+                state="failed",
+                plan="",
+                created_at=run.began_at,
+                finished_at=run.ended_at,
+            )
+            why = "it ended before it had a plan; its log in Airflow says why"
+            yield RunFacts(record=record, life=Life.ENDED, moved_at=run.ended_at, why=why)
+
+    def _paused(self, store: WatermarkStore) -> bool:
+        """Whether the schedule is switched off; without Airflow, whether it was when Airflow looked last."""
+        if self.orchestrator is None:
+            look = store.last_look(self.replication.name)
+            return look is not None and look.paused
+        paused = self.orchestrator.paused()
+        store.record_look(self.replication.name, paused)
+        return paused
+
+    def _facts(self, store: WatermarkStore, record: RunRecord, leases: Sequence[Lease]) -> RunFacts | None:
+        said = None
+        if record.state == "planned":
+            said = self.orchestrator.state(record.run_id) if self.orchestrator else None
+            if said == "success":  # a person has decided so
+                return None
+        life, why = life_of(record, leases, said)
+        failed: tuple[RangeOutcome, ...] = ()
+        if life is not Life.AT_WORK and record.state not in ("done", "nothing_to_do"):
+            failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
+        return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
+
+    def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
+        def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
+            observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
+            return decide(open_, observed, now)
+
+        return memory.settle_causes(self.replication.name, settle)
+
+    def _tell(self, memory: AlertMemory, decision: Decision) -> None:
+        if not decision.alerts:
+            return
+        ways = self._channels()
+        if channels.deliver(ways, message(self.replication.name, decision.alerts)):
+            memory.confirm_alerts(self.replication.name, decision.alerts)
+
+    def _channels(self) -> Sequence[Channel]:
+        connection = self.replication.alerts.apprise
+        if connection is None:
+            return self.more
+        try:
+            return (*self.more, AppriseChannel(connection, self.connections.apprise(connection)))
+        except ReplicationError as problem:
+            return (*self.more, _Broken(f"apprise connection {connection!r}", problem))
+
+    def _tell_without_store(self, problem: ReplicationError) -> Decision:
+        cause = Cause(
+            key=CauseKey(Kind.STORE),
+            what=f"{problem.what}. Runs cannot start or move watermarks; nothing else can be watched",
+            remedy=problem.remedy,
+            patience=self.replication.alerts.stalled_after if problem.retriable else 0,
+        )
+        decision = self._settle(
+            self.fallback, _Seen(Observation(causes=(cause,), judged=frozenset({Kind.STORE})), None)
+        )
+        self._tell(self.fallback, decision)
+        return decision
+
+    def _store_answers(self) -> tuple[Alert, ...]:
+        """What the file remembers of a store that was away is over."""
+        if not self.fallback.open_causes(self.replication.name):
+            return ()
+        decision = self._settle(self.fallback, _Seen(Observation(), None))
+        self._tell(self.fallback, decision)
+        return decision.alerts
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    observed: Observation
+    runs: Sequence[RunFacts] | None  # None: they were not looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A channel that cannot be used."""
+
+    name: str
+    problem: ReplicationError
+
+    def deliver(self, message: Message) -> None:  # noqa: ARG002 - as every channel
+        raise self.problem
+
+
+def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
+    """Whether the run is at work, and how it ended if that is known. ``leases`` are those that are held or reserved,
+    ``said`` is the state that Airflow names.
+    """
+    if record.state in ("done", "nothing_to_do", "failed"):
+        return Life.ENDED, ""
+    if record.state != "planned":
+        return Life.GONE, ""
+    if said == "failed":
+        return Life.GONE, "it was marked as failed, or its task was killed; Airflow shows the DAG run as failed"
+    if said is not None or any(lease.owner == record.run_id for lease in leases):
+        return Life.AT_WORK, ""
+    if record.alive or record.run_id.startswith("airflow-"):
+        return Life.UNKNOWN, "its next task has not begun; Airflow shows what became of it"
+    return Life.GONE, "its process is gone, and its lease has expired"
+
+
+def _moved_at(record: RunRecord) -> datetime:
+    """When something of the run was last committed or verified; else when it was planned."""
+    try:
+        document = json.loads(record.progress or "{}")
+        return datetime.fromisoformat(document.get("moved") or document["at"])
+    except (ValueError, KeyError, TypeError):
+        return record.created_at
+
+
+def _reach(run: Run) -> None:
+    """Raises Unreachable, which names the side and its connection."""
+    sides = run.replication.target.connection, run.replication.source.connection
+    clients: tuple[tuple[str, str, Callable[[], object]], ...] = (
+        ("target", sides[0], lambda: run.clusters.target_admin),
+        ("source", sides[1], lambda: run.clusters.source_admin),
+    )
+    for side, connection, connect in clients:
+        try:
+            connect()
+        except Unreachable as problem:
+            raise Unreachable(f"the {side} (connection {connection!r}): {problem.what}", problem.remedy) from problem
+
+
+def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> tuple[list[Cause], frozenset[Kind]]:
+    """The cause, and the kinds that can be judged although the clusters could not be read."""
+    if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
+        return [], frozenset({Kind.CLUSTER})
+    if isinstance(problem, (Unreachable, OutOfTime)):
+        away = Cause(
+            key=CauseKey(Kind.CLUSTER),
+            what=problem.what,
+            remedy=problem.remedy,
+            patience=replication.alerts.stalled_after,
+        )
+        return [away], frozenset({Kind.CLUSTER})
+    wrong = Cause(key=CauseKey(Kind.REFUSED), what=problem.what, remedy=problem.remedy)
+    return [wrong], frozenset({Kind.CLUSTER})
+
+
+def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
+    """What a run that failed says itself, for `Watcher.look`."""
+    what, remedy = (problem, "") if isinstance(problem, str) else (problem.what, problem.remedy)
+    return Cause(
+        key=CauseKey(Kind.FAILED, BACKFILL if is_backfill else ""),
+        what=f"run {run_id} failed: {what}",
+        remedy=remedy or "look at its log, then run again: only what is left is repeated",
+        at=datetime.now(UTC),
+        run_id=run_id,
+    )

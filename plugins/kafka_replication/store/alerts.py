@@ -1,0 +1,103 @@
+"""The table of open causes: one row for each cause that is not over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, text
+
+from kafka_replication.alerting.memory import Look
+from kafka_replication.alerting.values import Alert, Decide, Decision, Kind, OpenCause, confirmed
+from kafka_replication.model.times import floor_millis, from_millis
+from kafka_replication.store import connect, schema
+
+_table = schema.alerts
+_LOOK = "look"  # the kind of the row that is no cause, but when Airflow's watch looked last
+_OPEN = TypeAdapter(OpenCause)
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+def open_causes(db: Connection, replication: str) -> list[OpenCause]:
+    query = select(_table).where(_table.c.replication == replication).order_by(_table.c.kind, _table.c.subject)
+    return [_open_cause(row) for row in db.execute(query) if row.kind in set(Kind)]
+
+
+def settle(db: Connection, replication: str, decide: Decide) -> Decision:
+    before = _locked(db, replication)
+    decision = decide(before, from_millis(connect.clock(db)))
+    _put(db, replication, before, decision.open)
+    return decision
+
+
+def confirm(db: Connection, replication: str, sent: Collection[Alert]) -> None:
+    before = _locked(db, replication)
+    _put(db, replication, before, confirmed(before, sent, from_millis(connect.clock(db))))
+
+
+def record_look(db: Connection, replication: str, paused: bool) -> None:
+    now = connect.clock(db)
+    _lock(db, replication)
+    db.execute(delete(_table).where(_is_look(replication)))
+    row = {"replication": replication, "kind": _LOOK, "subject": "", "since": now, "last_seen": now}
+    db.execute(insert(_table).values(**row, document=json.dumps({"paused": paused})))
+
+
+def last_look(db: Connection, replication: str) -> Look | None:
+    row = db.execute(select(_table).where(_is_look(replication))).one_or_none()
+    return Look(from_millis(row.last_seen), bool(json.loads(row.document)["paused"])) if row else None
+
+
+def _is_look(replication: str) -> ColumnElement[bool]:
+    return and_(_table.c.replication == replication, _table.c.kind == _LOOK)
+
+
+def _locked(db: Connection, replication: str) -> list[OpenCause]:
+    """What is open, locked until the transaction ends. Rows that are not there yet cannot be locked, so the whole
+    replication is; an SQLite transaction that writes is alone anyway.
+    """
+    _lock(db, replication)
+    return open_causes(db, replication)
+
+
+def _lock(db: Connection, replication: str) -> None:
+    if db.dialect.name == "postgresql":
+        db.execute(_LOCK, {"name": f"{_table.name} {replication}"})
+
+
+def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: Sequence[OpenCause]) -> None:
+    """Write the rows that changed."""
+    stored, kept = {row.key: row for row in before}, {row.key: row for row in after}
+    changed = [key for key, row in stored.items() if kept.get(key) != row]
+    for key in changed:
+        db.execute(
+            delete(_table).where(
+                _table.c.replication == replication, _table.c.kind == key.kind.value, _table.c.subject == key.subject
+            )
+        )
+    new = [_values(replication, row) for key, row in kept.items() if stored.get(key) != row]
+    if new:
+        db.execute(insert(_table), new)
+
+
+def _values(replication: str, row: OpenCause) -> dict[str, Any]:
+    def millis(moment: datetime | None) -> int | None:
+        return None if moment is None else floor_millis(moment)
+
+    return {
+        "replication": replication,
+        "kind": row.key.kind.value,
+        "subject": row.key.subject,
+        "since": millis(row.since),
+        "last_seen": millis(row.last_seen),
+        "announced_at": millis(row.announced_at),
+        "claimed_until": millis(row.claimed_until),
+        "document": _OPEN.dump_json(row).decode(),
+    }
+
+
+def _open_cause(row: Row[Any]) -> OpenCause:
+    return _OPEN.validate_json(row.document)

@@ -1,0 +1,93 @@
+"""Under a real scheduler: what happens to a run in Airflow reaches people by mail, through an Airflow notifier, and by webhook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_replication.config.names import WATCH_DAG
+from kafka_replication.runtime.failpoints import VARIABLE
+from stack.airflow_standalone import AirflowStandalone
+from stack.ports import LOOPBACK
+from tests.e2e.standalone import standalone
+from tests.support.clusters import Brokers
+from tests.support.received import Inbox, Received, inbox
+from tests.support.scenario import Cluster, numbered
+from tests.support.waiting import wait_until
+
+NAME = "af-alerts"
+RECORDS = 2_000
+SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+FILE: dict[str, Any] = {
+    "name": NAME,
+    "topics": {"include": [NAME]},
+    "copy": {"chunk_records": 100, "transaction_timeout": 600},
+    "retries": {"attempts": 0},
+    "alerts": {
+        "apprise": "oncall",
+        "notifiers": [{"class": SMTP, "arguments": {"to": "oncall@example.org", "from_email": "airflow@example.org"}}],
+    },
+}
+
+
+@pytest.fixture
+def received() -> Iterator[Inbox]:
+    with inbox() as servers:
+        yield servers
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """While it exists, workers that copy halt inside their third chunk."""
+    file = tmp_path / "gate"
+    file.touch()
+    return file
+
+
+@pytest.fixture
+def airflow(
+    tmp_path: Path, gate: Path, received: Inbox, source_cluster: Brokers, target_cluster: Brokers
+) -> Iterator[AirflowStandalone]:
+    smtp = {
+        "conn_type": "smtp",
+        "host": LOOPBACK,
+        "port": received.smtp_port,
+        "extra": {"disable_ssl": True, "disable_tls": True},
+    }
+    webhook = {"conn_type": "apprise", "extra": {"config": {"path": received.webhook}}}
+    environment = {
+        VARIABLE: f"P1:3={gate}",
+        "AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp),
+        "AIRFLOW_CONN_ONCALL": json.dumps(webhook),
+        "KAFKA_REPLICATION_STATE_FOLDER": str(tmp_path / "state"),
+    }
+    with standalone(tmp_path, source_cluster, target_cluster, [FILE], environment) as started:
+        yield started
+
+
+@pytest.mark.slow
+def test_a_run_that_is_marked_failed_is_told_by_the_watch(
+    airflow: AirflowStandalone, received: Inbox, source_cluster: Brokers, target_cluster: Brokers
+) -> None:
+    source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+    source.create(NAME)
+    source.produce(NAME, numbered(RECORDS))
+
+    def told(by: list[Received]) -> list[str]:
+        return [alert.title.split(":")[0] for alert in by]
+
+    with airflow.api() as api:
+        api.wait_for_dag(NAME)
+        assert not api.wait_for_dag(WATCH_DAG)["is_paused"]
+        api.unpause(NAME)
+        run_id = api.trigger(NAME)
+        wait_until(lambda: target.size(NAME) > 200)
+        api.set_run_state(NAME, run_id, "failed")
+        wait_until(lambda: bool(received.mails and received.posts))
+        assert told(received.mails) == told(received.posts) == [f"ALERT {NAME}"]
+        assert run_id in received.posts[0].text
+        assert "[run-died]" in received.posts[0].text and "[run-died]" in received.mails[0].text

@@ -1,0 +1,269 @@
+"""Alerts arrive by mail and by webhook: one for each cause, and one when it is healed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_replication.alerting.memory import STATE_FOLDER, FileMemory
+from kafka_replication.alerting.values import Decision
+from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.runs.run import Request
+from kafka_replication.runs.watching import LostRun, Watcher, reported_failure
+from kafka_replication.store import open_store
+from kafka_replication.watermarks.store import WatermarkStore
+from tests.support.actions import copied_once
+from tests.support.command_line import command
+from tests.support.jobs import InProcess
+from tests.support.leases import acquire
+from tests.support.received import Inbox, inbox
+from tests.support.scenario import Scenario, numbered
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def received() -> Iterator[Inbox]:
+    with inbox() as servers:
+        yield servers
+
+
+def watcher(scene: Scenario, received: Inbox, folder: Path, **more: Any) -> Watcher:
+    alerts = {"apprise": "oncall", **more.pop("alerts", {})}
+    return Watcher(
+        replication=scene.replication(alerts=alerts, **more),
+        connections=replace(scene.connections, alerts=received.addresses),
+        open_store=lambda: open_store(scene.store_url),
+        fallback=FileMemory(folder / "state"),
+    )
+
+
+def events(decision: Decision) -> list[str]:
+    return [f"{alert.event} {alert.open.key}" for alert in decision.alerts]
+
+
+def lose(scene: Scenario, *partitions: int) -> None:
+    """Delete source records that were not copied yet."""
+    for partition in partitions:
+        scene.source.produce(scene.topic, numbered(20, 50), partition)
+        scene.source.delete_before(scene.topic, partition, 60)
+
+
+def test_twenty_partitions_with_a_gap_are_one_alert_by_mail_and_webhook(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    copied_once(scene, partitions=20)
+    watching = watcher(scene, received, tmp_path)
+    assert watching.look() == Decision()
+    lose(scene, *range(20))
+    assert events(watching.look()) == [f"opened gap {scene.topic}"]
+    assert watching.look().alerts == ()
+    assert scene.run().outcome == "failed"
+    assert watching.look().alerts == ()  # the gap explains the failed run
+    for told in (received.mails, received.posts):
+        [alert] = told
+        assert scene.name in alert.title and scene.topic in alert.title
+        assert f"{scene.topic}-0 at 50" in alert.text and "and 10 others" in alert.text
+        assert "approve-gap" in alert.text and "since 20" in alert.text
+
+
+def test_a_failed_run_is_told_with_what_it_says_and_healed_by_the_next_one(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    copied_once(scene)
+    watching = watcher(scene, received, tmp_path)
+    failed = reported_failure(Unreachable("nobody answers", "wake them"), "cli-1")
+    assert events(watching.look(failed)) == ["opened run-failed"]
+    assert watching.look().alerts == ()  # the store knows nothing of a run that was not planned
+    [alert] = received.mails
+    assert all(text in alert.text for text in ("cli-1", "nobody answers", "wake them"))
+    scene.run()
+    assert events(watching.look()) == ["healed run-failed"]
+    assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "HEALED"]
+
+
+def test_a_run_that_died_is_told_once_its_lease_is_gone(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    watching = watcher(scene, received, tmp_path)
+    plan = scene.store.runs(scene.name)[0].plan
+    scene.store.start_run("cli-2", scene.name, "live", plan)
+    lease = acquire(scene.store, scene.name, "cli-2", "command", 60)
+    assert watching.look().alerts == ()
+    scene.store.release_lease(lease)
+    assert events(watching.look()) == ["opened run-died"]
+    assert "cli-2" in received.posts[0].text
+    scene.idle_run()
+    assert events(watching.look()) == ["healed run-died"]
+
+
+def test_a_run_without_progress_is_told_while_it_goes_on(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    plan = scene.store.runs(scene.name)[0].plan
+    scene.store.start_run("cli-3", scene.name, "live", plan)
+    acquire(scene.store, scene.name, "cli-3", "command", 60)
+    standing = {"ranges": 2, "ranges_done": 1, "offsets": 10, "offsets_done": 5}
+    for moved, told in (("2099-01-01T00:00:00Z", []), ("2020-01-01T00:00:00Z", ["opened run-stalled"])):
+        progress = {**standing, "slowest": "orders-7", "slowest_percent": 12, "at": moved, "moved": moved}
+        scene.store.record_progress("cli-3", json.dumps(progress))
+        assert events(watcher(scene, received, tmp_path).look()) == told
+    assert "orders-7 (12%)" in received.mails[0].text
+
+
+def test_lag_in_records_and_in_seconds(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(10, 50))  # with timestamps of 2023
+    by_records = watcher(scene, received, tmp_path, alerts={"lag": {"records": 10}})
+    assert by_records.look().alerts == ()
+    scene.source.produce(scene.topic, numbered(1, 60))
+    assert events(by_records.look()) == ["opened lag"]
+    assert "11 offsets behind" in received.mails[0].text
+    scene.run()
+    assert events(by_records.look()) == ["healed lag"]
+    scene.source.produce(scene.topic, numbered(1, 61))
+    assert events(watcher(scene, received, tmp_path, alerts={"lag": {"seconds": 3600}}).look()) == ["opened lag"]
+
+
+def test_a_missed_schedule_is_told(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    assert watcher(scene, received, tmp_path, schedule="0 0 1 1 *").look().alerts == ()
+    missed = watcher(scene, received, tmp_path, schedule="* * * * * *", alerts={"stalled_after": 1})
+    told: list[str] = []
+    while not told:  # the schedule is due every second, and no run starts
+        told = events(missed.look())
+    assert told == ["opened schedule-missed"]
+
+
+def test_a_cluster_that_is_away_is_told_after_a_while(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    watching = watcher(scene, received, tmp_path, timeouts={"request": 2}, alerts={"stalled_after": 1})
+    away = replace(watching, connections=replace(scene.connections, target="127.0.0.1:9", alerts=received.addresses))
+    assert away.look().alerts == ()
+    assert events(away.look()) == ["opened cluster-unavailable"]  # the first look took longer than a second
+    assert "the target (connection 'target')" in received.mails[0].text and "127.0.0.1:9" in received.mails[0].text
+    assert events(watching.look()) == ["healed cluster-unavailable"]
+
+
+def test_a_store_that_is_away_is_remembered_in_a_file(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    watching = watcher(scene, received, tmp_path, alerts={"stalled_after": 1})
+
+    def gone() -> WatermarkStore:
+        raise Unreachable("the store does not answer", "start it")
+
+    away = replace(watching, open_store=gone)
+    told: list[str] = []
+    while not told:
+        told = events(away.look())
+    assert told == ["opened store-unavailable"]
+    assert away.look().alerts == ()
+    assert events(watching.look()) == ["healed store-unavailable"]
+    assert not list((tmp_path / "state").glob("*.json"))
+
+
+def test_an_alert_that_nobody_took_is_sent_again(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    lose(scene, 0)
+    watching = watcher(scene, received, tmp_path)
+    deaf = replace(watching, connections=replace(scene.connections, alerts=("json://127.0.0.1:9/",)))
+    assert events(deaf.look()) == [f"opened gap {scene.topic}"]
+    [row] = scene.store.open_causes(scene.name)
+    assert row.announced_at is None  # it waits for the end of the claim, and then is sent again
+
+
+def test_a_failing_command_tells_and_a_good_one_heals(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    """From the command line alone, with the connection from the environment."""
+    scene.settings |= {"alerts": {"apprise": "oncall"}}
+    environment = {"AIRFLOW_CONN_ONCALL": received.connection, STATE_FOLDER: str(tmp_path / "state")}
+    code, _, _ = command(scene, "run", **environment)
+    assert code == 1  # there is no such topic
+    scene.source.create(scene.topic)
+    code, out, _ = command(scene, "watch", "--once", "--json", **environment)
+    assert code == 1
+    [watched] = json.loads(out)["replications"]
+    assert ([row["kind"] for row in watched["open"]], watched["sent"]) == (["refused"], [])
+    code, _, err = command(scene, "run", **environment)
+    assert code == 0, err
+    assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "HEALED"]
+    assert [post.title for post in received.posts] == [mail.title for mail in received.mails]
+    assert command(scene, "watch", "--once", **environment)[0] == 0
+
+
+def test_status_says_with_its_exit_code_that_something_is_wrong(scene: Scenario) -> None:
+    scene.settings |= {"alerts": {"lag": {"records": 5}}}
+    copied_once(scene)
+    code, out, _ = command(scene, "status", "--json")
+    assert (code, json.loads(out)["problems"], json.loads(out)["partitions"][0]["lag_seconds"]) == (0, [], 0)
+    scene.source.produce(scene.topic, numbered(10, 50))
+    code, out, _ = command(scene, "status", "--json")
+    [row] = json.loads(out)["partitions"]
+    assert (code, row["lag"]) == (1, 10)
+    assert row["lag_seconds"] > 86_400  # the records are of 2023
+    assert len(json.loads(out)["problems"]) == 1
+
+
+def test_a_failed_run_in_this_process(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    """A run that fails for some partitions only is told by the topic, with ranges and errors."""
+    copied_once(scene)
+    scene.target.produce(scene.topic, numbered(1))  # of somebody else
+    scene.source.produce(scene.topic, numbered(10, 50))
+    try:
+        scene.run(InProcess(), Request())
+    except ReplicationError:
+        pytest.fail("the run itself must not fail")
+    assert events(watcher(scene, received, tmp_path).look()) == [f"opened run-failed {scene.topic}"]
+    assert f"{scene.topic}-0 [50, 60)" in received.mails[0].text
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """What Airflow's watch knows of runs."""
+
+    is_paused: bool = False
+    failed: LostRun | None = None
+
+    def state(self, run_id: str) -> str | None:
+        return "running"
+
+    def paused(self) -> bool:
+        return self.is_paused
+
+    def lost(self) -> LostRun | None:
+        return self.failed
+
+
+def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    """Airflow knows that the run only waits for its turn: two opinions would open and heal the alert for ever."""
+    copied_once(scene)
+    scene.store.start_run("airflow-x-1", scene.name, "live", scene.store.runs(scene.name)[0].plan)
+    terminal = watcher(scene, received, tmp_path, alerts={"stalled_after": 3600})
+    inside = replace(terminal, orchestrator=Airflow())
+    assert inside.look().open == ()
+    assert terminal.look().open == ()
+    alone = watcher(scene, received, tmp_path)
+    assert alone.look().open == ()
+
+
+def test_a_paused_schedule_is_not_missed(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    every_second = watcher(scene, received, tmp_path, schedule="* * * * * *", alerts={"stalled_after": 1})
+    inside = replace(every_second, orchestrator=Airflow(is_paused=True))
+    wait_until(lambda: datetime.now(UTC) - scene.store.runs(scene.name)[0].created_at > timedelta(seconds=3))
+    assert inside.look().open == ()
+    assert [str(row.key) for row in replace(inside, orchestrator=Airflow()).look().open] == ["schedule-missed"]
+
+
+def test_a_run_that_failed_before_it_had_a_plan(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    copied_once(scene)
+    now = datetime.now(UTC)
+    lost = LostRun(run_id="airflow-x-2", began_at=now, ended_at=now)
+    inside = replace(watcher(scene, received, tmp_path), orchestrator=Airflow(failed=lost))
+    assert events(inside.look()) == ["opened run-failed"]
+    assert "airflow-x-2" in received.mails[0].text
+    assert inside.look().alerts == ()
+    scene.idle_run()
+    assert events(replace(inside, orchestrator=Airflow()).look()) == ["healed run-failed"]
