@@ -25,6 +25,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyTask
 from kafka_replication.runs import steps
+from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark import worker
 from kafka_replication.spark.jobs import Job
@@ -74,25 +75,26 @@ class Line:
                 "target_topics": {"config": self.more.get("topic", {})},
             }
         )
-        run = open_run(replication, self, open_store(f"sqlite:///{self.folder}/{name}.db"), name).holding(lambda: None)
-        (planned,) = steps.prepare(run, Request()).to_copy
-        assert planned.copy is not None
-        task = CopyTask(
-            key=planned.key, range=planned.copy, ids=planned.ids, generation=planned.generation, run_id=name
-        )
-        job = Job(
-            replication=name,
-            run_id=name,
-            source=run.clusters.source,
-            target=run.clusters.target,
-            settings=replication.copying,
-        )
-        self.proxies[distant].delay(round_trip / 2)
-        started = time.monotonic()
-        try:
-            result = worker.copy(worker.Tools(job), task)
-        finally:
-            self.proxies[distant].delay(0)
+        store = open_store(f"sqlite:///{self.folder}/{name}.db")
+        with leased(open_run(replication, self, store, name), EVERYTHING) as run:
+            (planned,) = steps.prepare(run, Request()).to_copy
+            assert planned.copy is not None
+            task = CopyTask(
+                key=planned.key, range=planned.copy, ids=planned.ids, generation=planned.generation, run_id=name
+            )
+            job = Job(
+                replication=name,
+                run_id=name,
+                source=run.clusters.source,
+                target=run.clusters.target,
+                settings=replication.copying,
+            )
+            self.proxies[distant].delay(round_trip / 2)
+            started = time.monotonic()
+            try:
+                result = worker.copy(worker.Tools(job), task)
+            finally:
+                self.proxies[distant].delay(0)
         assert result.error is None, result
         return result.bytes / 1e6 / (time.monotonic() - started)
 
