@@ -64,6 +64,9 @@ class Line:
     def spark(self, _: str) -> SparkConnection:
         raise AssertionError("nothing runs on Spark here")
 
+    def apprise(self, _: str) -> tuple[str, ...]:
+        return ()
+
     def copy(self, name: str, distant: str, round_trip: float) -> float:
         """MB/s of copying the topic, with one cluster this far away."""
         replication = Replication.model_validate(
