@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -38,7 +39,8 @@ NOWHERE = "no-such-host.invalid:9092"
 def test_a_run_names_the_host(scene: Scenario, closed: str, silent: str, side: str) -> None:
     scene.source.create(scene.topic)
     for address in (closed, NOWHERE, silent):
-        connections = Addresses(**{"source": scene.source.bootstrap, "target": scene.target.bootstrap, side: address})
+        there = Addresses(scene.source.bootstrap, scene.target.bootstrap)
+        connections = replace(there, source=address) if side == "source" else replace(there, target=address)
         with pytest.raises(Unreachable) as failed:
             runner.run(scene.replication(timeouts={"request": 4}), connections, scene.store, no_launch, Request())
         assert address in failed.value.what and failed.value.remedy
