@@ -35,10 +35,12 @@ class Admin:
     answer: Answer
     asked: list[set[str]] = field(default_factory=list)
     metadata: list[str] = field(default_factory=list)
+    timeouts: list[float] = field(default_factory=list)
 
     def list_offsets(
         self, wanted: Mapping[ClientPartition, Any], *, isolation_level: IsolationLevel, request_timeout: float
     ) -> dict[ClientPartition, Future[Any]]:
+        self.timeouts.append(request_timeout)
         self.asked.append({f"{at.topic}-{at.partition}" for at in wanted})
         return {at: future(self.answer(at, isolation_level)) for at in wanted}
 
@@ -72,6 +74,14 @@ def test_a_partition_without_an_error_and_without_an_offset_is_asked_again() -> 
     admin = Admin(lambda at, level: OFFSET_INVALID)
     with pytest.raises(Unreachable, match="listing offsets of a-0: _NO_OFFSET: its broker did not answer"):
         ask(admin, TopicPartition("a", 0), patience=0.0)
+
+
+def test_the_first_requests_end_soon_and_a_slow_broker_is_given_more_time() -> None:
+    """While the client takes a broker that is down for a leader, each request keeps a processor busy until its end."""
+    answers: list[int | KafkaError] = [KafkaError(KafkaError._TIMED_OUT)] * 3
+    admin = Admin(lambda at, level: answers.pop() if answers else 7)
+    assert ask(admin, TopicPartition("a", 0), patience=15.0)[TopicPartition("a", 0)].offset == 7
+    assert admin.timeouts == [2.0, 4.0, 8.0, 16.0] and len(admin.metadata) == 3
 
 
 def test_a_partition_without_a_leader_is_named() -> None:
