@@ -21,15 +21,18 @@ def lent(
     config: clients.ClientConfig,
     group: str,
     make: Callable[..., Consumer] = clients.consumer,
+    *,
+    reads: str = "",
     **more: Any,
 ) -> Iterator[Consumer]:
     """A consumer without an assignment, for this thread alone until the body ends.
 
     It keeps its connections, but no records: an assignment starts a new fetch. A consumer whose body raised is closed.
-    Consumers do not survive a fork: a forked process makes its own. The copier does not use it: each session that reads
-    the source has a consumer of its own.
+    Consumers do not survive a fork: a forked process makes its own. ``reads`` is the id of the topic to be read, if it
+    is known: a consumer that has read a deleted topic of the same name may get nothing of the new one. The copier does
+    not use it: each session that reads the source has a consumer of its own.
     """
-    key = (os.getpid(), make, group, repr(sorted(config.items())), repr(sorted(more.items())))
+    key = (os.getpid(), make, group, reads, repr(sorted(config.items())), repr(sorted(more.items())))
     with _lock:
         known = _idle.get(key)
         consumer = known.pop() if known else None

@@ -42,7 +42,7 @@ class TopicReader:
         deadline: Deadline,
         waits: bool = True,
     ):
-        self._waits = waits
+        self._waits, self._topic_id = waits, ""
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
@@ -73,7 +73,8 @@ class TopicReader:
         wanted = {partition: range_ for partition, range_ in sorted(ranges.items()) if range_.span}
         if not wanted:
             return
-        with lent(self._config, consumer_group(self._replication), make, **settings) as reader:
+        group = consumer_group(self._replication)
+        with lent(self._config, group, make, reads=self._topic_id, **settings) as reader:
             for partition, range_ in wanted.items():
                 yield from records(reader, TopicPartition(self.topic, partition), range_)
 

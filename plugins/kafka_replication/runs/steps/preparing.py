@@ -63,7 +63,7 @@ def _held(run: LeasedRun, run_plan: Plan) -> Plan:
         return run_plan
     others = [lease for lease in run.store.leases(run.replication.name) if lease.owner != run.run_id]
     own_targets = {
-        key.target_topic for key in left if run.replication.target_topic(key.source.topic) == key.target_topic
+        key.target_topic for key in left if run.replication.target_name(key.source.topic) == key.target_topic
     }
     notes = [
         f"{target} was left to {at_work(target, others)}, which is at work on it; the next run does what is left then"
@@ -219,7 +219,7 @@ def _open(
 def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
     """Raises Busy unless this run holds every partition that the first opening opens: it opens all of them together."""
     for key in sorted(new):
-        if not run.holds(key.target_topic) and run.replication.target_topic(key.source.topic) == key.target_topic:
+        if not run.holds(key.target_topic) and run.replication.target_name(key.source.topic) == key.target_topic:
             who = at_work(key.target_topic, run.store.leases(run.replication.name))
             raise Busy(
                 f"{run.replication.name} was never opened, which opens all its topics together; {who} is at work on"
