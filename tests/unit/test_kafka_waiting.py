@@ -84,6 +84,19 @@ def test_the_first_requests_end_soon_and_a_slow_broker_is_given_more_time() -> N
     assert admin.timeouts == [2.0, 4.0, 8.0, 16.0] and len(admin.metadata) == 3
 
 
+def test_a_request_to_a_controller_that_is_down_ends_soon_and_is_sent_again_after_new_metadata() -> None:
+    answers: list[int | KafkaError] = [KafkaError(KafkaError._TIMED_OUT), KafkaError(KafkaError._TIMED_OUT), 7]
+    admin, sent = Admin(lambda at, level: 7), list[float]()
+
+    def send(seconds: float) -> dict[str, Future[Any]]:
+        sent.append(seconds)
+        return {"a": future(answers[len(sent) - 1]), "b": future(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))}
+
+    got = topics._ask(admin, "a", send)  # type: ignore[arg-type]
+    assert (got["a"].offset, got["b"].code()) == (7, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert sent == [2.0, 4.0, 8.0] and admin.metadata == ["a", "a"]
+
+
 def test_a_partition_without_a_leader_is_named() -> None:
     error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
     admin = Admin(lambda at, level: error if at.partition else 7)

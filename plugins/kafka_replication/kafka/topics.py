@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import tenacity
@@ -25,6 +28,8 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
 
+K = TypeVar("K")
+V = TypeVar("V")
 TIMEOUT = 30.0
 _USUAL = offsets.Patience()
 
@@ -50,13 +55,38 @@ def _describe_each(
     wanted = sorted(set(topics))
     known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
     if wanted:
-        for name, future in admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT).items():
-            try:
-                known[name] = future.result(TIMEOUT * 2)
-            except KafkaException as e:
-                if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    failed[name] = translate(e.args[0], f"describing topic {name}")
+        collection = TopicCollection(wanted)
+        asked = _ask(admin, wanted[0], lambda seconds: admin.describe_topics(collection, request_timeout=seconds))
+        for name, answer in asked.items():
+            if not isinstance(answer, KafkaError):
+                known[name] = answer
+            elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                failed[name] = translate(answer, f"describing topic {name}")
     return known, failed
+
+
+def _ask(
+    admin: AdminClient, topic: str, send: Callable[[float], Mapping[K, Future[V]]], most: float = TIMEOUT
+) -> dict[K, V | KafkaError]:
+    """The answers to a request for reading, and the errors.
+
+    As long as librdkafka 2.16 takes a broker that is down for the controller, such a request keeps a processor busy
+    until its end. So the first one ends soon, and the next one comes after new metadata of some ``topic``.
+    """
+    seconds = min(offsets.FIRST_REQUEST, most)
+    while True:
+        answers = dict[K, V | KafkaError]()
+        for about, future in send(seconds).items():
+            try:
+                answers[about] = future.result(seconds + TIMEOUT)
+            except KafkaException as e:
+                answers[about] = e.args[0]
+        errors = (answer for answer in answers.values() if isinstance(answer, KafkaError))
+        if seconds >= most or not any(error.code() == KafkaError._TIMED_OUT for error in errors):
+            return answers
+        seconds = min(2 * seconds, most)
+        with suppress(KafkaException):
+            admin.list_topics(topic, timeout=5)
 
 
 def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
@@ -118,11 +148,13 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
     known, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
     if resources:
-        for at, future in admin.describe_configs(resources, request_timeout=TIMEOUT).items():
-            try:
-                known[at.name] = {name: str(entry.value) for name, entry in future.result(TIMEOUT * 2).items()}
-            except KafkaException as e:
-                failed[at.name] = translate(e.args[0], f"reading the configuration of topic {at.name}")
+        first = resources[0].name
+        asked = _ask(admin, first, lambda seconds: admin.describe_configs(resources, request_timeout=seconds))
+        for at, answer in asked.items():
+            if isinstance(answer, KafkaError):
+                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}")
+            else:
+                known[at.name] = {name: str(entry.value) for name, entry in answer.items()}
     return known, failed
 
 
