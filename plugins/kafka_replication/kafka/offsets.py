@@ -174,8 +174,8 @@ def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
     with suppress(KafkaException):
         if len(topics) > 1:  # one request for all topics of the cluster, instead of one for each
             admin.list_topics(timeout=5)
-        for topic in topics if len(topics) == 1 else ():
-            admin.list_topics(topic, timeout=5)
+        elif topics:
+            admin.list_topics(next(iter(topics)), timeout=5)
 
 
 def _list(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
@@ -115,17 +116,7 @@ def of_replication(db: Connection, replication: str) -> list[Lease]:
 def _older(db: Connection, replication: str) -> list[Lease]:
     """The lease that a process of an older version has."""
     held = select(_replications).where(_replications.c.replication == replication, _replications.c.held)
-    return [
-        Lease(
-            replication=row.replication,
-            owner=row.owner,
-            holder=row.holder,
-            acquired_at=from_millis(row.acquired_at),
-            expires_at=from_millis(row.expires_at),
-            token=row.token,
-        )
-        for row in db.execute(held)
-    ]
+    return [_of_everything(row) for row in db.execute(held)]
 
 
 def _release_older(db: Connection, over: list[Lease]) -> None:
@@ -173,7 +164,8 @@ def _values(lease: Lease) -> dict[str, Any]:
     }
 
 
-def _lease(row: Row[Any]) -> Lease:
+def _of_everything(row: Row[Any]) -> Lease:
+    """The lease of a row of either table, for all target topics."""
     return Lease(
         replication=row.replication,
         owner=row.owner,
@@ -181,6 +173,12 @@ def _lease(row: Row[Any]) -> Lease:
         acquired_at=from_millis(row.acquired_at),
         expires_at=from_millis(row.expires_at),
         token=row.token,
+    )
+
+
+def _lease(row: Row[Any]) -> Lease:
+    return replace(
+        _of_everything(row),
         topics=TargetTopics.decode(row.topics),
         process=IDENTITY.validate_json(row.process) if row.process else None,
         waiting=row.waiting,

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import to_text
+from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease
 
 LATE: Final = timedelta(seconds=60)  # for so long after its end an attempt that is only late keeps what nobody needs
@@ -57,17 +58,7 @@ def decide_lease(
     for lease in (*ahead, *late):
         topics = topics.minus(lease.topics)
     replaced = [lease for lease in over if lease not in late]
-    lease = Lease(
-        replication=claim.replication,
-        owner=claim.owner,
-        holder=claim.holder,
-        acquired_at=now,
-        expires_at=expires_at,
-        token=token,
-        topics=topics,
-        process=claim.process,
-    )
-    return Granted(lease=lease, replaces=tuple(replaced))
+    return Granted(lease=_new(claim, topics, token, now, expires_at), replaces=tuple(replaced))
 
 
 def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, expires_at: datetime) -> Lease | None:
@@ -77,6 +68,10 @@ def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, e
         return None
     if own is not None and own.waiting and own.holder == claim.holder:
         return replace(own, topics=claim.scope.needs, expires_at=expires_at)
+    return replace(_new(claim, claim.scope.needs, token, now, expires_at), waiting=True)
+
+
+def _new(claim: Claim, topics: TargetTopics, token: int, now: datetime, expires_at: datetime) -> Lease:
     return Lease(
         replication=claim.replication,
         owner=claim.owner,
@@ -84,9 +79,8 @@ def queued(leases: Collection[Lease], claim: Claim, token: int, now: datetime, e
         acquired_at=now,
         expires_at=expires_at,
         token=token,
-        topics=claim.scope.needs,
+        topics=topics,
         process=claim.process,
-        waiting=True,
     )
 
 
