@@ -82,6 +82,7 @@ GROUPS = {
     "target3": "three brokers",
     "obliging": "obliging",
     "bearer_target": "bearer",
+    "tls": "tls",
     "session": "faults",
 }
 # Each test of these folders is dealt by itself, the others by file.
