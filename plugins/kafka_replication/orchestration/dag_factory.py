@@ -8,16 +8,16 @@ from pathlib import Path
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import TIME_PATTERN
+from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import PlanOperator
 from kafka_replication.orchestration.tasks import add_tasks, default_args
+from kafka_replication.planning.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)
-UNTIL = f"^(latest|{TIME_PATTERN})$"
 
 
 def load_dags(folder: Path) -> dict[str, DAG]:
@@ -38,7 +38,7 @@ def build_dag(replication: Replication) -> DAG:
         description=f"Replicates {replication.source.connection} to {replication.target.connection}",
         doc_md=doc_md(replication),
         tags=list(replication.tags),
-        params=_params(),
+        params=_params(replication),
         default_args=default_args(replication),
     ) as dag:
         add_tasks(replication, PlanOperator(task_id="plan", replication=replication))
@@ -68,23 +68,18 @@ def _build_interval_dag(replication: Replication) -> DAG:
     return dag
 
 
-def _params() -> dict[str, Param]:
+def _params(replication: Replication) -> dict[str, Param]:
     """The trigger's form: names, times and switches only, never client settings."""
     return {
-        "topics": Param(
-            [],
-            type="array",
-            items={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
-            uniqueItems=True,
-            title="Topics",
-            description="Only these source topics of the replication, one a line; empty means all.",
-        ),
+        "topics": form.topics(replication),
         "until": Param(
-            "latest",
-            type="string",
-            pattern=UNTIL,
+            LATEST,
+            type=["null", "string"],
             title="Until",
-            description="Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
+            description=(
+                "Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z; empty means"
+                " latest."
+            ),
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only print the plan; change nothing."),
+        "dry_run": form.dry_run(False),
     }

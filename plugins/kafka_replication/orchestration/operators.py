@@ -46,7 +46,7 @@ class PlanOperator(StepOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers."""
         with task_run.failing():
-            request = task_run.request_of(context["params"])
+            request = task_run.request_of(self.replication, context["params"])
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import parse_start
+from kafka_replication.config.time import parse_time
 from kafka_replication.model.errors import BadInput, Fenced, ReplicationError
+from kafka_replication.orchestration import form
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
+from kafka_replication.planning.backfill_request import LATEST, parse_topics
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.leasing import acquire_lease
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
@@ -30,16 +31,16 @@ def run_id(context: Context) -> str:
     return f"airflow-{context['dag'].dag_id}-{context['run_id']}"
 
 
-def request_of(params: Any) -> Request:
-    """The request that the trigger's form describes. Raises BadInput."""
-    until = params["until"]
+def request_of(replication: Replication, params: Any) -> Request:
+    """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    until = params["until"] or LATEST
     try:
-        moment = parse_start(until)
+        moment = None if until == LATEST else parse_time(str(until))
     except ValueError as e:
         raise BadInput(
             f"until: {until!r} {e}", "trigger again with latest, or a time such as 2030-01-31T06:00:00Z"
         ) from e
-    return Request(tuple(params["topics"]), moment if isinstance(moment, datetime) else None, params["dry_run"])
+    return Request(parse_topics(replication, form.lines(params["topics"])), moment, params["dry_run"])
 
 
 @contextmanager
