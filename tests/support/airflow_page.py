@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-EMPTIED = (None, [""], [])  # what the page may send for a field that a person emptied
+EMPTIED: tuple[Any, ...] = (None, [""], [])  # what the page may send for a field that a person emptied
 
 
 def sends(schema: Mapping[str, Any], value: object) -> bool:

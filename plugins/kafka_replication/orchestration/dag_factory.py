@@ -1,4 +1,4 @@
-"""One DAG for each replication file. Building a DAG reads the file and nothing else."""
+"""One DAG for each replication file, also for one with mistakes. Building a DAG reads the file and nothing else."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk.definitions.param import ParamsDict
 
 from kafka_replication.config import Replication
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
-from kafka_replication.orchestration.import_errors import good_replications
+from kafka_replication.orchestration.import_errors import broken_replications, good_replications
 from kafka_replication.orchestration.operators import PlanOperator
-from kafka_replication.orchestration.tasks import add_tasks, default_args
+from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
 from kafka_replication.planning.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
@@ -21,15 +23,34 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def load_dags(folder: Path) -> dict[str, DAG]:
-    """The DAGs of all good files in a folder, by id. `import_errors` reports the broken files."""
-    return {replication.name: build_dag(replication) for replication in good_replications(folder)}
+    """The DAGs of all files in a folder, by id. `import_errors` reports the broken files as well."""
+    good = {replication.name: build_dag(replication) for replication in good_replications(folder)}
+    broken = {rest.name: build_broken_dag(rest, error) for rest, error in broken_replications(folder)}
+    return {**broken, **good}
 
 
 def build_dag(replication: Replication) -> DAG:
     """``plan >> replicate >> report``."""
-    if replication.progress == "interval":
-        return _build_interval_dag(replication)
-    with DAG(
+    with (_interval_dag if replication.progress == "interval" else _live_dag)(replication) as dag:
+        operator = IntervalPlanOperator if replication.progress == "interval" else PlanOperator
+        add_tasks(replication, operator(task_id="plan", replication=replication))
+    return dag
+
+
+def build_broken_dag(rest: Replication, error: ConfigError) -> DAG:
+    """The DAG of a file with mistakes, as far as it can be read: the same id, schedule and tasks, which fail.
+
+    So its schedule, history and alerts go on. A DAG that is gone from its file is neither run nor listed by Airflow.
+    """
+    with (_interval_dag if rest.progress == "interval" else _live_dag)(rest) as dag:
+        add_broken_tasks(rest, error)
+    dag.params = ParamsDict()
+    dag.doc_md = f"**The file of this replication has a mistake.**\n\n```\n{error.what}\n```\n\nRemedy: {error.remedy}"
+    return dag
+
+
+def _live_dag(replication: Replication) -> DAG:
+    return DAG(
         dag_id=replication.name,
         schedule=replication.schedule,
         start_date=START,
@@ -40,18 +61,16 @@ def build_dag(replication: Replication) -> DAG:
         tags=list(replication.tags),
         params=_params(replication),
         default_args=default_args(replication),
-    ) as dag:
-        add_tasks(replication, PlanOperator(task_id="plan", replication=replication))
-    return dag
+    )
 
 
-def _build_interval_dag(replication: Replication) -> DAG:
-    """``plan >> replicate >> report`` of each data interval since ``start_from``, so that Airflow's own backfill works.
+def _interval_dag(replication: Replication) -> DAG:
+    """One data interval a run since ``start_from``, so that Airflow's own backfill works.
 
     The timetable is needed because in Airflow 3 a plain cron string gives runs whose data interval is empty.
     """
     assert replication.schedule is not None and isinstance(replication.start_from, datetime)  # the model's rule
-    with DAG(
+    return DAG(
         dag_id=replication.name,
         schedule=CronDataIntervalTimetable(replication.schedule, "UTC"),
         start_date=replication.start_from,
@@ -63,9 +82,7 @@ def _build_interval_dag(replication: Replication) -> DAG:
         doc_md=doc_md(replication),
         tags=list(replication.tags),
         default_args=default_args(replication),
-    ) as dag:
-        add_tasks(replication, IntervalPlanOperator(task_id="plan", replication=replication))
-    return dag
+    )
 
 
 def _params(replication: Replication) -> dict[str, Param]:

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run
 from kafka_replication.planning import preflight
 from kafka_replication.reporting.report import RunReport, plan_table
@@ -35,6 +36,20 @@ class StepOperator(BaseOperator):
     def on_kill(self) -> None:
         """Raises an exception, so that an open transaction is aborted before the process ends."""
         raise task_run.stopped()
+
+
+class BrokenFileOperator(BaseOperator):
+    """A task of a replication whose file has mistakes. It names them and fails, without a retry: a person mends it."""
+
+    ui_color = "#fde3e3"
+
+    def __init__(self, *, error: ConfigError, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.what, self.remedy = error.what, error.remedy
+
+    def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
+        with task_run.failing():
+            raise ConfigError(self.what, self.remedy)
 
 
 class PlanOperator(StepOperator):

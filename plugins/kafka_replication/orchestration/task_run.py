@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from kafka_replication.watermarks.topics import Scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
 
 
 def run_id(context: Context) -> str:
@@ -82,13 +85,27 @@ def stopped() -> AirflowException:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry."""
+    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry.
+
+    What happened and the remedy are lines of their own, before the traceback that Airflow logs: its page cuts the line
+    of an exception off.
+    """
     try:
         yield
     except ReplicationError as e:
-        raise failure(str(e), retriable=e.retriable or isinstance(e, Fenced)) from e
+        for line in (*e.what.splitlines(), *([f"remedy: {e.remedy}"] if e.remedy else [])):
+            log.error("%s", line)
+        raise failure(str(e), retriable=e.retriable or isinstance(e, Fenced), error=e) from None
 
 
-def failure(message: str, *, retriable: bool) -> AirflowException:
-    """The exception that fails this try, or with ``retriable`` false the task as a whole."""
-    return AirflowException(message) if retriable else AirflowFailException(message)
+def failure(message: str, *, retriable: bool, error: ReplicationError | None = None) -> AirflowException:
+    """The exception that fails this try, or with ``retriable`` false the task. `error_of` tells the error."""
+    made = AirflowException(message) if retriable else AirflowFailException(message)
+    made.replication_error = error  # type: ignore[attr-defined]
+    return made
+
+
+def error_of(exception: object) -> ReplicationError | None:
+    """The error of this package that failed a task; None if Airflow has only a text, or nothing."""
+    error = getattr(exception, "replication_error", None)
+    return error if isinstance(error, ReplicationError) else None
