@@ -29,7 +29,7 @@ from kafka_replication.model.errors import (
     ReplicationError,
     Unreachable,
 )
-from kafka_replication.model.rights import Side
+from kafka_replication.model.rights import Login, Side
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
@@ -142,6 +142,11 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
+
+
+def login(config: ClientConfig) -> Login:
+    """Who a client with these settings is, and where."""
+    return Login(admission.name_of(config), admission.principal_of(config))
 
 
 _shared: dict[tuple[int, str], AdminClient] = {}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,8 +24,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.kafka import offsets
 from kafka_replication.kafka.clients import translate
 from kafka_replication.kafka.shared_reads import SharedRead
-from kafka_replication.model.errors import Refused, ReplicationError, Stalled, Unreachable
+from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError, Stalled, Unreachable
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import IMPLY_DESCRIBE, Operation
 from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
 
@@ -34,6 +35,17 @@ V = TypeVar("V")
 TIMEOUT = 30.0
 SHORTEST = 0.5  # the time-out of a request that is sent although hardly any time is left
 _USUAL = offsets.Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Those of some ``topics`` that exist; and for each of them, also for those that do not exist, the operations that
+    the brokers do not allow this client, as far as they tell: ``Read``, ``Write`` and ``Alter`` are told of topics that
+    exist, or if all three are denied; ``DescribeConfigs`` always; ``Create`` of topics that exist.
+    """
+
+    topics: Mapping[str, Topic]
+    denied: Mapping[str, frozenset[Operation]]
 
 
 def cluster_id(admin: AdminClient) -> str:
@@ -51,14 +63,23 @@ def names(admin: AdminClient) -> list[str]:
 
 
 def _describe_each(
-    admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT
+    admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, operations: bool = False
 ) -> tuple[dict[str, TopicDescription], dict[str, ReplicationError]]:
-    """The descriptions of the topics that exist, and the errors of those that cannot be described."""
+    """The descriptions of the topics that exist, and the errors of those that cannot be described. With ``operations``
+    a description has what this client may do (KIP-430).
+    """
     wanted = sorted(set(topics))
     known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
     if wanted:
         collection = TopicCollection(wanted)
-        asked = _ask(admin, wanted[0], lambda seconds: admin.describe_topics(collection, request_timeout=seconds), most)
+        asked = _ask(
+            admin,
+            wanted[0],
+            lambda seconds: admin.describe_topics(
+                collection, request_timeout=seconds, include_authorized_operations=operations
+            ),
+            most,
+        )
         for name, answer in asked.items():
             if not isinstance(answer, KafkaError):
                 known[name] = answer
@@ -160,33 +181,51 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
     return known, failed
 
 
-def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> dict[str, Topic]:
+def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> Described:
     """Those of ``topics`` that exist, with the offsets of every partition. What is not known has a `Problem`."""
-    known, failed = _describe(admin, topics, patience)
-    problems = {name: Problem.of(error) for name, error in failed.items()}
-    return {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()} | {
-        name: without_description(name, problem) for name, problem in problems.items() if name not in known
-    }
+    wanted = set(topics)
+    described, failed = _describe_each(admin, wanted, operations=True)
+    hidden = {name for name, error in failed.items() if isinstance(error, NotAuthorized)}
+    settings, unreadable = configs(admin, wanted - (failed.keys() - hidden))
+    known = _with_offsets(admin, described, settings, patience)
+    problems = {name: Problem.of(error) for name, error in ({**unreadable, **failed}).items()}
+    there = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
+    denied = {name: _denied(description) for name, description in described.items()}
+    denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))
+    for name, error in unreadable.items():
+        if isinstance(error, NotAuthorized):
+            denied[name] = denied.get(name, frozenset()) | {Operation.DESCRIBE_CONFIGS}
+    return Described(there | {name: without_description(name, problems[name]) for name in failed}, denied)
+
+
+def _denied(description: TopicDescription) -> frozenset[Operation]:
+    """What the client may not do with a topic. Nothing if the brokers did not tell, as those of before Kafka 2.3."""
+    allowed = description.authorized_operations
+    names = {operation.name for operation in allowed} if allowed else {operation.name for operation in Operation}
+    return frozenset(operation for operation in Operation if operation.name not in names)
 
 
 def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     """As `describe`. Raises the error of a topic that cannot be described."""
-    known, failed = _describe(admin, topics, _USUAL)
-    for error in failed.values():
+    described, failed = _describe_each(admin, topics)
+    settings, unreadable = configs(admin, described)
+    known = _with_offsets(admin, described, settings, _USUAL)
+    for error in (failed | unreadable).values():
         raise error
     return known
 
 
-def _describe(
-    admin: AdminClient, topics: Iterable[str], patience: offsets.Patience
-) -> tuple[dict[str, Topic], dict[str, ReplicationError]]:
-    """The topics that exist, and the errors of those that cannot be described, or only without a configuration."""
-    described, failed = _describe_each(admin, topics)
-    settings, unreadable = configs(admin, described)
+def _with_offsets(
+    admin: AdminClient,
+    described: Mapping[str, TopicDescription],
+    settings: Mapping[str, Mapping[str, str]],
+    patience: offsets.Patience,
+) -> dict[str, Topic]:
+    """These topics with the offsets of every partition, and their configuration if it is known."""
     partition_offsets = offsets.all_three(
         admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions], patience
     )
-    known = {
+    return {
         name: Topic(
             name=name,
             topic_id=str(d.topic_id),
@@ -196,7 +235,6 @@ def _describe(
         )
         for name, d in described.items()
     }
-    return known, failed | unreadable
 
 
 def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:

@@ -17,6 +17,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
+    NEEDED,
     RESULTS,
     Bundle,
     Job,
@@ -29,7 +30,6 @@ from kafka_replication.spark.jobs import (
 from kafka_replication.spark.together import AT_ONCE
 
 log = logging.getLogger(__name__)
-NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
 MISSING = "missing:"  # an answer of this form names a module that the worker could not import
 # After this many aborts in a row without a result, the cause lies in the workers, not in single tasks.
 MOST_ABORTS = 5
@@ -59,7 +59,10 @@ def cause_of(text: str) -> str:
 
 
 def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None]) -> JobEnd:
-    """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads."""
+    """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads.
+
+    A job without tasks only finds out whether a worker can run one.
+    """
     slots = _slots(context, job)
     work = _work(JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots))))
 
@@ -73,7 +76,7 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
             raise GaveUp(missing(answer.removeprefix(MISSING)))
         return RESULTS.validate_json(answer)
 
-    return Dealer(bundles(job.tasks, slots), run_one, deliver).deal(slots)
+    return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver).deal(slots)
 
 
 def _slots(context: SparkContext, job: Job) -> int:
@@ -165,7 +168,9 @@ class Dealer:
         names = ", ".join(str(task.key.source) for task in bundle)
         log.warning("%s: the worker ended in every attempt (%s); the others go on", names, cause)
         with self._lock:
-            if len(bundle) > 1:
+            if not bundle:
+                self._end = JobEnd(error=f"Spark gave up: {cause}")
+            elif len(bundle) > 1:
                 self._deal_alone(bundle)
             else:
                 self._set_aside += bundle
