@@ -9,8 +9,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from kafka_replication.kafka.clients import translate
 from kafka_replication.kafka.topics import TIMEOUT
+from kafka_replication.kafka.translate import Asked, translate
 from kafka_replication.planning.snapshot import TopicDefaults
 
 # These have the same name for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
@@ -31,7 +31,7 @@ def topic_defaults(admin: AdminClient) -> TopicDefaults | None:
     except KafkaException as e:
         if e.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
             return None
-        raise translate(e.args[0], "reading the brokers' configuration") from e
+        raise translate(e.args[0], "reading the brokers' configuration", Asked.of(admin)) from e
     return TopicDefaults(
         int(settings["default.replication.factor"].value),
         {name: str(settings[name].value) for name in _SETTINGS if name in settings},

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import tenacity
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AclOperation,
     AdminClient,
     ConfigResource,
     NewPartitions,
@@ -21,10 +22,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka import offsets
-from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.shared_reads import SharedRead
-from kafka_replication.model.errors import Refused, ReplicationError, Stalled, Unreachable
+from kafka_replication.kafka.translate import Asked, translate
+from kafka_replication.model.errors import (
+    NotAdmitted,
+    NotAuthorized,
+    NotReady,
+    Refused,
+    ReplicationError,
+    Stalled,
+    Unreachable,
+)
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
 from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
 
@@ -38,14 +49,14 @@ def cluster_id(admin: AdminClient) -> str:
     try:
         return str(admin.describe_cluster(request_timeout=TIMEOUT).result(TIMEOUT * 2).cluster_id)
     except KafkaException as e:
-        raise translate(e.args[0], "describing the cluster") from e
+        raise translate(e.args[0], "describing the cluster", Asked.of(admin)) from e
 
 
 def names(admin: AdminClient) -> list[str]:
     try:
         return sorted(admin.list_topics(timeout=TIMEOUT).topics)
     except KafkaException as e:
-        raise translate(e.args[0], "listing topics") from e
+        raise translate(e.args[0], "listing topics", Asked.of(admin)) from e
 
 
 def _describe_each(
@@ -61,7 +72,9 @@ def _describe_each(
             if not isinstance(answer, KafkaError):
                 known[name] = answer
             elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                failed[name] = translate(answer, f"describing topic {name}")
+                failed[name] = translate(
+                    answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.DESCRIBE, name))
+                )
     return known, failed
 
 
@@ -84,6 +97,7 @@ def _ask(
         errors = (answer for answer in answers.values() if isinstance(answer, KafkaError))
         if seconds >= most or not any(error.code() == KafkaError._TIMED_OUT for error in errors):
             return answers
+        raise_if_shut_out(admin)
         seconds = min(2 * seconds, most)
         with suppress(KafkaException):
             admin.list_topics(topic, timeout=5)
@@ -152,7 +166,8 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
         asked = _ask(admin, first, lambda seconds: admin.describe_configs(resources, request_timeout=seconds))
         for at, answer in asked.items():
             if isinstance(answer, KafkaError):
-                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}")
+                asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, at.name))
+                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}", asked_for)
             else:
                 known[at.name] = {name: str(entry.value) for name, entry in answer.items()}
     return known, failed
@@ -214,26 +229,45 @@ def create(
     except KafkaException as e:
         if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             error = e.args[0]
-            if error.retriable():
-                raise translate(error, f"creating topic {name}") from e
+            known = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
+            if known.retriable or isinstance(known, NotAuthorized | NotAdmitted):
+                raise known from e
             raise Refused(
                 f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
             ) from e
     _await_leaders(admin, name)
 
 
+def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
+    """Those of these topics that the brokers do not let this client write, as far as they tell (KIP-430)."""
+    denied = []
+    collection = TopicCollection(sorted(set(names)))
+    asked = admin.describe_topics(collection, request_timeout=TIMEOUT, include_authorized_operations=True)
+    for name, answer in asked.items():
+        try:
+            allowed = answer.result(2 * TIMEOUT).authorized_operations
+        except KafkaException as e:
+            if e.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                denied.append(name)
+            continue
+        if allowed and AclOperation.WRITE not in allowed:
+            denied.append(name)
+    return denied
+
+
 def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
     """Give the topic this number of partitions, and wait until each has a leader.
 
-    Raises Refused, BadInput, Unreachable.
+    Raises Refused, Unreachable.
     """
     try:
         admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT)[name].result(TIMEOUT * 2)
     except KafkaException as e:
-        error = translate(e.args[0], f"adding partitions to the target topic {name}")
+        asked = Asked.of(admin, topic=(Operation.ALTER, name))
+        error = translate(e.args[0], f"adding partitions to the target topic {name}", asked)
         if e.args[0].code() == KafkaError.INVALID_PARTITIONS:  # it has them meanwhile, or more
             return
-        if e.args[0].retriable() or not isinstance(error, Unreachable):
+        if error.retriable or isinstance(error, NotAuthorized | NotAdmitted):
             raise error from e
         raise Refused(
             error.what, f"add them by hand: kafka-topics.sh --alter --topic {name} --partitions {partitions}"
@@ -261,7 +295,7 @@ def _check_leaders(admin: AdminClient, name: str) -> None:
         raise translate(e.args[0], f"waiting for the leaders of the new topic {name}") from e
     leaderless = [number for number, partition in partitions.items() if partition.leader < 0]
     if leaderless or not partitions:
-        raise Unreachable(
+        raise NotReady(
             f"the topic {name} has no leader" + (f" for partition {leaderless[0]}" if leaderless else ""),
             "check that enough brokers run; the next run continues from here",
         )
