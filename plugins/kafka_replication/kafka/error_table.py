@@ -185,6 +185,11 @@ TABLE: Mapping[int, Row] = {
 }
 
 
+def words(code: int) -> str:
+    """librdkafka's own words for the code."""
+    return str(KafkaError(code).str()).removeprefix("Broker: ").removeprefix("Local: ")
+
+
 def row_of(error: KafkaError) -> Row:
     """The row of this code. Where the table is silent, the client's own flags count: a newer broker's error."""
     if error.code() in TABLE:

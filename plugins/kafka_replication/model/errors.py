@@ -54,6 +54,11 @@ class ReplicationError(Exception):
         self.what = what
         self.remedy = remedy
 
+    @property
+    def see(self) -> str:
+        """Where the documentation explains errors of this kind."""
+        return f"docs/errors.md#{self.id}"
+
     def __str__(self) -> str:
         return f"{self.what}. Remedy: {self.remedy}" if self.remedy else self.what
 
