@@ -67,7 +67,7 @@ def test_only_answers_are_final() -> None:
 
 def test_the_newest_error_of_an_address_counts_and_the_users_callback_is_called() -> None:
     also: list[KafkaError] = []
-    heard = Heard(also.append)
+    heard = Heard(also=also.append)
     for said in ("first", "second"):
         heard(KafkaError(KafkaError._TRANSPORT, f"b1:9092/1: {said}"))
     heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
