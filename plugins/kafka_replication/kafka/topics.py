@@ -33,6 +33,7 @@ from kafka_replication.model.errors import (
     Refused,
     ReplicationError,
     Stalled,
+    Unexpected,
     Unreachable,
 )
 from kafka_replication.model.offsets import TopicPartition
@@ -277,7 +278,7 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
         error = translate(e.args[0], f"adding partitions to the target topic {name}", asked)
         if e.args[0].code() == KafkaError.INVALID_PARTITIONS:  # it has them meanwhile, or more
             return
-        if error.retriable or isinstance(error, NotAuthorized | NotAdmitted):
+        if not isinstance(error, Unexpected):
             raise error from e
         raise Refused(
             error.what, f"add them by hand: kafka-topics.sh --alter --topic {name} --partitions {partitions}"
