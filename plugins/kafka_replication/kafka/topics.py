@@ -49,14 +49,19 @@ def names(admin: AdminClient) -> list[str]:
 
 
 def _describe_each(
-    admin: AdminClient, topics: Iterable[str]
+    admin: AdminClient, topics: Iterable[str], *, rights: bool = False
 ) -> tuple[dict[str, TopicDescription], dict[str, ReplicationError]]:
     """The descriptions of the topics that exist, and the errors of those that cannot be described."""
     wanted = sorted(set(topics))
     known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
     if wanted:
-        collection = TopicCollection(wanted)
-        asked = _ask(admin, wanted[0], lambda seconds: admin.describe_topics(collection, request_timeout=seconds))
+        asked = _ask(
+            admin,
+            wanted[0],
+            lambda seconds: admin.describe_topics(
+                TopicCollection(wanted), request_timeout=seconds, include_authorized_operations=rights
+            ),
+        )
         for name, answer in asked.items():
             if not isinstance(answer, KafkaError):
                 known[name] = answer
@@ -89,8 +94,9 @@ def _ask(
             admin.list_topics(topic, timeout=5)
 
 
-def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
-    known, failed = _describe_each(admin, topics)
+def descriptions(admin: AdminClient, topics: Iterable[str], *, rights: bool = False) -> dict[str, TopicDescription]:
+    """The descriptions of those topics that exist, and with ``rights`` what this client may do with them."""
+    known, failed = _describe_each(admin, topics, rights=rights)
     for error in failed.values():
         raise error
     return known
@@ -98,14 +104,14 @@ def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicD
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """The ids (KIP-516) of those topics that exist."""
-    return {name: str(description.topic_id) for name, description in _descriptions(admin, topics).items()}
+    return {name: str(description.topic_id) for name, description in descriptions(admin, topics).items()}
 
 
 def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
     """The id and the partitions of those topics that exist."""
     return {
         name: TargetState(str(description.topic_id), frozenset(partition.id for partition in description.partitions))
-        for name, description in _descriptions(admin, topics).items()
+        for name, description in descriptions(admin, topics).items()
     }
 
 
