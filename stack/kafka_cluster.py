@@ -26,7 +26,6 @@ START_SECONDS = 90
 STOP_SECONDS = 15
 STARTED = "Kafka Server started"
 BENCH = "KAFKA_REPLICATION_BENCH"
-PROXIED = "listener.name.proxied."  # before a setting of the listener behind a proxy
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 # The first compiler only starts a broker in 3 s instead of 5; a benchmark wants the broker that production has.
@@ -132,7 +131,8 @@ class KafkaCluster:
     ``ports`` are the brokers' client ports; without it those of the last start are used where they are free, else new
     ones. ``extra`` are more lines for every server.properties. ``proxied`` gives each broker a second client listener
     behind a proxy: (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
-    With ``tls``, its settings (``ssl.keystore.location`` and so on), that listener speaks TLS.
+    ``proxied_protocol`` is what clients speak there.
+    ``listeners`` are further client listeners of a single broker: the port and the security protocol of each name.
     """
 
     def __init__(
@@ -143,7 +143,8 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         extra: Mapping[str, str] | None = None,
         proxied: Sequence[tuple[int, int]] | None = None,
-        tls: Mapping[str, str] | None = None,
+        proxied_protocol: str = "PLAINTEXT",
+        listeners: Mapping[str, tuple[int, str]] | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise StackError(
@@ -155,7 +156,8 @@ class KafkaCluster:
         self._asked = list(ports) if ports is not None else None
         self._extra = dict(extra or {})
         self._proxied = list(proxied) if proxied is not None else None
-        self._tls = tls
+        self._proxied_protocol = proxied_protocol
+        self._listeners = dict(listeners or {})
         self._brokers: list[Broker] = []
         self._load()
 
@@ -250,7 +252,9 @@ class KafkaCluster:
         for broker, controller_port in zip(self._brokers, self._controller_ports, strict=True):
             lines = {**self._shared_properties(), **_own_properties(broker, controller_port), **self._extra}
             if self._proxied is not None:
-                lines |= _proxied_properties(lines, *self._proxied[broker.node_id - 1], self._tls)
+                lines |= _listening(lines, "PROXIED", self._proxied_protocol, *self._proxied[broker.node_id - 1])
+            for name, (port, protocol) in self._listeners.items():
+                lines |= _listening(lines, name, protocol, port, port)
             broker.properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     def _shared_properties(self) -> dict[str, str]:
@@ -315,16 +319,12 @@ def _own_properties(broker: Broker, controller_port: int) -> dict[str, str]:
     }
 
 
-def _proxied_properties(
-    lines: Mapping[str, str], port: int, advertised: int, tls: Mapping[str, str] | None
-) -> dict[str, str]:
-    """Who connects to this listener is told the proxies' addresses, who connects to the other one the brokers' own."""
-    protocol = "PLAINTEXT" if tls is None else "SSL"
+def _listening(lines: Mapping[str, str], name: str, protocol: str, port: int, advertised: int) -> dict[str, str]:
+    """One more client listener. Who connects to it is told the address that it advertises."""
     return {
-        **{f"{PROXIED}{key}": value for key, value in (tls or {}).items()},
-        "listeners": f"{lines['listeners']},PROXIED://{LOOPBACK}:{port}",
-        "advertised.listeners": f"{lines['advertised.listeners']},PROXIED://{LOOPBACK}:{advertised}",
-        "listener.security.protocol.map": f"{lines['listener.security.protocol.map']},PROXIED:{protocol}",
+        "listeners": f"{lines['listeners']},{name}://{LOOPBACK}:{port}",
+        "advertised.listeners": f"{lines['advertised.listeners']},{name}://{LOOPBACK}:{advertised}",
+        "listener.security.protocol.map": f"{lines['listener.security.protocol.map']},{name}:{protocol}",
         "inter.broker.listener.name": "PLAINTEXT",
     }
 

@@ -83,6 +83,7 @@ GROUPS = {
     "obliging": "obliging",
     "bearer_target": "bearer",
     "session": "faults",
+    "spark_cluster": "spark cluster",
 }
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")

@@ -18,19 +18,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from stack.kafka_cluster import PROXIED, KafkaCluster
+from stack.kafka_cluster import KafkaCluster
 from stack.ports import free_ports
 from tests.faults.bench import Bench, Side
 from tests.faults.proxy import Proxy
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.clusters import started
-from tests.support.tls import FOR_LONG, Authority
+from tests.support.tls import A_DAY, Authority
 from tests.support.waiting import wait_until
 
 SHORT = timedelta(seconds=12)  # a run needs some seconds from its start to the middle of its copy
-KEYSTORE = "ssl.keystore.location"
-_PEM = {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM", "ssl.client.auth": "required"}
+_LISTENER = "listener.name.proxied.ssl."
+KEYSTORE = f"{_LISTENER}keystore.location"
+_PEM = {
+    f"{_LISTENER}keystore.type": "PEM",
+    f"{_LISTENER}truststore.type": "PEM",
+    f"{_LISTENER}client.auth": "required",
+}
 
 
 @dataclass(kw_only=True)
@@ -38,22 +43,22 @@ class Secured(Side):
     """One broker with TLS, which asks its clients for a certificate, too."""
 
     authority: Authority
-    broker_file: Path
-    client_file: Path
 
-    def renew_broker(self, valid: timedelta = FOR_LONG) -> datetime:
+    def renew_broker(self, valid: timedelta = A_DAY) -> datetime:
         """A new certificate; new connections get it at once. Returns when it expires."""
-        expires = self.authority.issue(self.broker_file, "broker", valid)
-        setting = ConfigEntry(
-            PROXIED + KEYSTORE, str(self.broker_file), incremental_operation=AlterConfigOpType.SET
-        )  # the same file: the broker reads it again
+        expires = datetime.now(UTC) + valid
+        file = str(self.authority.issue("broker", until=expires))
+        # The same file as before: the broker reads it again.
+        setting = ConfigEntry(KEYSTORE, file, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[setting])
         next(iter(self.admin.incremental_alter_configs([resource]).values())).result(30)
         return expires
 
-    def renew_client(self, valid: timedelta = FOR_LONG) -> datetime:
+    def renew_client(self, valid: timedelta = A_DAY) -> datetime:
         """A new certificate for clients that are made from now on. Returns when it expires."""
-        return self.authority.issue(self.client_file, "client", valid)
+        expires = datetime.now(UTC) + valid
+        self.authority.issue("client", until=expires)
+        return expires
 
     def lets_in(self) -> bool:
         """Whether a new client with the present certificate is served."""
@@ -70,13 +75,13 @@ class Secured(Side):
 
 
 def _secured(folder: Path, until_the_end: ExitStack) -> Secured:
-    here = folder / "tls"
-    authority, broker, client = Authority(here), here / "broker.pem", here / "client.pem"
-    for file in (broker, client):
-        authority.issue(file, file.stem)
+    authority = Authority(folder / "tls", "authority")
+    broker, client = authority.issue("broker"), authority.issue("client")
     port, advertised = free_ports(2)
-    settings = {**_PEM, KEYSTORE: str(broker), "ssl.truststore.location": str(authority.file)}
-    cluster = KafkaCluster("secured", folder, 1, proxied=[(port, advertised)], tls=settings)
+    files = {KEYSTORE: str(broker), f"{_LISTENER}truststore.location": str(authority.file)}
+    cluster = KafkaCluster(
+        "secured", folder, proxied=[(port, advertised)], proxied_protocol="SSL", extra={**_PEM, **files}
+    )
     until_the_end.enter_context(started(cluster))
     proxy = until_the_end.enter_context(closing(Proxy(advertised, port, frames=False)))
     clients = {
@@ -85,9 +90,7 @@ def _secured(folder: Path, until_the_end: ExitStack) -> Secured:
         "ssl.certificate.location": str(client),
         "ssl.key.location": str(client),
     }
-    return Secured(
-        cluster=cluster, proxies=[proxy], clients=clients, authority=authority, broker_file=broker, client_file=client
-    )
+    return Secured(cluster=cluster, proxies=[proxy], clients=clients, authority=authority)
 
 
 def secured_source(bench: Bench) -> Bench:

@@ -17,7 +17,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import callbacks
-from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import (
+    BadInput,
+    Fenced,
+    NotAuthenticated,
+    NotAuthorized,
+    Refused,
+    ReplicationError,
+    Unreachable,
+)
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
@@ -165,11 +173,17 @@ _DENIED = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
 
-
+_LOGIN = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+    }
+)
 _SETTINGS = "correct the connection's settings"
 # These errors are permanent; retrying would only hide them.
 _PERMANENT = {
@@ -183,9 +197,6 @@ _PERMANENT = {
     KafkaError.TOPIC_EXCEPTION: "correct the topic's name",
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: _SETTINGS,
     KafkaError.SECURITY_DISABLED: _SETTINGS,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM: _SETTINGS,
-    KafkaError.ILLEGAL_SASL_STATE: _SETTINGS,
-    KafkaError._AUTHENTICATION: _SETTINGS,
     KafkaError._UNSUPPORTED_FEATURE: _SETTINGS,
 }
 
@@ -195,16 +206,18 @@ def is_fenced(error: KafkaError) -> bool:
 
 
 def translate(error: KafkaError, doing: str) -> ReplicationError:
-    """Kafka's error as one of this package: Fenced, BadInput, Refused, or Unreachable, which is retriable."""
+    """Kafka's error as one of ours: `Unreachable`, which is retriable, `Fenced`, or a `Refused` of some kind."""
     if is_fenced(error):
         return Fenced(
             f"{doing}: fenced ({error.name()}): a newer copier took over, or the transaction outlived its time-out",
             "run again when the other run has ended",
         )
     if error.code() in _DENIED:
-        return BadInput(
+        return NotAuthorized(
             f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md"
         )
+    if error.code() in _LOGIN:
+        return NotAuthenticated(f"{doing}: {error.name()}: {error.str()}", _SETTINGS)
     if error.code() in _PERMANENT:
         return Refused(f"{doing}: {error.name()}: {error.str()}", _PERMANENT[error.code()])
     return Unreachable(
