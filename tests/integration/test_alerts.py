@@ -210,7 +210,8 @@ def test_a_right_that_is_missing_in_the_ledger_is_told_at_once(
     while not told:  # the brokers learn of it a moment later
         told = events(watching.look())
     assert told == ["opened ledger-not-writable"]
-    assert f"no right to write to the ledger topic {RECEIPTS}" in received.posts[0].text
+    assert f"Write on topic {RECEIPTS} is missing" in received.posts[0].text
+    assert "kafka-acls.sh" in received.posts[0].text
     scene.store.close()
 
 

@@ -19,6 +19,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import ClusterName
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
@@ -36,7 +37,7 @@ class KafkaLedger:
         deadline: Deadline = NEVER,
         known: Known | None = None,
     ) -> None:
-        self._admin = admin
+        self._admin, self._cluster = admin, ClusterName(str(config["bootstrap.servers"]), "target")
         self._positions = PositionsReader(config, admin, replication, deadline, known)
         self._receipts = ReceiptsReader(config, admin, replication, deadline, waits=known is None)
         self._exists = False
@@ -100,7 +101,7 @@ class KafkaLedger:
         return self._positions.undecided() | self._receipts.undecided() if self.exists() else set()
 
     def obstacle(self) -> ReplicationError | None:
-        return writable.obstacle(self._admin)
+        return writable.obstacle(self._admin, self._cluster)
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         writer.write(transaction, key, entry)

@@ -12,11 +12,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.kafka import topics
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
-from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import NotAuthorized, ReplicationError, Unreachable
+from kafka_replication.model.rights import ClusterName, Operation, Resource, Right
 
 
-def obstacle(admin: AdminClient) -> ReplicationError | None:
-    """Refused if a right is missing, Unreachable if too few replicas are in sync, None if nothing is known to be wrong.
+def obstacle(admin: AdminClient, cluster: ClusterName) -> ReplicationError | None:
+    """NotAuthorized if a right is missing, Unreachable if too few replicas are in sync, None if nothing is known to be wrong.
 
     Raises Unreachable if the topics cannot be described.
     """
@@ -25,10 +26,8 @@ def obstacle(admin: AdminClient) -> ReplicationError | None:
     for name, topic in described.items():
         operations = topic.authorized_operations or [AclOperation.ALL]  # None: the brokers do not say
         if not {AclOperation.WRITE, AclOperation.ALL} & set(operations):
-            return Refused(
-                f"this client has no right to write to the ledger topic {name}",
-                "grant Write on it",
-            )
+            missing = Right(side="target", operation=Operation.WRITE, resource=Resource.TOPIC, name=name)
+            return NotAuthorized.of(missing, cluster, doing="the ledger cannot be written")
         wanted = int(settings.get(name, {}).get("min.insync.replicas", 1))
         if short := list(_short(topic, wanted)):
             return Unreachable(
