@@ -17,7 +17,7 @@ from kafka_replication.model.rights import ClusterName, Operation, Resource, Rig
 
 
 def obstacle(admin: AdminClient, cluster: ClusterName) -> ReplicationError | None:
-    """NotAuthorized if a right is missing, Unreachable if too few replicas are in sync, None if nothing is known to be wrong.
+    """NotAuthorized if a right is missing, Unreachable if too few replicas are in sync, None if nothing is known.
 
     Raises Unreachable if the topics cannot be described.
     """
