@@ -6,8 +6,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 
 import psutil
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from benchmarks.alert_bench import PARTITIONS, Bench, Times, measure
 from benchmarks.throughput import TOPIC
@@ -114,16 +123,28 @@ def nobody_starts_runs(bench: Bench) -> Times:
 
 
 def ledger_takes_nothing(bench: Bench) -> Times:
-    """A ledger topic has fewer replicas in sync than it needs, while a run copies."""
+    """The right to write to a ledger topic is taken away while a run copies."""
     runs: list[subprocess.Popen[bytes]] = []
+    admin = Cluster(bench.target.bootstrap).admin
+    acl = partial(AclBinding, ResourceType.TOPIC, RECEIPTS, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+    acls = acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(AclOperation.WRITE, AclPermissionType.DENY)
 
     def fault() -> float:
         runs.append(bench.run_in_mid_copy())
-        Cluster(bench.target.bootstrap).set(RECEIPTS, min_insync_replicas="2")
+        for created in admin.create_acls(list(acls)).values():
+            created.result(30)
         return time.monotonic()
 
     def mend() -> float:
-        Cluster(bench.target.bootstrap).set(RECEIPTS, min_insync_replicas="1")
+        any_ = AclPermissionType.ANY
+        filters = [
+            AclBindingFilter(
+                each.restype, each.name, each.resource_pattern_type, each.principal, each.host, each.operation, any_
+            )
+            for each in acls
+        ]
+        for deleted in admin.delete_acls(filters).values():
+            deleted.result(30)
         runs[0].wait()
         bench.run()
         return time.monotonic()

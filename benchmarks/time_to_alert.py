@@ -21,6 +21,11 @@ from stack.kafka_cluster import KafkaCluster, start_all, stop_all
 from tests.support.received import inbox
 
 ALLOWED = 120.0
+# The brokers know rights, and allow everything that no access control list is about.
+_RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 CASES = {**alert_cases.CASES, **alert_cases_airflow.CASES}
 
 
@@ -48,7 +53,7 @@ def main() -> None:
 def one(name: str, stalled_after: int) -> Times:
     """One case on clusters of its own."""
     folder = Path(tempfile.mkdtemp(prefix="time-to-alert-"))
-    source, target = (KafkaCluster(side, folder) for side in ("source", "target"))
+    source, target = KafkaCluster("source", folder), KafkaCluster("target", folder, extra=_RIGHTS)
     try:
         start_all([source, target])
         fill(source.bootstrap)

@@ -28,7 +28,7 @@ from tests.support.clusters import started
 from tests.support.tls import A_DAY, Authority
 from tests.support.waiting import wait_until
 
-SHORT = timedelta(seconds=12)  # a run needs some seconds from its start to the middle of its copy
+SHORT = timedelta(seconds=20)  # a run needs some seconds from its start to the middle of its copy
 _LISTENER = "listener.name.proxied.ssl."
 KEYSTORE = f"{_LISTENER}keystore.location"
 _PEM = {
@@ -109,7 +109,9 @@ def expires(side: str, trial: Trial) -> None:
     secured: Secured = getattr(trial.bench, side)
     whose = trial.dice.choice(("broker", "client"))
     renew = secured.renew_broker if whose == "broker" else secured.renew_client
-    trial.copy |= {"transaction_timeout": 60, "attempts": 2}  # the run halts until the certificate has expired
+    trial.copy |= {"transaction_timeout": 40}  # the run halts until the certificate has expired
+    if whose == "client":
+        trial.copy |= {"attempts": 1}
     trial.settings |= {"timeouts": {"request": 5}}
     end = renew(SHORT)
     run, gate = trial.at_gate("P1", 10)

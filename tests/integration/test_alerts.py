@@ -172,13 +172,14 @@ def test_a_cluster_that_is_away_is_told_after_a_while(scene: Scenario, received:
 
 
 def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
-    own_scene: Scenario, received: Inbox, tmp_path: Path
+    source_cluster: Brokers, target3: KafkaCluster, received: Inbox, tmp_path: Path
 ) -> None:
-    scene = own_scene
+    scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(target3.bootstrap), tmp_path)
     copied_once(scene)
     scene.source.produce(scene.topic, numbered(10, 50))
     watching = watcher(scene, received, tmp_path, alerts={"stalled_after": 1})
-    scene.target.set(RECEIPTS, min_insync_replicas="2")
+    scene.target.set(RECEIPTS, min_insync_replicas="3")
+    target3.broker(2).kill()
     try:
         told: list[str] = []
         while not told:
@@ -187,13 +188,15 @@ def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
         assert scene.run(copy=quick).outcome == "failed"
         told += events(watching.look())
     finally:
-        scene.target.set(RECEIPTS, min_insync_replicas="1")
+        target3.broker(2).start()
+        scene.target.set(RECEIPTS, min_insync_replicas="2")
     assert told == ["opened ledger-not-writable"]
-    assert RECEIPTS in received.mails[0].text and "min.insync.replicas is 2" in received.mails[0].text
+    assert RECEIPTS in received.mails[0].text and "min.insync.replicas is 3" in received.mails[0].text
     assert events(watching.look()) == []  # the failed run is a part of it
     assert scene.run().outcome == "done"
     assert events(watching.look()) == ["healed ledger-not-writable"]
     scene.assert_copied()
+    scene.store.close()
 
 
 def test_a_right_that_is_missing_in_the_ledger_is_told_at_once(

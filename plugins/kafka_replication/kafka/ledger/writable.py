@@ -40,9 +40,9 @@ def obstacle(admin: AdminClient, cluster: ClusterName) -> ReplicationError | Non
 
 def _short(topic: TopicDescription, wanted: int) -> Iterator[str]:
     """The partitions with fewer replicas in sync than a producer with acks=all needs. One without a leader cannot even
-    be read, which `KafkaLedger.view` says.
+    be read, which `KafkaLedger.view` says. Since KIP-966 brokers never ask for more replicas than there are.
     """
     for partition in topic.partitions:
-        if len(partition.isr) < wanted:
+        if len(partition.isr) < min(wanted, len(partition.replicas)):
             in_sync = f"{len(partition.isr)} replica{'s' if len(partition.isr) != 1 else ''} in sync"
             yield f"partition {partition.id} has {in_sync}, and min.insync.replicas is {wanted}"
