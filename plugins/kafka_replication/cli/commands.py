@@ -100,7 +100,7 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
         return sight.with_spark(run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request)))
 
     beside = cli_watch.Beside()
-    _act(file, as_json, beside.watched(action), failed=beside.failed)
+    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=True)
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
@@ -151,7 +151,7 @@ def backfill(
         return sight.with_spark(run, context.obj, execute)
 
     beside = cli_watch.Beside(is_backfill=True)
-    _act(file, as_json, beside.watched(action), failed=beside.failed)
+    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=not dry_run)
 
 
 @app.command()
@@ -229,7 +229,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
             int(any(result.error for result in results)),
         )
 
-    _act(file, as_json, action)
+    _act(file, as_json, action, writes=True)
 
 
 Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]
@@ -281,4 +281,4 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
             0,
         )
 
-    _act(file, as_json, restore if rebuild_store else action)
+    _act(file, as_json, restore if rebuild_store else action, writes=rebuild_store)

@@ -65,7 +65,7 @@ def approve_gap(
         note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
 
-    act(file, as_json, action)
+    act(file, as_json, action, writes=True)
 
 
 def _user() -> str:
@@ -108,7 +108,7 @@ def reset(
         lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
 
-    act(file, as_json, action)
+    act(file, as_json, action, writes=True)
 
 
 def audit(
