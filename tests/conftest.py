@@ -82,6 +82,7 @@ GROUPS = {
     "target3": "three brokers",
     "obliging": "obliging",
     "bearer_target": "bearer",
+    "tls": "tls",
     "session": "faults",
     "spark_cluster": "spark cluster",
 }

@@ -24,6 +24,7 @@
     |-- Fenced                a newer copier of the same range is at work        not retried in place
     |-- NotDelivered          an alert did not reach its address                 retriable
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
+        |-- NotResolved       the name service does not know a host name
         `-- Stalled           nothing arrived within the stall clock
 
 ``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
@@ -201,6 +202,12 @@ class Unreachable(ReplicationError):
 
     id = "unreachable"
     retriable = True
+
+
+class NotResolved(Unreachable):
+    """The name service does not know a host name. It is said at once; the next run may find the name."""
+
+    id = "name-not-resolved"
 
 
 class Stalled(Unreachable):
