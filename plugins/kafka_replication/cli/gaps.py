@@ -117,8 +117,8 @@ def audit(
     partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
     from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
     until: Annotated[
-        int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
-    ] = MAX_OFFSET,
+        int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write all differences to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -129,7 +129,9 @@ def audit(
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        audited = auditing.audit(run, AuditRequest(topic or None, partition, _range(from_, until)))
+        audited = auditing.audit(
+            run, AuditRequest(topic or None, partition, _range(from_, MAX_OFFSET if until is None else until))
+        )
         document = audited.as_json()
         if report is not None:
             _write(report, document)
