@@ -59,7 +59,8 @@ class PartitionSession:
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target topic still has this id."""
-        topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target")
+        seconds = self.deadline.within(topics.TIMEOUT)
+        topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target", seconds)
 
     def check_target(self, position: Position) -> None:
         at, ours = self.key.target, position.target_end
