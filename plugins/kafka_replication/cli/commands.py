@@ -109,7 +109,7 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
-    return report.as_json(), f"{text or report.table()}\n{report.outcome}", int(report.outcome == "failed")
+    return report.as_json(), f"{text or report.table()}\n{report.summary()}", int(report.outcome == "failed")
 
 
 @app.command()
