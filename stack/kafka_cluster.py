@@ -132,6 +132,7 @@ class KafkaCluster:
     ``ports`` are the brokers' client ports; without it those of the last start are used where they are free, else new
     ones. ``extra`` are more lines for every server.properties. ``proxied`` gives each broker a second client listener
     behind a proxy: (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
+    ``proxied_protocol`` is what clients speak there.
     ``listeners`` are further client listeners of a single broker: the port and the security protocol of each name.
     ``release`` is the version of Kafka.
     """
@@ -144,6 +145,7 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         extra: Mapping[str, str] | None = None,
         proxied: Sequence[tuple[int, int]] | None = None,
+        proxied_protocol: str = "PLAINTEXT",
         listeners: Mapping[str, tuple[int, str]] | None = None,
         release: Release = CURRENT,
     ) -> None:
@@ -157,6 +159,7 @@ class KafkaCluster:
         self._asked = list(ports) if ports is not None else None
         self._extra = dict(extra or {})
         self._proxied = list(proxied) if proxied is not None else None
+        self._proxied_protocol = proxied_protocol
         self._listeners = dict(listeners or {})
         self.release = release
         self._brokers: list[Broker] = []
@@ -255,7 +258,7 @@ class KafkaCluster:
         for broker, controller_port in zip(self._brokers, self._controller_ports, strict=True):
             lines = {**self._shared_properties(), **_own_properties(broker, controller_port), **self._extra}
             if self._proxied is not None:
-                lines |= _listening(lines, "PROXIED", "PLAINTEXT", *self._proxied[broker.node_id - 1])
+                lines |= _listening(lines, "PROXIED", self._proxied_protocol, *self._proxied[broker.node_id - 1])
             for name, (port, protocol) in self._listeners.items():
                 lines |= _listening(lines, name, protocol, port, port)
             broker.properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
