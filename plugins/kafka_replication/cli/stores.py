@@ -25,8 +25,10 @@ def default_store() -> WatermarkStore:
     return open_store(url())
 
 
-def say_store(found: bool, *, writes: bool) -> None:
-    """Say on stderr which store it is. Another store than that of the DAGs knows nothing of their runs."""
+def say_store(found: bool = True, *, writes: bool = True) -> None:
+    """Say on stderr which store it is. Another store than that of the DAGs knows nothing of their runs. Raises
+    BadInput.
+    """
     notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
     notes += [] if found else ["new" if writes else "not there: no run is known, and none is made"]
     typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
