@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import typer
 
 from kafka_replication.connections.environment import STORE_URL
+from kafka_replication.spark.workspace import workspace
 from kafka_replication.store import is_there, open_store, shown
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -46,9 +46,5 @@ def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
         with closing(default_store()) as store:
             yield store
         return
-    with tempfile.TemporaryDirectory(prefix="kafka-replication-") as folder, _empty(folder) as store:
+    with workspace() as here, closing(open_store(f"sqlite:///{here.folder}/store.db")) as store:
         yield store
-
-
-def _empty(folder: str) -> closing[WatermarkStore]:
-    return closing(open_store(f"sqlite:///{folder}/store.db"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def connect(url: URL) -> Engine:
 
 def is_there(url: URL) -> bool:
     """Whether the database has a store. Makes nothing. Raises BadInput, Unreachable."""
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+    if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):  # noqa: PTH110 - Path raises where it may not look
         return False
     engine = connect(url)
     try:
@@ -193,6 +194,11 @@ def _translated(problem: BaseException | None, passing: bool, url: URL) -> Repli
         return Unreachable(
             f"{where} is locked ({why})",
             "run again; if it stays locked, find the process that keeps a write transaction open",
+        )
+    if "no such table" in why:
+        return Unreachable(
+            f"{where} has lost its tables: its file was deleted or replaced while it was in use",
+            "put it back; or run again: a new store is filled from the ledger",
         )
     if passing:
         return Unreachable(
