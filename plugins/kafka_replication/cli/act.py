@@ -49,8 +49,9 @@ def act(
             document, text, code = action(open_run(replication, EnvironmentConnections(), store, run_id, deadline))
     except ReplicationError as e:
         if as_json:
-            typer.echo(json.dumps({"error": e.what, "error_id": e.id, "remedy": e.remedy, "outcome": "failed"}))
-        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
+            document = {"error": e.what, "error_id": e.id, "remedy": e.remedy, "see": e.see, "outcome": "failed"}
+            typer.echo(json.dumps(document))
+        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else "") + f"\nsee: {e.see}", err=True)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None

@@ -23,7 +23,8 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError
+from kafka_replication.store.error_table import row_of
 
 log = logging.getLogger(__name__)
 
@@ -182,29 +183,8 @@ def describe(url: URL) -> str:
 
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
     """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
-    where, why = describe(url), _scrubbed(problem, url)
-    name = str(getattr(problem, "sqlite_errorname", ""))
-    if name.startswith("SQLITE_NOTADB"):
-        return BadInput(f"{where} is not an SQLite database ({why})", "name another file in the store url")
-    if name.startswith("SQLITE_CORRUPT"):
-        return Refused(f"{where} is damaged ({why})", "move it away, then rebuild the watermarks from the ledger")
-    if name.startswith("SQLITE_READONLY"):
-        return BadInput(f"{where} is read-only ({why})", "give this user the right to write the file and its folder")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Unreachable(
-            f"{where} is locked ({why})",
-            "run again; if it stays locked, find the process that keeps a write transaction open",
-        )
-    if "no such table" in why:
-        return Unreachable(
-            f"{where} has lost its tables: its file was deleted or replaced while it was in use",
-            "put it back; or run again: a new store is filled from the ledger",
-        )
-    if passing:
-        return Unreachable(
-            f"{where} does not answer or failed ({why})", "make the database reachable from this host, then run again"
-        )
-    return None
+    row = row_of(problem, passing=passing)
+    return row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy) if row else None
 
 
 def refused_schema(problem: DatabaseError, url: URL) -> Refused:
