@@ -39,8 +39,8 @@ def test_records_of_others_on_the_target_are_found_before_the_first_run(filled: 
 
 
 def test_a_topic_that_the_target_would_not_create_is_found(filled: Scenario) -> None:
-    (found,) = errors(filled, target_topics={"replication_factor": 9})
-    assert f"creating topic {filled.topic}" in found
+    found = errors(filled, target_topics={"replication_factor": 9})
+    assert any(f"creating topic {filled.topic}" in one for one in found), found
 
 
 def test_append_does_not_pass_over_a_topic_of_another_replication(filled: Scenario) -> None:
@@ -67,16 +67,17 @@ def test_a_check_fences_no_run(filled: Scenario) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"target": {"connection": "source"}}, "the same cluster"),
+        ({}, "the same cluster"),
         ({"topics": {"include": ["^nothing-matches-this"]}}, "no topic of the source is selected"),
-        ({"target": {"connection": "source"}, "topics": {"include": ["^it-.*"], "rename": "it-x.{topic}"}}, "selected"),
+        ({"topics": {"include": ["^it-.*"], "rename": "it-x.{topic}"}}, "selected"),
     ],
     ids=["one cluster", "no match", "a loop"],
 )
 def test_plan_and_check_end_with_1_where_a_run_refuses(filled: Scenario, settings: dict[str, Any], said: str) -> None:
     filled.settings |= settings
+    at_source = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": filled.source.bootstrap}})
     for name in ("plan", "check"):
-        code, out, err = command(filled, name, "--json")
+        code, out, err = command(filled, name, "--json", AIRFLOW_CONN_TARGET=at_source)
         assert code == 1, err
         assert any(said in finding["what"] for finding in json.loads(out)["findings"]), out
 

@@ -31,6 +31,7 @@ from stack.kafka_cluster import KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.support.clusters import started
 from tests.support.tls import Authority
+from tests.support.waiting import wait_until
 
 ADMIN, MECHANISM = "admin", "SCRAM-SHA-512"
 LONGEST_TRANSACTION = 60  # seconds
@@ -101,11 +102,16 @@ class SecuredCluster:
         }
 
     def grant(self, user: str, *acls: Acl) -> None:
-        """Returns when the broker decides by it: one broker is its own controller's first reader."""
+        """Returns when the broker decides by it, which is later than the controller's answer."""
         _done(self.admin.create_acls([acl.binding(user) for acl in acls]).values())
+        wait_until(lambda: all(self._has(user, acl) for acl in acls))
 
     def withdraw(self, user: str, *acls: Acl) -> None:
         _done(self.admin.delete_acls([acl.filter(user) for acl in acls]).values())
+        wait_until(lambda: not any(self._has(user, acl) for acl in acls))
+
+    def _has(self, user: str, acl: Acl) -> bool:
+        return bool(self.admin.describe_acls(acl.filter(user)).result(30))
 
 
 def _done(futures: Iterable[Future[Any]]) -> None:
