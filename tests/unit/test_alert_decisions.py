@@ -173,6 +173,7 @@ def test_events_have_stable_ids() -> None:
         "store-unavailable",
         "cluster-unavailable",
         "gap",
+        "removed",
         "refused",
         "run-stalled",
         "run-died",

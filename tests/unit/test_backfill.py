@@ -102,7 +102,7 @@ class Case:
                 name: Topic(
                     name=name,
                     topic_id="t",
-                    partitions={0: PartitionOffsets(0, 0, 0)},
+                    partitions={0: PartitionOffsets(0, 9999, 9999)},
                     replication_factor=3,
                     config=self.target,
                 )
@@ -314,7 +314,7 @@ def world_with_another_target(verified: Coverage, topic_id: str = "t") -> tuple[
         )
     }
     target = {
-        name: Topic(name=name, topic_id=topic_id, partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3)
+        name: Topic(name=name, topic_id=topic_id, partitions={0: PartitionOffsets(0, 9999, 9999)}, replication_factor=3)
         for name in ("orders", "again")
     }
     return Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target, starts={AT: 1000}), view
@@ -379,7 +379,7 @@ class Simulated:
         }
         target = {
             "orders": Topic(
-                name="orders", topic_id="t", partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3
+                name="orders", topic_id="t", partitions={0: PartitionOffsets(0, 9999, 9999)}, replication_factor=3
             )
         }
         snapshot = Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target)

@@ -17,6 +17,7 @@ class Kind(StrEnum):
     STORE = "store-unavailable"
     CLUSTER = "cluster-unavailable"
     GAP = "gap"
+    REMOVED = "removed"
     REFUSED = "refused"
     STALLED = "run-stalled"
     DIED = "run-died"
@@ -34,6 +35,7 @@ _TITLES = {
     Kind.STORE: "the watermark store cannot be used",
     Kind.CLUSTER: "a cluster cannot be reached",
     Kind.GAP: "source offsets were lost before they were copied",
+    Kind.REMOVED: "copies are no longer on the target",
     Kind.REFUSED: "partitions cannot be copied",
     Kind.STALLED: "a run makes no progress",
     Kind.DIED: "a run died or was stopped",

@@ -27,6 +27,7 @@ from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
+from kafka_replication.reporting.verified import verified_rows
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import rebuild, runner, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
@@ -104,7 +105,7 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
-    return report.as_json(), f"{text or report.table()}\n{report.outcome}", int(report.outcome == "failed")
+    return report.as_json(), f"{text or report.table()}\n{report.conclusion()}", int(report.outcome == "failed")
 
 
 @app.command()
@@ -194,7 +195,10 @@ def status(
 
 @app.command()
 def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
-    """Verify what is copied but not verified yet, and advance the watermarks."""
+    """Verify what is copied but not verified yet, and advance the watermarks.
+
+    The exit code is 1 if copies differ, or if the target does not hold what the ledger says.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
         return sight.with_spark(run, context.obj, verified)
@@ -206,28 +210,10 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
             with OnDemand(launch) as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
-        rows = [
-            {
-                "topic": result.key.source.topic,
-                "partition": result.key.source.partition,
-                "verified": result.verified.encode(),
-                "records": result.records,
-                "error": result.error,
-                "remedy": result.remedy or None,
-                "watermark": moved.get(result.key),
-            }
-            for result in results
-        ]
-        lines = [
-            f"{result.key.source}: {result.verified} verified, {result.records} records"
-            + (f"; FAILED {result.error}" if result.error else "")
-            for result in results
-        ]
-        return (
-            {"replication": run.replication.name, "ranges": rows},
-            "\n".join(lines) or "nothing to verify",
-            int(any(result.error for result in results)),
-        )
+            rows = verified_rows(results, moved, standing(leased_run, sight.snapshot))
+        document = {"replication": run.replication.name, "ranges": [row.as_json() for row in rows]}
+        text = "\n".join(map(str, rows)) or "nothing to verify"
+        return document, text, int(any(row.error for row in rows))
 
     _act(file, as_json, action)
 

@@ -16,6 +16,7 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.planning.refusals import FOREIGN_REMEDY
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -84,8 +85,7 @@ class PartitionSession:
             raise ForeignWriter(
                 f"{self.key.target} on the target holds a record at offset {foreign} that the ledger does not know"
                 f" (ours end at {ours})",
-                "stop the other writer, or find out which older ledger was restored; a target belongs to one"
-                " replication alone",
+                FOREIGN_REMEDY,
             )
 
     def commit(self, position: Position, receipt: Receipt) -> None:

@@ -154,6 +154,26 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Copies that were on the target and are no longer there.
+
+    A run writes it when the target's log start has moved over records of ours, and a backfill when it gives offsets
+    back to be copied again.
+    """
+
+    generation: int
+    target_start: int  # the target's log start up to which ``coverage`` is known
+    coverage: Coverage  # source offsets of these copies, without those that were given back
+    unexplained: Coverage  # the part of ``coverage`` that the target's retention does not explain
+    again: Coverage  # source offsets that were given back: only a second copy counts
+    passed: int  # the watermark may stand here, although offsets below it were given back
+    run_id: str
+    time: str  # RFC 3339 UTC
+    receipts_from: int | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
 
@@ -246,4 +266,4 @@ class Receipt:
         return self.placement.segments
 
 
-Entry = Position | Verified | Gap | Start | Deleted | Receipt
+Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt

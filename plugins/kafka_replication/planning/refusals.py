@@ -11,6 +11,10 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import Problem, Topic
 
+FOREIGN_REMEDY = (
+    "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -79,6 +83,25 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusa
         "find out which records the source lost (unclean leader election, restored disk); no gap can be approved,"
         f" because the copies differ from the source now: re-create {key.target_topic} and reset the topic:"
         f" {reset_command(key)}",
+    )
+
+
+def target_truncated(key: PartitionKey, position: Position, end: int) -> Refusal:
+    return Refusal(
+        State.TARGET_TRUNCATED,
+        f"{key.source}: {key.target} on the target ends at {end}, but our records were there up to"
+        f" {position.target_end}: the target lost its last {position.target_end - end} offsets after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create"
+        f" {key.target_topic} and reset the topic: {reset_command(key)}",
+    )
+
+
+def foreign(key: PartitionKey, position: Position, offset: int) -> Refusal:
+    return Refusal(
+        State.FOREIGN,
+        f"{key.source}: {key.target} on the target holds a record at offset {offset} that the ledger does not know"
+        f" (ours end at {position.target_end})",
+        FOREIGN_REMEDY,
     )
 
 

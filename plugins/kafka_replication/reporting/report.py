@@ -80,6 +80,8 @@ class RunReport:
     ranges: tuple[RangeReport, ...]
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
+    removed: tuple[str, ...] = ()  # copies that are no longer on the target, as text for people
+    level: str = "none"  # the weakest way in which copies were verified: digest, count or none
     notes: tuple[str, ...] = ()  # what is reported once although nothing failed
 
     @property
@@ -99,6 +101,8 @@ class RunReport:
             "outcome": self.outcome,
             "ranges": [line.as_json() for line in self.ranges],
             "gaps": [gap.as_json() for gap in self.gaps],
+            "removed": list(self.removed),
+            "verified_by": self.level,
             "notes": list(self.notes),
         }
 
@@ -121,10 +125,24 @@ class RunReport:
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
             for line in self.failed
         ]
-        nothing = "nothing was copied" if self.notes else "everything is copied and verified"
-        ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else nothing
+        ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
-        return "\n".join([ranges, *left_out, *failed, *map(str, self.gaps), *(f"NOTE {note}" for note in self.notes)])
+        notes = (f"NOTE {note}" for note in self.notes)
+        return "\n".join([ranges, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes])
+
+    def _nothing(self) -> str:
+        """What a report without ranges says."""
+        if self.notes:
+            return "nothing was copied"
+        if self.level == "none":
+            return "everything is copied; there was nothing to verify"
+        return f"everything is copied and verified (by {self.level})"
+
+    def conclusion(self) -> str:
+        """The last line for people: the outcome, and how copies were verified."""
+        if self.failed or not self.ranges:
+            return self.outcome
+        return f"{self.outcome}, verified by {self.level}"
 
 
 def _left_out(line: RangeReport) -> str:

@@ -142,6 +142,9 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         expired = missing if read.incomplete(key) else Coverage()
         gone = gaps.unverifiable(pending, receipts, session.target_start(), expired)
+        if gone is None:  # what was verified, and removed from the target after that
+            gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
+            gone = gone or next(iter(planned.missed), None)
         if gone is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"

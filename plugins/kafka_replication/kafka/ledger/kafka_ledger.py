@@ -11,7 +11,7 @@ from kafka_replication.config import Replication
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import topics, writer
 from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
-from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Start, Verified
+from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Removed, Start, Verified
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.transaction import TransactionPort
@@ -65,6 +65,7 @@ class KafkaLedger:
         positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
         gaps: dict[PartitionKey, list[Gap]] = {}
         starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
+        removed = dict[PartitionKey, Removed]()
         for newest in self._positions.entries():
             match newest.entry():
                 case Position() as position:
@@ -77,8 +78,10 @@ class KafkaLedger:
                     starts[newest.key] = start
                 case Deleted() as noted:
                     deleted[newest.key] = noted
+                case Removed() as gone:
+                    removed[newest.key] = gone
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted)
+        return LedgerView(positions, verified, in_order, starts, deleted, removed)
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))

@@ -11,6 +11,7 @@ from kafka_replication.ledger.entries import (
     Gap,
     Position,
     Receipt,
+    Removed,
     Start,
     Verified,
 )
@@ -19,6 +20,7 @@ from kafka_replication.ledger.record_keys import (
     gap_key,
     position_key,
     receipt_key,
+    removed_key,
     start_key,
     verified_key,
 )
@@ -44,5 +46,7 @@ def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
             return POSITIONS, start_key(key)
         case Deleted():
             return POSITIONS, deleted_key(key)
+        case Removed():
+            return POSITIONS, removed_key(key)
         case Receipt():
             return RECEIPTS, receipt_key(key, entry)

@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.ledger.entries import Deleted, Position, Start
+from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight
-from kafka_replication.planning.live import own, plan, refuse_occupied
+from kafka_replication.planning.live import as_compared, own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
@@ -145,6 +145,7 @@ def _widened(run: Run, view: LedgerView, request: Request) -> Request:
 def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapshot) -> tuple[Snapshot, LedgerView, Plan]:
     run.clusters.ledger.ensure(run.replication)
     snapshot = create_targets(run, view, snapshot, _widened(run, view, request))
+    view = note_removals(run, view, snapshot)
     opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
     view = replace(view, positions={**view.positions, **opened})
     run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
@@ -153,6 +154,26 @@ def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapsho
         view,
         replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions)),
     )
+
+
+def note_removals(run: LeasedRun, view: LedgerView, snapshot: Snapshot) -> LedgerView:
+    """Store what the snapshot shows of copies that are no longer on the target. Returns the ledger with it.
+
+    Later runs read receipts from there on only, and what was not explained when it was noticed stays so.
+    """
+    new = {key: entry for key, entry in snapshot.removed.items() if run.holds(key.target_topic)}
+    if new:
+        run.again_if_fenced("noting what was removed from the target", lambda: _note(run, new))
+    return as_compared(view, snapshot)
+
+
+def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
+    with closing(run.opening()) as opening:
+        view = opening.fence()
+        run.check()
+        opening.commit({}, {}, [(key, entry) for key, entry in new.items() if view.position(key, entry.generation)])
+    for key, entry in new.items():
+        log.info("%s: no longer on the target: %s, not explained: %s", key, entry.coverage, entry.unexplained)
 
 
 def raise_findings(findings_: list[preflight.Finding]) -> None:
