@@ -208,6 +208,8 @@ def test_the_document_of_a_dry_run() -> None:
                 "on_target": [[400, 450]],
                 "gone": [],
                 "to_copy": [[50, 400]],
+                "to_copy_again": [],
+                "lost_on_both_sides": [],
                 "to_verify": [],
                 "estimated_records": 350,
                 "estimated_bytes": 17_500,

@@ -146,8 +146,7 @@ def backfill(
 
         def execute(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
             report = backfilling.execute(run, launch, request)
-            nothing = "nothing to do: all of it is on the target already, and verified"
-            return _reported(report, "" if report.ranges else nothing)
+            return _reported(report, "" if report.ranges else backfill_report.nothing_done(report))
 
         return sight.with_spark(run, context.obj, execute)
 

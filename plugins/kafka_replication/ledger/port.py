@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Entry, Position
+from kafka_replication.ledger.entries import Entry, Position, Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
@@ -56,3 +56,6 @@ class Ledger(Protocol):
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         """Add the entry to a transaction that the caller began and will commit."""
+
+    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+        """Delete a receipt in such a transaction: its copies are gone."""

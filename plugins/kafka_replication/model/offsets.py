@@ -113,6 +113,10 @@ class Coverage:
                 rest.append(OffsetRange(start, range_.until))
         return Coverage.of(rest)
 
+    def intersection(self, other: Coverage) -> Coverage:
+        """The offsets in both sets."""
+        return Coverage.of(shared for range_ in other.ranges for shared in self.within(range_))
+
     def within(self, wanted: OffsetRange) -> Coverage:
         """The part of ``wanted`` that is covered."""
         return Coverage.of(shared for range_ in self.ranges if (shared := range_.intersection(wanted)))

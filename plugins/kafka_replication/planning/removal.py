@@ -13,7 +13,6 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
-from kafka_replication.planning.plan import PartitionPlan
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
 
 
@@ -113,7 +112,7 @@ def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
     if looked.receipts.incomplete(key) and looked.log_start >= first:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
         there = there.union(_without_receipt(key, view, receipts))
-    return there.subtract(Coverage.of([OffsetRange(0, MAX_OFFSET)]).subtract(position.coverage))
+    return there.intersection(position.coverage)
 
 
 def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt]) -> Coverage:
@@ -160,9 +159,8 @@ def _explained(looked: Looked) -> Coverage:
     return everything if looked.young is None else Coverage.of([OffsetRange(0, looked.young)])
 
 
-def removal_text(planned: PartitionPlan) -> str:
-    """Which offsets are gone, and why as far as it is known."""
-    key, removed_, missed = planned.key, planned.removed, planned.missed
+def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str:
+    """Which offsets are gone, and why as far as it is known. ``missed`` are those that nothing explains."""
     text = f"no longer on the target: {removed_} of {key.source} ({removed_.span} offsets; {key.target})"
     if missed == removed_:
         return text

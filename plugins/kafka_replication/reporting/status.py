@@ -199,7 +199,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
     ]
     silent = {f"NO ANSWER {row.plan.what}\n  remedy: {row.plan.remedy}": None for row in rows if not row.answers}
     gaps = (str(gap) for row in rows for gap in row.gaps)
-    removed = (removal_text(row.plan) for row in rows if row.removed)
+    removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
     return "\n".join([table(head, lines), *silent, *open_transactions, *removed, *gaps])
 
 

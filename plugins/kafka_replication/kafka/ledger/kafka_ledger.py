@@ -11,7 +11,7 @@ from kafka_replication.config import Replication
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import topics, writer
 from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
-from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Removed, Start, Verified
+from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Receipt, Removed, Start, Verified
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.transaction import TransactionPort
@@ -103,3 +103,6 @@ class KafkaLedger:
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         writer.write(transaction, key, entry)
+
+    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+        writer.delete(transaction, key, receipt)

@@ -34,6 +34,11 @@ def write(transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None
     transaction.send(topic, key.ledger_partition, record_key, codec.encode(entry))
 
 
+def delete(transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+    """Add a record without a value, which deletes the receipt, to the open transaction."""
+    transaction.send(RECEIPTS, key.ledger_partition, receipt_key(key, receipt), None)
+
+
 def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
     match entry:
         case Position():

@@ -54,7 +54,11 @@ def report(
         run_id=run.run_id,
         ranges=account(evidence),
         gaps=gaps.listed(view.gaps),
-        removed=tuple(removal_text(planned) for planned in plan.partitions if planned.removed),
+        removed=tuple(
+            removal_text(p.key, gone, view.missed(p.key))
+            for p in plan.partitions
+            if p.key in view.positions and (gone := view.gone(p.key))
+        ),
         level=weakest(view.level(p.key, p.generation) for p in plan.partitions if p.key in view.positions),
         notes=plan.notes,
     )
