@@ -164,7 +164,7 @@ def test_a_copier_that_was_at_work_is_fenced(scene: Scenario) -> None:
 def test_the_second_copies_can_be_lost_too(scene: Scenario) -> None:
     scene.settings |= CHUNKS
     copied_once(scene, 200)
-    for removed in (60, 270):
+    for removed in (60, 240):
         scene.target.delete_before(scene.topic, 0, removed)
         assert state(scene) is State.REMOVED
         assert backfill(scene, 0, 200).outcome == "done"

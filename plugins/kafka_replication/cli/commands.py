@@ -18,6 +18,7 @@ from kafka_replication.cli import sight
 from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
+from kafka_replication.cli.repair import repaired
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
@@ -223,8 +224,22 @@ Force = Annotated[
 ]
 
 
+Repair = Annotated[
+    bool,
+    typer.Option("--repair", help="Show what receipts prove where entries contradict each other, and ask to write it."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --repair: write it without asking.")]
+
+
 @app.command()
-def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, force: Force = False) -> None:
+def ledger(
+    file: File,
+    as_json: Json = False,
+    rebuild_store: Rebuild = False,
+    force: Force = False,
+    repair: Repair = False,
+    yes: Yes = False,
+) -> None:
     """Show the entries of the target's ledger: positions, verified coverage and receipts."""
 
     def restore(run: Run) -> tuple[Any, str, int]:
@@ -266,4 +281,5 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
             0,
         )
 
-    _act(file, as_json, restore if rebuild_store else action)
+    chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
+    _act(file, as_json, chosen)

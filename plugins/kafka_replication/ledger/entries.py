@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
@@ -47,6 +47,11 @@ class Position:
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("generation", "start", "next_offset", "target_end"):
+            if not 0 <= getattr(self, name) <= MAX_OFFSET:
+                raise ValueError(f"{name} {getattr(self, name)} cannot be")
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
         """This position after ``copied`` was added to the target. ``leader_epoch`` is that of its last offset, None if

@@ -69,12 +69,15 @@ class Coverage:
 
     @classmethod
     def decode(cls, pairs: object) -> Coverage:
-        """The inverse of `encode`. Raises ValueError for anything that is not a list of pairs."""
+        """The inverse of `encode`. Raises ValueError for anything that `encode` does not return."""
         if not isinstance(pairs, list) or not all(
             isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs
         ):
             raise ValueError(f"not coverage: {pairs!r}")
-        return cls.of(OffsetRange(*pair) for pair in pairs)
+        decoded = cls.of(OffsetRange(*pair) for pair in pairs)
+        if decoded.encode() != pairs:
+            raise ValueError(f"not coverage, whose ranges are in order and do not overlap: {pairs!r}")
+        return decoded
 
     def encode(self) -> list[list[int]]:
         return [[range_.from_, range_.until] for range_ in self.ranges]

@@ -96,11 +96,16 @@ class BackfillPlan:
         """Raise Refused, which names every refused partition, so that the user knows before a part of the range is
         copied.
         """
-        if self.refused:
-            raise Refused(
-                "; ".join(line.plan.what for line in self.refused),
-                "; ".join(dict.fromkeys(line.plan.remedy for line in self.refused)),
-            )
+        raise_refused(self.plan)
+
+
+def raise_refused(plan: Plan) -> None:
+    """Raise Refused if the plan refuses a partition. It names all of them."""
+    if plan.refused:
+        raise Refused(
+            "; ".join(planned.what for planned in plan.refused),
+            "; ".join(dict.fromkeys(planned.remedy for planned in plan.refused)),
+        )
 
 
 def one_topic(replication: Replication, request: BackfillRequest) -> Replication:

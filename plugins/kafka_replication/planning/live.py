@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.config import Replication
+from kafka_replication.ledger.contradictions import of_entries
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
@@ -221,6 +222,14 @@ class Planner:
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Refusal | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
+        if contradictions := of_entries(key, self.ledger):
+            return refusals.contradicted(key, contradictions)
+        return self.refusal_of_topics(key, position, source, target, ids)
+
+    def refusal_of_topics(
+        self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
+    ) -> Refusal | None:
+        """The first reason that the two topics and the store give."""
         number, was = key.source.partition, position.ids
         unfit, problem = self.unfit.get(key.source.topic), source.problem_of(number)
         if source.topic_id and (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):

@@ -35,6 +35,7 @@ class State(StrEnum):
     PARTLY_REMOVED = "in sync, partly removed"
     TARGET_TRUNCATED = "target truncated"
     FOREIGN = "foreign records"
+    CONTRADICTED = "ledger contradicts itself"
 
 
 REFUSALS = frozenset(State) - {

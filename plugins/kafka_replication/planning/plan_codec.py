@@ -46,6 +46,7 @@ _STATES_1: Mapping[str, State] = {
     "in sync, partly removed": State.PARTLY_REMOVED,
     "target truncated": State.TARGET_TRUNCATED,
     "foreign records": State.FOREIGN,
+    "ledger contradicts itself": State.CONTRADICTED,
 }
 _TEXTS_1 = {state: text for text, state in _STATES_1.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.entries import Ids, Position
@@ -83,6 +84,15 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusa
         "find out which records the source lost (unclean leader election, restored disk); no gap can be approved,"
         f" because the copies differ from the source now: re-create {key.target_topic} and reset the topic:"
         f" {reset_command(key)}",
+    )
+
+
+def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
+    return Refusal(
+        State.CONTRADICTED,
+        "the ledger contradicts itself: " + "; ".join(contradictions),
+        "find out who changed the ledger topics, or what restored an older state of them; then let the command show"
+        f" what the receipts prove, and write it: kafka-replication ledger {key.replication}.yaml --repair",
     )
 
 

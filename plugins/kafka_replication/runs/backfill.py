@@ -26,6 +26,7 @@ from kafka_replication.planning.backfill import (
     one_topic,
     partitions_of,
     plan_backfill,
+    raise_refused,
     resolve,
 )
 from kafka_replication.planning.backfill_request import BackfillRequest
@@ -36,6 +37,7 @@ from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
 from kafka_replication.runs.again import give_back_each, offsets_to_copy_again
+from kafka_replication.runs.defending import defended
 from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
@@ -97,7 +99,10 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
     if previewed.plan.idle:  # create and open nothing if there is nothing to do
         return store(run, KIND, previewed, outdated)
     narrowed, only = run.of(one_topic(run.replication, request)), Request(topics=request.topics)
-    give_back_each(narrowed, narrowed.snapshot(run.view(), only), _again(previewed))
+    view = run.view()
+    snapshot = narrowed.snapshot(view, only)
+    raise_refused(defended(narrowed, view, snapshot, previewed.plan))
+    give_back_each(narrowed, snapshot, _again(previewed))
     if request.target_topic is None:
         snapshot, view, live = preparing.begin(run, only)
     else:

@@ -10,12 +10,15 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Replication
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import topics, writer
+from kafka_replication.kafka.ledger.newest import NewestEntry
 from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
 from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Receipt, Removed, Start, Verified
+from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -59,7 +62,7 @@ class KafkaLedger:
             topics.create_missing(self._admin, replication)
             self._exists = True
 
-    def view(self) -> LedgerView:
+    def view(self, damaged: Damaged | None = None) -> LedgerView:
         if not self.exists():
             return LedgerView()
         positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
@@ -67,7 +70,7 @@ class KafkaLedger:
         starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
         removed = dict[PartitionKey, Removed]()
         for newest in self._positions.entries():
-            match newest.entry():
+            match _read(newest, damaged):
                 case Position() as position:
                     positions[newest.key] = position
                 case Verified() as entry:
@@ -106,3 +109,14 @@ class KafkaLedger:
 
     def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
         writer.delete(transaction, key, receipt)
+
+
+def _read(newest: NewestEntry, damaged: Damaged | None) -> Entry | None:
+    """The entry; None if it cannot be read, which is added to ``damaged``. Raises LedgerUnreadable without that."""
+    try:
+        return newest.entry()
+    except LedgerUnreadable as error:
+        if damaged is None:
+            raise
+        damaged[newest.kind, newest.key] = error
+        return None

@@ -19,6 +19,7 @@ from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.planning.starts import starts_to_write
+from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.target_topics import create_targets
@@ -31,7 +32,8 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
     """The plan of a run now, and the findings of preflight. Creates, opens and stores nothing."""
     view = run.view()
     snapshot = run.snapshot(view, request)
-    return plan(run.replication, snapshot, view, run.watermarks(view)), findings(run, view, snapshot)
+    run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
+    return defended(run, view, snapshot, run_plan), findings(run, view, snapshot)
 
 
 def findings(run: Run, view: LedgerView, snapshot: Snapshot) -> list[preflight.Finding]:
@@ -148,7 +150,7 @@ def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapsho
     view = note_removals(run, view, snapshot)
     opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
     view = replace(view, positions={**view.positions, **opened})
-    run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
+    run_plan = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     return (
         snapshot,
         view,
