@@ -131,6 +131,8 @@ class KafkaCluster:
     ``ports`` are the brokers' client ports; without it those of the last start are used where they are free, else new
     ones. ``extra`` are more lines for every server.properties. ``proxied`` gives each broker a second client listener
     behind a proxy: (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
+    ``proxied_protocol`` is what clients speak there.
+    ``listeners`` are further client listeners of a single broker: the port and the security protocol of each name.
     """
 
     def __init__(
@@ -141,6 +143,8 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         extra: Mapping[str, str] | None = None,
         proxied: Sequence[tuple[int, int]] | None = None,
+        proxied_protocol: str = "PLAINTEXT",
+        listeners: Mapping[str, tuple[int, str]] | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise StackError(
@@ -152,6 +156,8 @@ class KafkaCluster:
         self._asked = list(ports) if ports is not None else None
         self._extra = dict(extra or {})
         self._proxied = list(proxied) if proxied is not None else None
+        self._proxied_protocol = proxied_protocol
+        self._listeners = dict(listeners or {})
         self._brokers: list[Broker] = []
         self._load()
 
@@ -246,7 +252,9 @@ class KafkaCluster:
         for broker, controller_port in zip(self._brokers, self._controller_ports, strict=True):
             lines = {**self._shared_properties(), **_own_properties(broker, controller_port), **self._extra}
             if self._proxied is not None:
-                lines |= _proxied_properties(lines, *self._proxied[broker.node_id - 1])
+                lines |= _listening(lines, "PROXIED", self._proxied_protocol, *self._proxied[broker.node_id - 1])
+            for name, (port, protocol) in self._listeners.items():
+                lines |= _listening(lines, name, protocol, port, port)
             broker.properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     def _shared_properties(self) -> dict[str, str]:
@@ -311,12 +319,12 @@ def _own_properties(broker: Broker, controller_port: int) -> dict[str, str]:
     }
 
 
-def _proxied_properties(lines: Mapping[str, str], port: int, advertised: int) -> dict[str, str]:
-    """Who connects to this listener is told the proxies' addresses, who connects to the other one the brokers' own."""
+def _listening(lines: Mapping[str, str], name: str, protocol: str, port: int, advertised: int) -> dict[str, str]:
+    """One more client listener. Who connects to it is told the address that it advertises."""
     return {
-        "listeners": f"{lines['listeners']},PROXIED://{LOOPBACK}:{port}",
-        "advertised.listeners": f"{lines['advertised.listeners']},PROXIED://{LOOPBACK}:{advertised}",
-        "listener.security.protocol.map": f"{lines['listener.security.protocol.map']},PROXIED:PLAINTEXT",
+        "listeners": f"{lines['listeners']},{name}://{LOOPBACK}:{port}",
+        "advertised.listeners": f"{lines['advertised.listeners']},{name}://{LOOPBACK}:{advertised}",
+        "listener.security.protocol.map": f"{lines['listener.security.protocol.map']},{name}:{protocol}",
         "inter.broker.listener.name": "PLAINTEXT",
     }
 

@@ -82,7 +82,9 @@ GROUPS = {
     "target3": "three brokers",
     "obliging": "obliging",
     "bearer_target": "bearer",
+    "tls": "tls",
     "session": "faults",
+    "spark_cluster": "spark cluster",
 }
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from kafka_replication.alerting.decide import decide
 from kafka_replication.alerting.memory import STATE_FOLDER, AlertMemory, FileMemory
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
-from kafka_replication.model.errors import BadInput
+from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.store import open_store
 
 NAME = "orders-dr"
@@ -125,6 +126,18 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="file/state"):
         observe(FileMemory(tmp_path / "file" / "state"), cause())
+
+
+def test_a_database_that_answers_and_takes_nothing_is_named_by_every_look(postgresql_schema: str) -> None:
+    """A standby, or a server with a full disk."""
+    open_store(postgresql_schema).close()
+    options = f"{make_url(postgresql_schema).query['options']} -cdefault_transaction_read_only=on"
+    read_only = make_url(postgresql_schema).update_query_dict({"options": options})
+    with (
+        closing(open_store(read_only.render_as_string(hide_password=False))) as store,
+        pytest.raises(Unreachable, match="read-only"),
+    ):
+        observe(store)
 
 
 def test_when_airflow_looked_last(store_url: str) -> None:

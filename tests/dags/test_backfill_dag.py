@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
 from kafka_replication.config import Replication
@@ -60,69 +60,6 @@ def test_it_is_never_scheduled_and_runs_one_at_a_time(dag: DAG) -> None:
     }
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert all(not task.template_fields for task in dag.tasks), "a form's value is never rendered as a template"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("topics", ["orders"]),
-        ("partitions", [0, 7]),
-        ("partitions", "0, 7"),
-        ("partitions", None),
-        ("from", "0"),
-        ("from", 12),
-        ("until", "9223372036854775807"),
-        ("until", "2030-01-31T06:00:00.5+02:00"),
-        ("target_topic", None),
-        ("target_topic", "again"),
-        ("dry_run", True),
-    ],
-)
-def test_the_form_takes(dag: DAG, name: str, value: Any) -> None:
-    assert dag.params.get_param(name).resolve(value) == value
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("topics", []),
-        ("topics", "orders"),
-        ("topics", ["a b"]),
-        ("topics", ["{{ ds }}"]),
-        ("topics", ["a", "a"]),
-        ("partitions", [-1]),
-        ("partitions", ["0"]),
-        ("partitions", [2**31]),
-        ("partitions", "0,"),
-        ("partitions", "-1"),
-        ("partitions", "all"),
-        ("partitions", 0),
-        ("from", "-1"),
-        ("from", -1),
-        ("from", ""),
-        ("from", "ten"),
-        ("from", "{{ ds }}"),
-        ("from", "$(reboot)"),
-        ("from", "2030-01-31"),
-        ("from", 1.5),
-        ("from", True),
-        ("until", "1" * 20),
-        ("until", "latest"),
-        ("until", None),
-        ("target_topic", "a;b"),
-        ("target_topic", ""),
-        ("dry_run", "yes"),
-    ],
-)
-def test_the_form_refuses(dag: DAG, name: str, value: Any) -> None:
-    with pytest.raises(ParamValidationError):
-        dag.params.get_param(name).resolve(value)
-
-
-@pytest.mark.parametrize("name", ["topics", "from", "until"])
-def test_the_form_asks_for_a_range(dag: DAG, name: str) -> None:
-    with pytest.raises(ParamValidationError):
-        dag.params.get_param(name).resolve()
 
 
 @pytest.mark.parametrize(("changes", "words"), HOSTILE)

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from kafka_replication.config import Replication
-from kafka_replication.model.errors import BadInput
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
+from kafka_replication.orchestration.audit_dag import build_audit_dag
 from kafka_replication.orchestration.dag_factory import build_dag
-from kafka_replication.orchestration.task_run import request_of
-from kafka_replication.runs.audit import AuditRequest
 
 
 def replication(**settings: Any) -> Replication:
@@ -82,39 +77,6 @@ def test_the_page_says_what_is_replicated_and_what_to_clear(dag: DAG) -> None:
         assert text in page
 
 
-@pytest.mark.parametrize("until", ["latest", "2030-01-31T06:00:00Z", "2030-01-31T06:00:00.5+02:00"])
-def test_the_form_takes_latest_and_rfc_3339(dag: DAG, until: str) -> None:
-    assert dag.params.get_param("until").resolve(until) == until
-    request = request_of({"topics": ["a"], "until": until, "dry_run": False})
-    assert (request.until is None) == (until == "latest")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("until", "tomorrow"),
-        ("until", "earliest"),
-        ("until", "2030-01-31"),
-        ("until", "2030-01-31T06:00:00"),
-        ("until", "2030-13-01T06:00:00Z"),
-        ("until", 5),
-        ("topics", "orders"),
-        ("topics", ["a b"]),
-        ("topics", [1]),
-        ("topics", ["a", "a"]),
-        ("dry_run", "yes"),
-    ],
-)
-def test_the_form_refuses(dag: DAG, name: str, value: Any) -> None:
-    with pytest.raises(ParamValidationError):
-        dag.params.get_param(name).resolve(value)
-
-
-def test_a_day_that_does_not_exist_is_bad_input() -> None:
-    with pytest.raises(BadInput, match="2030-02-30"):
-        request_of({"topics": [], "until": "2030-02-30T06:00:00Z", "dry_run": False})
-
-
 def test_airflow_stores_nothing_of_a_task_but_its_place(dag: DAG) -> None:
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert all(not task.template_fields for task in dag.tasks)
@@ -131,23 +93,3 @@ def test_an_audit_is_one_task_that_nothing_starts_by_itself() -> None:
         ["audit"],
     )
     DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-
-
-def test_the_audits_form() -> None:
-    params = build_audit_dag(replication()).params
-    assert audit_request(params.dump()) == AuditRequest()
-    asked = {"topic": "orders", "partition": 3, "from": 5, "until": 9}
-    assert audit_request(asked) == AuditRequest("orders", 3, OffsetRange(5, 9))
-    for name, value in (
-        ("topic", "a b"),
-        ("topic", 7),
-        ("partition", -1),
-        ("partition", "x"),
-        ("from", -1),
-        ("from", 2**63),
-        ("until", "now"),
-    ):
-        with pytest.raises(ParamValidationError):
-            params.get_param(name).resolve(value)
-    with pytest.raises(BadInput, match="not an offset range"):
-        audit_request({**asked, "until": 3})

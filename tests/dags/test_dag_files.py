@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.serialization.serialized_objects import DagSerialization
 
 from tests.dags.conftest import GOOD, REPOSITORY
 
@@ -54,6 +58,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
     (dags_folder / "replications" / "worse.yaml").write_text("name: Worse\n")
     bag = parse(dags_folder)
     assert sorted(bag.dags) == [
+        "broken",
         "orders",
         "orders.audit",
         "orders.backfill",
@@ -61,6 +66,7 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
         "payments.audit",
         "payments.backfill",
         "replications.watch",
+        "worse",
     ]
     [(file, message)] = bag.import_errors.items()
     assert file.endswith("replication_import_errors.py")
@@ -115,7 +121,7 @@ def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
     names = [f"{name}{suffix}" for name in ("good", "orders", "payments") for suffix in ("", ".audit", ".backfill")]
-    assert sorted(bag.dags) == sorted([*names, "replications.watch"])
+    assert sorted(bag.dags) == sorted([*names, "absent", "replications.watch", "typo"])
     [message] = bag.import_errors.values()
     assert "replication typo: key 'alerts.callback': module 'night_shift' defines no 'tel'" in message
     assert "replication absent: key 'alerts.callback': module 'no.such.module' cannot be found" in message
@@ -127,7 +133,7 @@ def test_a_notifier_that_is_not_there_is_named(dags_folder: Path) -> None:
         text = GOOD.format(name=name) + f"alerts: {{notifiers: [{{class: {notifier}}}]}}\n"
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
-    assert "good" in bag.dags and "typo" not in bag.dags
+    assert "good.audit" in bag.dags and "typo.audit" not in bag.dags
     [message] = bag.import_errors.values()
     assert f"key 'alerts.notifiers[0].class': module '{smtp}' defines no 'SmtpNotifyer'" in message
 
@@ -138,3 +144,51 @@ def test_a_callback_has_a_form(dags_folder: Path) -> None:
     )
     [message] = parse(dags_folder).import_errors.values()
     assert "bad.yaml:5: key 'alerts.callback': must read package.module:function" in message
+
+
+RUNNING = GOOD + "schedule: '*/2 * * * *'\nalerts: {{callback: 'night_shift:tell'}}\ntags: [dr]\n"
+MISTAKES = [
+    ("targt_topics: {create: false}\n", "key 'targt_topics': unknown key"),
+    ("copy: {chunk_records: many}\n", "key 'copy.chunk_records'"),
+    ("copy: {chunk_records: 1\n", "not valid YAML"),
+    ("alerts: {callback: x}\n", "key 'alerts': given twice"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES)
+def test_a_mistake_in_the_file_of_a_running_replication_fails_its_runs_and_does_not_end_them(
+    dags_folder: Path, monkeypatch: pytest.MonkeyPatch, mistake: str, words: str
+) -> None:
+    """Same id, schedule, tasks, tags and callback: Airflow goes on with the DAG, and its next run tells the mistake."""
+    library = dags_folder.parent / "library"
+    library.mkdir()
+    (library / "night_shift.py").write_text("told = []\n\ndef tell(context):\n    told.append(context['alert'])\n")
+    monkeypatch.syspath_prepend(str(library))
+    file = dags_folder / "replications" / "shop.yaml"
+    file.write_text(RUNNING.format(name="shop-dr"))
+    before = parse(dags_folder).dags["shop-dr"]
+    file.write_text(RUNNING.format(name="shop-dr") + mistake)
+    bag = parse(dags_folder)
+    after = bag.dags["shop-dr"]
+    assert (after.schedule, after.tags, after.owner) == (before.schedule, before.tags, before.owner)
+    assert [task.task_id for task in after.tasks] == [task.task_id for task in before.tasks]
+    DagSerialization.deserialize_dag(DagSerialization.serialize_dag(after))
+    [message] = bag.import_errors.values()
+    plan: Any = after.get_task("plan")
+    with pytest.raises(AirflowFailException) as failed:
+        plan.execute({})
+    for text in (message, str(failed.value), after.doc_md or ""):
+        assert f"{file}:" in text and words in text and "docs/configuration.md" in text
+    [tell] = plan.on_failure_callback
+    tell({"ti": plan, "run_id": "r", "exception": failed.value, "dag": after})
+    night_shift = importlib.import_module("night_shift")
+    assert words in night_shift.told[-1] and "replication shop-dr failed: run r, task plan" in night_shift.told[-1]
+    monkeypatch.delitem(sys.modules, "night_shift")
+
+
+def test_a_broken_file_never_takes_the_place_of_a_good_one(dags_folder: Path) -> None:
+    (dags_folder / "replications" / "aa.yaml").write_text(GOOD.format(name="orders") + "nonsense: 1\n")
+    bag = parse(dags_folder)
+    assert type(bag.dags["orders"].get_task("plan")).__name__ == "PlanOperator"
+    [message] = bag.import_errors.values()
+    assert "aa.yaml:5: key 'nonsense'" in message

@@ -6,11 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.airflow_home import ONCALL, REPOSITORY, Airflow, connection
 from tests.support.clusters import Brokers
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """While it exists, workers that copy halt inside their third chunk."""
+    file = tmp_path / "gate"
+    file.touch()
+    return file
 
 
 @pytest.fixture(scope="session")

@@ -41,14 +41,6 @@ def received() -> Iterator[Inbox]:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """While it exists, workers that copy halt inside their third chunk."""
-    file = tmp_path / "gate"
-    file.touch()
-    return file
-
-
-@pytest.fixture
 def airflow(
     tmp_path: Path, gate: Path, received: Inbox, source_cluster: Brokers, target_cluster: Brokers
 ) -> Iterator[AirflowStandalone]:

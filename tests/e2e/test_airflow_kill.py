@@ -33,14 +33,6 @@ FILE = {
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """While it exists, workers that copy halt inside their third chunk."""
-    file = tmp_path / "gate"
-    file.touch()
-    return file
-
-
-@pytest.fixture
 def airflow(
     tmp_path: Path, gate: Path, source_cluster: Brokers, target_cluster: Brokers
 ) -> Iterator[AirflowStandalone]:

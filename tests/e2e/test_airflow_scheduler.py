@@ -16,6 +16,7 @@ from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.processes import launch
 from tests.e2e.standalone import standalone
+from tests.support.airflow_page import sends
 from tests.support.checker import check
 from tests.support.clusters import Brokers
 from tests.support.processes import command
@@ -23,7 +24,7 @@ from tests.support.scenario import Cluster, numbered
 from tests.support.timed_events import keys, produce
 from tests.support.waiting import wait_until
 
-KILLED, HOURLY = "af-scheduler-killed", "af-hourly"
+KILLED, HOURLY, FORMS = "af-scheduler-killed", "af-hourly", "af-forms"
 PARTITIONS, RECORDS = 2, 2_000
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -64,7 +65,7 @@ def airflow(
         tmp_path_factory.mktemp("scheduler"),
         source_cluster,
         target_cluster,
-        [killed, hourly],
+        [killed, hourly, {"name": FORMS, "topics": {"include": [FORMS, "^af-forms[.]"]}}],
         {**QUICK, VARIABLE: f"P1:3={gate}"},
     ) as started:
         yield started
@@ -106,6 +107,23 @@ def states(api: AirflowApi, kind: str) -> list[str]:
     return [
         each["state"] for each in api.get(f"dags/{HOURLY}/dagRuns", limit=100)["dag_runs"] if each["run_type"] == kind
     ]
+
+
+@pytest.mark.slow
+def test_every_form_that_is_sent_as_it_stands_starts_a_run(
+    airflow: AirflowStandalone, source_cluster: Brokers, target_cluster: Brokers
+) -> None:
+    produce(source_cluster, FORMS, [NOW] * 30)
+    with airflow.api() as api:
+        for suffix in ("", ".backfill", ".audit"):  # an audit needs something that was copied
+            dag_id = f"{FORMS}{suffix}"
+            api.wait_for_dag(dag_id)
+            api.unpause(dag_id)
+            form = api.get(f"dags/{dag_id}/details")["params"]
+            assert form and all(sends(field["schema"], field["value"]) for field in form.values()), form
+            run_id = api.trigger(dag_id, {name: field["value"] for name, field in form.items()})
+            assert api.wait_for_run(dag_id, run_id, 600) == "success"
+    assert keys(target_cluster, FORMS) == list(range(30))
 
 
 @pytest.mark.slow

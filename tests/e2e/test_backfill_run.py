@@ -20,11 +20,11 @@ def test_a_backfill_is_planned_copied_and_repeated(
     airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
     topic, file = "af-e2e-backfill", "backfills_dag.py"
-    asked: dict[str, Any] = {"topics": [topic], "from": "100", "until": "250"}
+    asked: dict[str, Any] = {"topics": [topic], "from": "100", "until": "250", "dry_run": False}
     produce(source_cluster, topic, [SIX] * 300)
     airflow.replicate("af-backfill", topic, "start_from: latest\nmax_records_per_run: 100\n")
 
-    dry, log = airflow.run("af-backfill.backfill", file=file, **asked, dry_run=True)
+    dry, log = airflow.run("af-backfill.backfill", file=file, **{**asked, "dry_run": True})
     assert dry["tasks"] == {"plan": "success", "replicate": "skipped", "report": "skipped"}
     assert (dry["plan"]["offsets_to_copy"], dry["plan"]["estimated_records"]) == (150, 150)
     assert "to copy: 150 offsets of 1 partitions, about 150 records" in log

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -34,10 +34,13 @@ _EXTRA = {
 
 @dataclass
 class Side:
-    """One cluster with its proxies. ``direct`` is how its administrator sees it."""
+    """One cluster with its proxies. ``direct`` is how its administrator sees it, ``clients`` what the product's clients
+    need beside the address.
+    """
 
     cluster: KafkaCluster
     proxies: Sequence[Proxy]
+    clients: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.direct = Cluster(self.cluster.bootstrap)
@@ -115,15 +118,17 @@ class Bench:
     target: Side
     folder: Path
     until_the_end: ExitStack
-    _wide: list[Side] = field(default_factory=list)
+    _others: dict[str, Side] = field(default_factory=dict)
 
-    def wide_source(self) -> Side:
-        """A source of three brokers without proxies. It is started when it is first asked for."""
-        if not self._wide:
-            cluster = KafkaCluster("wide", self.folder, 3)
-            self.until_the_end.enter_context(started(cluster))
-            self._wide.append(Side(cluster, []))
-        return self._wide[0]
+    def other(self, name: str, start: Callable[[Path, ExitStack], Side]) -> Side:
+        """A side of another shape. It is started when it is first asked for."""
+        if name not in self._others:
+            self._others[name] = start(self.folder, self.until_the_end)
+        return self._others[name]
+
+    def with_wide_source(self) -> Bench:
+        """The source has three brokers, without proxies."""
+        return replace(self, source=self.other("wide", _wide))
 
     def heal(self) -> None:
         self.source.heal()
@@ -132,6 +137,12 @@ class Bench:
     @property
     def sides(self) -> tuple[Side, Side]:
         return self.source, self.target
+
+
+def _wide(folder: Path, until_the_end: ExitStack) -> Side:
+    cluster = KafkaCluster("wide", folder, 3, extra={"auto.leader.rebalance.enable": "false"})
+    until_the_end.enter_context(started(cluster))
+    return Side(cluster, [])
 
 
 @contextmanager

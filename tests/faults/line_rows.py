@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from functools import partial
 
 from kafka_replication.runtime.events import Event
-from stack.artifacts import kafka_jars
-from stack.java import java
 from tests.faults import load
 from tests.faults.attempt import Attempt
 from tests.faults.bench import Bench, Side
+from tests.faults.kafka_tool import run_tool
 from tests.faults.load import PARTITIONS, Load
 from tests.faults.row import Row
+from tests.faults.sampler import progress
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.checker import Record
 from tests.support.scenario import Rec
@@ -95,17 +94,14 @@ def quota(side: str, kind: str, trial: Trial) -> None:
     run = _one_run(trial)
     if str(Event.THROTTLED) not in run.text:
         raise TrialFailed("no broker made a client wait: the row needs a larger load")
+    if not (shown := progress(trial.store, trial.name)).get("throttled"):
+        raise TrialFailed(f"the progress does not say that a quota made the run wait: {shown}")
 
 
 def set_quota(bootstrap: str, client_id: str, limit: str) -> None:
     """The client library has no request for it, so Kafka's own tool asks."""
-    command = [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", "kafka.admin.ConfigCommand"]
-    arguments = ["--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-name", client_id]
-    done = subprocess.run(
-        [*command, *arguments, "--add-config", limit], capture_output=True, text=True, check=False, timeout=60
-    )
-    if done.returncode:
-        raise TrialFailed(f"the quota could not be set: {done.stdout}{done.stderr}")
+    entity = ["--entity-type", "clients", "--entity-name", client_id]
+    run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--alter", *entity, "--add-config", limit)
 
 
 ROWS = (

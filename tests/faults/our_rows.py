@@ -9,7 +9,6 @@ from functools import partial
 
 import psutil
 
-from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.local import DAEMON
 from stack.kafka_cluster import start_all
@@ -83,17 +82,8 @@ def comes_back_late(trial: Trial) -> None:
     done all its work; then it wakes.
     """
     trial.copy["transaction_timeout"] = 120  # the other run fences, not the end of the transaction
-    gate, turn = trial.folder / "gate", trial.dice.choice([1, trial.dice.randrange(2, 25)])
-    gate.touch()
-    late = trial.start(f"P2:{turn}={gate}")
-    reached = failpoints.at_gate(gate)
-    deadline = time.monotonic() + 120
-    while not reached.exists():
-        if late.ended or time.monotonic() > deadline:
-            raise TrialFailed(f"commit {turn} was not reached: {late.end()} {late.errors}")
-        time.sleep(0.02)
+    late, gate = trial.at_gate("P2", 25)
     trial.freeze(late)
-    trial.note(f"froze run {late.number} before commit {turn}")
     gate.unlink()
     other = trial.start()
     if (outcome := trial.finish(other)) != "done":

@@ -33,10 +33,10 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 class Proxy:
-    """Listens on ``port`` and passes on to ``upstream``, both on loopback."""
+    """Listens on ``port`` and passes on to ``upstream``, both on loopback. ``frames`` is off for a line that is encrypted."""
 
-    def __init__(self, port: int, upstream: int) -> None:
-        self.port, self.upstream = port, upstream
+    def __init__(self, port: int, upstream: int, *, frames: bool = True) -> None:
+        self.port, self.upstream, self.frames = port, upstream, frames
         self._delay = 0.0
         self._rate: float | None = None
         self._free_at = [0.0, 0.0]  # when the throttled line is free again in each direction, on the monotonic clock
@@ -171,6 +171,10 @@ class _Link:
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
         passing = asyncio.ensure_future(_pass_on(queue, writer))
         try:
+            while not self._proxy.frames:
+                if not (data := await reader.read(self._proxy.most)):
+                    raise EOFError
+                await take(data)
             while True:
                 size = await reader.readexactly(4)
                 left = struct.unpack(">i", size)[0]

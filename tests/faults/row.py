@@ -16,7 +16,7 @@ class Row:
     """``inject`` starts runs and does the fault. Then running again heals it, or fails with an error that ``expected`` (a pattern) names.
 
     ``own_load`` rows damage the source's data and get a topic of their own. ``ignore`` names what the fault itself brings about.
-    ``sampled`` is off where the fault changes what the sampler reads. ``load`` makes a load of another shape.
+    ``sampled`` is off where the fault changes what the sampler reads. ``load`` makes a load of another shape, ``bench`` names other clusters.
     """
 
     name: str
@@ -27,3 +27,4 @@ class Row:
     ignore: tuple[str, ...] = ()
     sampled: bool = True
     load: Callable[[Bench, str, int], Load] | None = None
+    bench: Callable[[Bench], Bench] = lambda bench: bench

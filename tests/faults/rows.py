@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.faults import data_rows, line_rows, our_rows, sick_rows, source_rows, store_rows, target_rows
+from tests.faults import (
+    certificate_rows,
+    data_rows,
+    line_rows,
+    our_rows,
+    sick_rows,
+    source_rows,
+    store_rows,
+    target_rows,
+)
 
 ROWS = {
     row.name: row
@@ -11,6 +20,7 @@ ROWS = {
         *line_rows.ROWS,
         *source_rows.ROWS,
         *sick_rows.ROWS,
+        *certificate_rows.ROWS,
         *our_rows.ROWS,
         *store_rows.ROWS,
         *data_rows.ROWS,

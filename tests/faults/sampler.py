@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,14 @@ def watermarks(store: Path, replication: str) -> dict[int, int]:
         finally:
             connection.close()
     return {}
+
+
+def progress(store: Path, replication: str) -> dict[str, Any]:
+    """What the store holds of the newest run's progress."""
+    query = "SELECT progress FROM kafka_replication_runs WHERE replication = ? ORDER BY created_at DESC LIMIT 1"
+    with closing(sqlite3.connect(store)) as connection:
+        [[text]] = connection.execute(query, (replication,))
+    return dict(json.loads(text))
 
 
 class Sampler:

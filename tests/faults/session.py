@@ -40,11 +40,11 @@ class Session:
         self.bench, self.folder = bench, folder
         self._shared: dict[str, Load] = {}
 
-    def load_of(self, row: Row, name: str, seed: int) -> Load:
+    def load_of(self, row: Row, bench: Bench, name: str, seed: int) -> Load:
         if row.load is not None:
-            return row.load(self.bench, f"own.{name}", seed)
+            return row.load(bench, f"own.{name}", seed)
         if row.own_load:
-            return load.make(self.bench.source.direct, f"own.{name}", seed)
+            return load.make(bench.source.direct, f"own.{name}", seed)
         kind, make = (("plain", load.make), ("compacted", load.make_compacted))[seed % 2]
         if kind not in self._shared:
             self._shared[kind] = make(self.bench.source.direct, kind, LOAD_SEED)
@@ -55,33 +55,36 @@ class Session:
         name = f"{row.name}-{seed}{'-' if mutation else ''}{mutation}"
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
-        self.bench.heal()
-        trial = Trial(self.bench, self.load_of(row, name, seed), name, f"{row.name}:{seed}", folder)
+        bench = row.bench(self.bench)
+        bench.heal()
+        trial = Trial(bench, self.load_of(row, bench, name, seed), name, f"{row.name}:{seed}", folder)
         trial.job |= {"mutation": mutation} if mutation else {}
         verdict = conduct(trial, row.inject, expected=row.expected, ignore=row.ignore, sampled=row.sampled)
         (folder / "verdict.json").write_text(json.dumps(asdict(verdict), indent=1))
         if verdict.outcome == "failed":
-            self._keep_logs(folder)
+            _keep_logs(bench, folder)
         else:
             if not os.environ.get("FAULT_KEEP"):
                 shutil.rmtree(folder)
-            self._forget(trial, row)
+            _forget(trial, row)
         return verdict
 
-    def _keep_logs(self, folder: Path) -> None:
-        for side in self.bench.sides:
-            for broker in side.brokers:
-                with broker.log.open("rb") as log:
-                    log.seek(max(0, broker.log.stat().st_size - (1 << 20)))
-                    (folder / f"{side.cluster.name}-{broker.log.name}").write_bytes(log.read())
 
-    def _forget(self, trial: Trial, row: Row) -> None:
-        for side, topic in (
-            (self.bench.target, trial.target_topic),
-            *([(self.bench.source, trial.load.topic)] if row.own_load or row.load else []),
-        ):
-            with suppress(KafkaException):
-                side.admin.delete_topics([topic])[topic].result(30)
+def _keep_logs(bench: Bench, folder: Path) -> None:
+    for side in bench.sides:
+        for broker in side.brokers:
+            with broker.log.open("rb") as log:
+                log.seek(max(0, broker.log.stat().st_size - (1 << 20)))
+                (folder / f"{side.cluster.name}-{broker.log.name}").write_bytes(log.read())
+
+
+def _forget(trial: Trial, row: Row) -> None:
+    for side, topic in (
+        (trial.bench.target, trial.target_topic),
+        *([(trial.bench.source, trial.load.topic)] if row.own_load or row.load else []),
+    ):
+        with suppress(KafkaException):
+            side.admin.delete_topics([topic])[topic].result(30)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
@@ -40,7 +39,7 @@ def _fill(side: Cluster, topic: str, seed: int) -> Load:
 
 
 def on_three_brokers(bench: Bench, topic: str, seed: int) -> Load:
-    source = bench.wide_source().direct
+    source = bench.source.direct
     _spread(source, topic)
     return _fill(source, topic, seed)
 
@@ -52,7 +51,6 @@ def on_one_broker(bench: Bench, topic: str, seed: int) -> Load:
 
 
 def source_partition_offline(trial: Trial) -> None:
-    trial.bench = replace(trial.bench, source=trial.bench.wide_source())
     _runs_without(trial, trial.bench.source, trial.load.topic)
 
 
@@ -101,7 +99,14 @@ def _back(trial: Trial, side: Side, broker: Broker) -> None:
 
 
 ROWS = (
-    Row("source-partition-offline", source_partition_offline, "core", own_load=True, load=on_three_brokers),
+    Row(
+        "source-partition-offline",
+        source_partition_offline,
+        "core",
+        own_load=True,
+        load=on_three_brokers,
+        bench=Bench.with_wide_source,
+    ),
     Row(  # the sampler reads the target, of which a partition does not answer nearly all the time
         "target-partition-offline",
         target_partition_offline,

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+
 from tests.faults import load
-from tests.faults.load import PARTITIONS
+from tests.faults.bench import Bench
+from tests.faults.kafka_tool import run_tool
+from tests.faults.load import PARTITIONS, Load
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.scenario import Rec, send
+from tests.support.waiting import wait_until
 
 PART = 150
 
@@ -44,6 +52,43 @@ def connections_cut(trial: Trial) -> None:
         time.sleep(1)
         trial.bench.source.proxies[0].cut()
     trial.finish(run)
+
+
+def leader_changes(trial: Trial) -> None:
+    """All partitions at once get the leader that is their preferred one by now; no broker is away."""
+    source, topic = trial.bench.source, trial.load.topic
+    places = {number: [1 + (number + each) % 3 for each in (1, 2, 0)] for number in range(PARTITIONS)}
+    _reassign(source.cluster.bootstrap, topic, places, trial.folder)
+    run = trial.start()
+    trial.middle(run)
+    all_ = [TopicPartition(topic, number) for number in places]
+    changed = source.admin.elect_leaders(ElectionType.PREFERRED, all_).result(30)
+    if failed := [str(error) for error in changed.values() if error is not None]:
+        raise TrialFailed(f"leaders could not be changed: {failed}")
+    trial.note(f"the leaders are {[str(source.leader(topic, number)) for number in places]}")
+    trial.finish(run)
+
+
+def on_three_brokers(bench: Bench, topic: str, seed: int) -> Load:
+    """Every partition has three replicas, and its leader is the first one of them."""
+    source = bench.source.direct
+    places = [[1 + (number + each) % 3 for each in range(3)] for number in range(PARTITIONS)]
+    new = NewTopic(topic, num_partitions=PARTITIONS, replica_assignment=places, config={"retention.ms": "-1"})
+    source.admin.create_topics([new])[topic].result(30)
+    wait_until(lambda: source.partitions(topic) == PARTITIONS)
+    load.fill(source, topic, seed)
+    return load.look(source, topic)
+
+
+def _reassign(bootstrap: str, topic: str, places: Mapping[int, Sequence[int]], folder: Path) -> None:
+    """Change the order of replicas, and so the preferred leader. The client library has no request for it, so Kafka's
+    own tool asks.
+    """
+    wanted = [{"topic": topic, "partition": number, "replicas": list(each)} for number, each in places.items()]
+    file = folder / "reassignment.json"
+    file.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    run_tool(tool, "--bootstrap-server", bootstrap, "--reassignment-json-file", str(file), "--execute")
 
 
 def retention_before(trial: Trial) -> None:
@@ -159,6 +204,14 @@ ROWS = (
     Row("source-recreated-before", recreated_before, "core", expected="the source topic was re-created", own_load=True),
     Row("source-recreated-during", recreated_during, "core", expected="the source topic was re-created", own_load=True),
     Row("source-slow", slow),
+    Row(
+        "source-leader-changes",
+        leader_changes,
+        "core",
+        own_load=True,
+        load=on_three_brokers,
+        bench=Bench.with_wide_source,
+    ),
     Row("source-connections-cut", connections_cut),
     Row("source-truncated", truncated, expected="it was truncated after its records were copied", own_load=True),
     Row("source-partitions-added", partitions_added, own_load=True),

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaException
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
@@ -109,7 +110,10 @@ class Trial:
     def start(self, failpoint: str = "", *, store: Path | None = None, **more: Any) -> Attempt:
         """Start a run; ``more`` goes into its replication file."""
         number = len(self.attempts) + 1
-        clients = {name: {"bootstrap.servers": side.bootstrap, **self.clients} for name, side in self._sides().items()}
+        clients = {
+            name: {"bootstrap.servers": side.bootstrap, **side.clients, **self.clients}
+            for name, side in self._sides().items()
+        }
         settings = {
             "config": self.document(**more),
             "store_url": f"sqlite:///{store or self.store}",
@@ -169,6 +173,19 @@ class Trial:
         self.freeze(attempt)
         self.note(f"froze run {attempt.number} after {attempt.chunks} chunks")
         return attempt
+
+    def at_gate(self, point: str, most: int) -> tuple[Attempt, Path]:
+        """A run that halts when it reaches a failpoint for a random time, for as long as the file exists."""
+        gate, turn = self.folder / "gate", self.dice.choice([1, self.dice.randrange(2, most)])
+        gate.touch()
+        attempt, reached = self.start(f"{point}:{turn}={gate}"), failpoints.at_gate(gate)
+        deadline = time.monotonic() + ATTEMPT_SECONDS
+        while not reached.exists():
+            if attempt.ended or time.monotonic() > deadline:
+                raise TrialFailed(f"{point} was not reached {turn} times: {attempt.end()} {attempt.errors}")
+            time.sleep(0.02)
+        self.note(f"run {attempt.number} halts at {point} of turn {turn}")
+        return attempt, gate
 
     def freeze(self, attempt: Attempt) -> None:
         """Stop a run, but not while it writes to the store: SQLite's file would stay locked for as long as the run stands still."""

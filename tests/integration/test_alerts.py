@@ -6,24 +6,35 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from kafka_replication.alerting.memory import STATE_FOLDER, FileMemory
 from kafka_replication.alerting.values import Decision
+from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.watching import LostRun, Watcher, reported_failure
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
+from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
+from tests.support.clusters import Brokers, started
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.leases import acquire
 from tests.support.received import Inbox, inbox
-from tests.support.scenario import Scenario, numbered
+from tests.support.scenario import Cluster, Scenario, numbered
 from tests.support.waiting import wait_until
 
 
@@ -31,6 +42,18 @@ from tests.support.waiting import wait_until
 def received() -> Iterator[Inbox]:
     with inbox() as servers:
         yield servers
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[KafkaCluster]:
+    """A broker that knows rights."""
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    cluster = KafkaCluster("guarded", tmp_path, extra=authorizer)
+    with started(cluster):
+        yield cluster
 
 
 def watcher(scene: Scenario, received: Inbox, folder: Path, **more: Any) -> Watcher:
@@ -146,6 +169,53 @@ def test_a_cluster_that_is_away_is_told_after_a_while(scene: Scenario, received:
     assert events(away.look()) == ["opened cluster-unavailable"]  # the first look took longer than a second
     assert "the target (connection 'target')" in received.mails[0].text and "127.0.0.1:9" in received.mails[0].text
     assert events(watching.look()) == ["healed cluster-unavailable"]
+
+
+def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
+    source_cluster: Brokers, target3: KafkaCluster, received: Inbox, tmp_path: Path
+) -> None:
+    scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(target3.bootstrap), tmp_path)
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(10, 50))
+    watching = watcher(scene, received, tmp_path, alerts={"stalled_after": 1})
+    scene.target.set(RECEIPTS, min_insync_replicas="3")
+    target3.broker(2).kill()
+    try:
+        told: list[str] = []
+        while not told:
+            told = events(watching.look())
+        quick = {"transaction_timeout": 10, "chunk_seconds": 2, "stall_timeout": 3, "attempts": 1}
+        assert scene.run(copy=quick).outcome == "failed"
+        told += events(watching.look())
+    finally:
+        target3.broker(2).start()
+        scene.target.set(RECEIPTS, min_insync_replicas="2")
+    assert told == ["opened ledger-not-writable"]
+    assert RECEIPTS in received.mails[0].text and "min.insync.replicas is 3" in received.mails[0].text
+    assert events(watching.look()) == []  # the failed run is a part of it
+    assert scene.run().outcome == "done"
+    assert events(watching.look()) == ["healed ledger-not-writable"]
+    scene.assert_copied()
+    scene.store.close()
+
+
+def test_a_right_that_is_missing_in_the_ledger_is_told_at_once(
+    guarded: KafkaCluster, source_cluster: Brokers, received: Inbox, tmp_path: Path
+) -> None:
+    scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(guarded.bootstrap), tmp_path)
+    copied_once(scene)
+    watching = watcher(scene, received, tmp_path)
+    acl = partial(AclBinding, ResourceType.TOPIC, RECEIPTS, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+    allow, deny = acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(AclOperation.WRITE, AclPermissionType.DENY)
+    for future in scene.target.admin.create_acls([allow, deny]).values():
+        future.result(30)
+    told: list[str] = []
+    while not told:  # the brokers learn of it a moment later
+        told = events(watching.look())
+    assert told == ["opened ledger-not-writable"]
+    assert f"Write on topic {RECEIPTS} is missing" in received.posts[0].text
+    assert "kafka-acls.sh" in received.posts[0].text
+    scene.store.close()
 
 
 def test_a_store_that_is_away_is_remembered_in_a_file(scene: Scenario, received: Inbox, tmp_path: Path) -> None:

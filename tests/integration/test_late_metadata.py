@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.model.offsets import TopicPartition
@@ -17,3 +18,14 @@ def test_a_topic_that_was_unknown_a_moment_ago(clusters: tuple[Cluster, Cluster]
     assert topics.describe(admin, [name]) == {}
     target.create(name, 2)
     assert set(offsets.log_starts(admin, [TopicPartition(name, 0), TopicPartition(name, 1)]).values()) == {0}
+
+
+def test_a_configuration_that_is_there_a_moment_later(clusters: tuple[Cluster, Cluster]) -> None:
+    """One broker of three had described the ledger's new topic, and another one did not know it yet."""
+    _, target = clusters
+    name = f"late-{uuid.uuid4().hex[:6]}"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(topics.configs, clients.admin({"bootstrap.servers": target.bootstrap}), [name])
+        target.create(name)
+        known, failed = asked.result()
+    assert (list(known), failed) == ([name], {})

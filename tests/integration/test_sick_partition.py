@@ -107,6 +107,7 @@ def test_a_source_partition_without_a_leader(source_scene: Scenario, target3: Ka
     scene.assert_copied(*HEALTHY, SICK)
 
 
+@pytest.mark.slow
 def test_a_target_partition_without_a_leader(target_scene: Scenario, target3: KafkaCluster) -> None:
     scene = target_scene
     scene.source.create(scene.topic, len(HEALTHY) + 1)
@@ -125,6 +126,7 @@ def test_a_target_partition_without_a_leader(target_scene: Scenario, target3: Ka
     scene.assert_copied(*HEALTHY, SICK)
 
 
+@pytest.mark.slow
 def test_latest_is_resolved_once_also_for_a_partition_that_does_not_answer(
     source_scene: Scenario, target3: KafkaCluster
 ) -> None:

@@ -56,7 +56,7 @@ def test_the_command_line_names_the_host(scene: Scenario, closed: str, silent: s
     found = [(address, ended(process)) for address, process in asked]
     for address, (code, _, err) in found:
         assert code == 1
-        assert f"error: cannot reach Kafka at {address}" in err, err
+        assert f"source {address} (connection 'source')" in err, err
 
 
 def test_json_output_stays_one_document(scene: Scenario, closed: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submit import terminal_launcher
-from tests.spark.standalone_master import standalone_master
 from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Scenario, numbered
 
@@ -42,11 +41,12 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         scene.store.close()
 
 
-def test_local_mode_and_a_cluster_do_the_same(source_cluster: Brokers, target_cluster: Brokers, tmp_path: Path) -> None:
+def test_local_mode_and_a_cluster_do_the_same(
+    source_cluster: Brokers, target_cluster: Brokers, spark_cluster: SparkConnection, tmp_path: Path
+) -> None:
     local = terminal_launcher(SparkConnection("local[2,4]", {}), {})
     here = replicated(source_cluster, target_cluster, tmp_path / "local", local)
-    with standalone_master(tmp_path / "spark") as connection:
-        cluster = terminal_launcher(connection, {})
-        there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster)
+    cluster = terminal_launcher(spark_cluster, {})
+    there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster)
     assert same(there) == same(here)
     assert sum(each["copied"] for each in there["ranges"]) == 3_000 - 3

@@ -110,6 +110,16 @@ def test_a_target_that_is_away_is_one_alert_and_one_when_all_is_well_again() -> 
     assert story.open == ()
 
 
+def test_a_ledger_that_takes_nothing_is_one_alert_of_its_own() -> None:
+    story = Story()
+    full, stalled = cause(Kind.LEDGER, patience=600), cause(Kind.STALLED, at=START)
+    assert story.look(full) == []
+    assert story.look(full, stalled) == ["opened ledger-not-writable"]
+    assert story.look(full, cause(Kind.FAILED, "orders", at=story.now)) == []
+    assert story.look(cause(Kind.FAILED, "orders", at=story.now)) == []
+    assert story.look() == ["healed ledger-not-writable"]
+
+
 def test_what_happens_after_the_cause_is_gone_is_told() -> None:
     story = Story()
     story.look(cause(Kind.CLUSTER))
@@ -172,6 +182,7 @@ def test_events_have_stable_ids() -> None:
     assert {kind.value for kind in Kind} == {
         "store-unavailable",
         "cluster-unavailable",
+        "ledger-not-writable",
         "gap",
         "removed",
         "refused",

@@ -53,8 +53,8 @@ def call(file: Path, flags: dict[str, str], *more: str) -> tuple[int, str, str]:
         ("--from", "1e1", "from: must be an offset"),
         ("--from", "0x1", "from: must be an offset"),
         ("--from", "1.0", "from: must be an offset"),
-        ("--from", "earliest", "from: must be an offset"),
-        ("--until", "latest", "until: must be an offset"),
+        ("--from", "latest", "from: must be an offset"),
+        ("--until", "earliest", "until: must be an offset"),
         ("--from", "{{ ds }}", "found '{{ ds }}'"),
         ("--from", "{% raw %}", "found '{% raw %}'"),
         ("--until", "$(reboot)", "found '$(reboot)'"),
@@ -95,6 +95,7 @@ def test_a_range_is_not_optional(file: Path, missing: str) -> None:
     assert code == 2 and missing in err
 
 
-def test_with_good_flags_it_goes_on_to_the_connections(file: Path) -> None:
-    code, _, err = call(file, GOOD, "--dry-run")
+@pytest.mark.parametrize("flags", [GOOD, {**GOOD, "--from": "earliest", "--until": "latest"}])
+def test_with_good_flags_it_goes_on_to_the_connections(file: Path, flags: dict[str, str]) -> None:
+    code, _, err = call(file, flags, "--dry-run")
     assert code == 2 and "connection 'not_defined' is not defined" in err

@@ -92,7 +92,14 @@ ANY = st.one_of(
 def test_any_value_of_any_field_is_taken_or_refused_in_words(field: str, value: object) -> None:
     with suppress(BadInput):
         request = read(**{field: value})
-        assert isinstance(request.from_, datetime) or 0 <= request.from_ < 2**63
+        assert request.from_ is None or isinstance(request.from_, datetime) or 0 <= request.from_ < 2**63
+
+
+@pytest.mark.parametrize(("from_", "until"), [(None, None), ("earliest", "latest")])
+def test_what_is_left_open(from_: str | None, until: str | None) -> None:
+    request = read(topics=None, from_=from_, until=until)
+    assert request == BackfillRequest(topics=(), from_=None, until=None)
+    assert read(from_=from_).until == 20 and read(until=until).from_ == 10
 
 
 # --- against what the source has ---------------------------------------------------------------------------------------------------
@@ -113,6 +120,14 @@ def test_two_times_between_which_nothing_was_written_are_an_empty_range() -> Non
     request = read(from_=first.isoformat(), until=second.isoformat(), partitions=[0])
     at = TopicPartition("orders", 0)
     assert resolve(request, ORDERS, {first: {at: 40}, second: {at: 40}}) == {at: OffsetRange(40, 40)}
+
+
+def test_an_open_range_is_what_the_source_has() -> None:
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    everything = read(from_=None, until=None)
+    assert resolve(everything, ORDERS, {}) == {first: OffsetRange(3, 100), second: OffsetRange(0, 20)}
+    assert resolve(read(until=None), ORDERS, {})[second] == OffsetRange(10, 20)
+    assert resolve(read(from_=None, until="2"), ORDERS, {}) == {first: OffsetRange(3, 3), second: OffsetRange(0, 2)}
 
 
 @pytest.mark.parametrize(

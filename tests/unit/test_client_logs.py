@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.heard import HearingAdmin
 from tests.support.waiting import wait_until
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}  # every client tries, and fails
@@ -19,7 +19,7 @@ KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "uncommitted consumer": lambda config: clients.uncommitted_consumer(config, "group"),
     "producer": clients.producer,
     "transactional producer": lambda config: clients.producer(config, **{"transactional.id": "id"}),
-    "admin": lambda config: clients._make(AdminClient, config),
+    "admin": lambda config: clients._make(HearingAdmin, config),
 }
 
 

@@ -308,7 +308,8 @@ def test_load_all_keeps_what_is_right_and_names_what_is_not(tmp_path: Path) -> N
     ]:
         (tmp_path / file).write_text(MINIMAL.replace("orders-dr", name))
     (tmp_path / "folder.yaml").mkdir()
-    loaded, errors = load_all(tmp_path)
+    loaded, broken = load_all(tmp_path)
+    errors = [each.error for each in broken]
     assert {name: each.name for name, each in loaded.items()} == {"second": "second", "first": "first"}
     assert list(loaded) == ["second", "first"]
     assert [error.what for error in errors[1:]] == [
@@ -320,14 +321,14 @@ def test_load_all_keeps_what_is_right_and_names_what_is_not(tmp_path: Path) -> N
 
 
 def test_load_all_of_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    loaded, errors = load_all(tmp_path / "absent")
+    loaded, broken = load_all(tmp_path / "absent")
     assert loaded == {}
-    assert "absent: cannot be listed: No such file" in str(errors[0])
+    assert "absent: cannot be listed: No such file" in str(broken[0].error)
 
 
 def test_the_files_that_come_with_the_product_load() -> None:
-    loaded, errors = load_all(ROOT / "dags/replications")
-    assert errors == []
+    loaded, broken = load_all(ROOT / "dags/replications")
+    assert broken == []
     demo = loaded["demo-orders"]
     assert demo.schedule is None
     assert demo.selects("demo.orders") and not demo.selects("orders")

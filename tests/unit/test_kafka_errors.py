@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.clients import translate
-from kafka_replication.model.errors import BadInput, Fenced, Refused, Unreachable
+from kafka_replication.model.errors import Fenced, NotAuthenticated, NotAuthorized, Refused, Unreachable
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from kafka_replication.model.errors import BadInput, Fenced, Refused, Unreachabl
         (KafkaError._MSG_TIMED_OUT, Unreachable, True),
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, Unreachable, True),  # ends the session; the ledger says what is left
         (KafkaError._FENCED, Fenced, False),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, BadInput, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAuthorized, False),
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, Refused, False),
         (KafkaError.POLICY_VIOLATION, Refused, False),
-        (KafkaError._AUTHENTICATION, Refused, False),
+        (KafkaError._AUTHENTICATION, NotAuthenticated, False),
     ],
 )
 def test_a_kafka_error_is_one_of_ours(code: int, kind: type, retriable: bool) -> None:

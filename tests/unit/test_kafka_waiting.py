@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka import offsets, topics
-from kafka_replication.model.errors import BadInput, Stalled, Unreachable
+from kafka_replication.model.errors import NotAuthorized, Stalled, Unreachable
 from kafka_replication.model.offsets import TopicPartition
 
 Answer = Callable[[ClientPartition, IsolationLevel], int | KafkaError]
@@ -109,7 +109,7 @@ def test_a_partition_without_a_leader_is_named() -> None:
 def test_an_error_that_lasts_is_raised_at_once() -> None:
     codes = {0: KafkaError.LEADER_NOT_AVAILABLE, 1: KafkaError.TOPIC_AUTHORIZATION_FAILED}
     admin = Admin(lambda at, level: KafkaError(codes[at.partition]))
-    with pytest.raises(BadInput, match="listing offsets of a-1"):
+    with pytest.raises(NotAuthorized, match="listing offsets of a-1"):
         ask(admin, TopicPartition("a", 0), TopicPartition("a", 1), patience=15.0)
     assert len(admin.asked) == 1
 

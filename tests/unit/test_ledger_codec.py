@@ -143,6 +143,7 @@ def new_receipts(draw: st.DrawFn) -> Receipt:
         skipped=draw(OFFSET),
         transform=draw(st.none() | st.builds(Transform, TEXT, TEXT)),
         offset_map=tuple(MappedOffset(offset, draw(OFFSET), draw(OFFSET)) for offset in offsets),
+        throttled=draw(st.floats(0, 1e6)),
     )
 
 

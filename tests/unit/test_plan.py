@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Deleted, Ids, Position, Removed, Start, Verified
+from kafka_replication.ledger.entries import ONE_WRITER, Deleted, Ids, Position, Removed, Start, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.live import own, plan, refuse_occupied
 from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State
-from kafka_replication.planning.refusals import FOREIGN_REMEDY
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
 from kafka_replication.planning.starts import starts_to_write
 
@@ -315,6 +314,13 @@ def test_what_there_is_to_do(case: Case, state: State, copy: tuple[int, int] | N
 OPENED = {key(): position(40)}
 AUDIT = topic("audit", "s-audit", (0, 10, 10))
 
+CONTRADICTS = (
+    f"the ledger contradicts itself: orders-0 (entries in kafka-replication.positions-{key().ledger_partition}): "
+)
+REPAIR = (
+    "find out who changed the ledger topics, or what restored an older state of them; then let the command show what the"
+    " receipts prove, and write it: kafka-replication ledger orders-dr.yaml --repair"
+)
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
     "target truncated": (
         Case(target={"orders": topic("orders", "t-orders", (0, 30, 30))}, positions=OPENED),
@@ -324,11 +330,35 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
         f" topic: {RESET}",
     ),
+    "the next offset lies in the coverage": (
+        Case(positions={key(): replace(position(40), next_offset=30)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position's next offset is 30, but its coverage has 39, too",
+        REPAIR,
+    ),
+    "the coverage does not reach the next offset": (
+        Case(positions={key(): replace(position(40), next_offset=90)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position's next offset is 90, but its coverage lacks [40, 90)",
+        REPAIR,
+    ),
+    "more is verified than was copied": (
+        Case(positions=OPENED, verified={key(): verified(70)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}[40, 70) are called verified, but the position says that they were never copied",
+        REPAIR,
+    ),
+    "it started above its next offset": (
+        Case(positions={key(): replace(position(40), start=41)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position says that it started at 41, above its next offset 40",
+        REPAIR,
+    ),
     "foreign records": (
         Case(positions=OPENED, foreign={key(): 41}),
         State.FOREIGN,
         "orders-0: orders-0 on the target holds a record at offset 41 that the ledger does not know (ours end at 40)",
-        FOREIGN_REMEDY,
+        ONE_WRITER,
     ),
     "source topic re-created": (
         Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED),

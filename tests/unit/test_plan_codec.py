@@ -74,6 +74,7 @@ ADDED = {
     State.UNREADABLE,
     State.UNFIT,
     State.TARGET_TRUNCATED,
+    State.CONTRADICTED,
     State.FOREIGN,
 }  # to format 1, after the golden file was written
 REFUSED = [

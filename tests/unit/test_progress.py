@@ -13,8 +13,9 @@ from kafka_replication.ledger.entries import Gap, Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.progress import WINDOW, Pace, Progress, Standing, Tally, Work, duration, work_of
+from kafka_replication.reporting.progress import WINDOW, Pace, Progress, Standing, Tally, Work, work_of
 
 IDS = Ids("cluster", "source id", "target id")
 KEYS = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(3)]
@@ -52,6 +53,11 @@ def test_a_line_says_everything() -> None:
     assert str(HALF) == (
         "12 of 40 ranges done, 1,200,000 records, 512.0 MB, 48.3 MB/s, 37%, about 40 s left; slowest orders-7 (12%)"
     )
+
+
+def test_the_wait_for_quotas_is_said() -> None:
+    said = "48.3 MB/s, 37%, about 40 s left, quotas of the brokers made it wait 2 min; slowest orders-7 (12%)"
+    assert str(replace(HALF, throttled=125.5)).endswith(said)
 
 
 def test_what_is_not_known_is_not_said() -> None:

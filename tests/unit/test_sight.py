@@ -51,6 +51,7 @@ def run() -> Run:
 
 def test_a_summary_fits_beside_a_bar() -> None:
     assert sight.summary(HALF) == "50%  20 s left  2.5 MB/s  1,234 records  2/4 ranges"
+    assert sight.summary(replace(HALF, throttled=100.0)).startswith("50%  20 s left  waited 2 min for quotas  2.5 MB/s")
     assert sight.summary(replace(HALF, offsets_done=100)).startswith("99%  reading back  2.5 MB/s")
 
 

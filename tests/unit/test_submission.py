@@ -12,6 +12,7 @@ import pytest
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.spark import local, submit
+from kafka_replication.spark.environment import without_secrets
 from kafka_replication.spark.submit import TerminalSubmission
 from kafka_replication.spark.workspace import PACKAGE, Workspace, workspace
 
@@ -46,7 +47,8 @@ def test_a_cluster_gets_the_package_as_a_zip_and_nothing_of_local_mode(master: s
         assert not here.links.exists()
         text = " ".join(argv)
         assert "extraJavaOptions" not in text and local.DAEMON not in text and "-XX:" not in text
-        assert set(submit.environment(master, here)) == {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME"}
+        added = set(submit.environment(master, here)) - set(without_secrets())
+        assert added <= {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME"}
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]"])
@@ -108,7 +110,7 @@ def test_java_options_in_the_environment_are_not_contradicted(name: str, monkeyp
 
 def test_the_user_s_launcher_options_stay(monkeypatch: pytest.MonkeyPatch, plain: Path) -> None:
     monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Dx=y")
-    assert "SPARK_LAUNCHER_OPTS" not in submit.environment("local[2]", Workspace(plain))
+    assert submit.environment("local[2]", Workspace(plain))["SPARK_LAUNCHER_OPTS"] == "-Dx=y"
 
 
 @pytest.mark.parametrize(
@@ -128,3 +130,24 @@ def test_every_setting_of_the_user_wins() -> None:
     ours = settings("local[2]")
     theirs = dict.fromkeys(ours, "theirs")
     assert settings("local[2]", theirs) == theirs
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AIRFLOW_CONN_KAFKA_SOURCE",
+        "AIRFLOW_VAR_KAFKA_REPLICATION_STORE_URL",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        "_AIRFLOW__STARTUP_MSG",
+        "KAFKA_REPLICATION_STORE_URL",
+    ],
+)
+@pytest.mark.parametrize("master", ["local[2]", "yarn"])
+def test_spark_gets_the_environment_without_what_holds_secrets(
+    name: str, master: str, monkeypatch: pytest.MonkeyPatch, plain: Path
+) -> None:
+    monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("OF_THE_USER", "kept")
+    made = submit.environment(master, Workspace(plain))
+    assert name not in made
+    assert made["OF_THE_USER"] == "kept"

@@ -30,10 +30,12 @@ CLAIM: Final = timedelta(minutes=3)
 AFTERMATH: Final = timedelta(minutes=5)
 
 _ALL: Final = frozenset(Kind)
+_OF_RUNS: Final = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG})
 _EXPLAINS: Final = {
     Kind.STORE: _ALL,
-    Kind.CLUSTER: frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG}),
-    Kind.STALLED: frozenset({Kind.CLUSTER, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG}),
+    Kind.CLUSTER: frozenset({Kind.LEDGER, *_OF_RUNS}),
+    Kind.LEDGER: _OF_RUNS,
+    Kind.STALLED: frozenset({Kind.CLUSTER, Kind.LEDGER, *_OF_RUNS}) - {Kind.STALLED},
     Kind.DIED: frozenset({Kind.MISSED, Kind.LAG}),
     Kind.FAILED: frozenset({Kind.MISSED, Kind.LAG}),
     Kind.MISSED: frozenset({Kind.LAG}),

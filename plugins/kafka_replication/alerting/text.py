@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from kafka_replication.alerting.values import Alert, Cause, Event
-from kafka_replication.model.times import to_text
+from kafka_replication.model.times import duration, to_text
 
 PLACES = 10  # places named of each cause; the others are counted
 
@@ -33,7 +32,7 @@ def message(replication: str, alerts: Sequence[Alert]) -> Message:
 def _lines(replication: str, alert: Alert) -> Iterator[str]:
     row = alert.open
     yield f"{_HEADS[alert.event]} {replication}: {row.key.title} [{row.key.kind}]"
-    yield f"since {to_text(row.since)} ({_lasted(row.since, alert.at)})"
+    yield f"since {to_text(row.since)} ({duration((alert.at - row.since).total_seconds())})"
     if alert.event is Event.HEALED:
         yield f"it was: {row.cause.what}"
         return
@@ -50,10 +49,3 @@ def _cause(cause: Cause) -> Iterator[str]:
         others = len(cause.places) - PLACES
         yield f"where: {', '.join(cause.places[:PLACES])}{f' and {others} others' if others > 0 else ''}"
     yield f"remedy: {cause.remedy}"
-
-
-def _lasted(since: datetime, until: datetime) -> str:
-    seconds = max(0, round((until - since).total_seconds()))
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

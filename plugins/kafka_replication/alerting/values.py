@@ -16,6 +16,7 @@ class Kind(StrEnum):
 
     STORE = "store-unavailable"
     CLUSTER = "cluster-unavailable"
+    LEDGER = "ledger-not-writable"
     GAP = "gap"
     REMOVED = "removed"
     REFUSED = "refused"
@@ -34,6 +35,7 @@ _RANK = {kind: rank for rank, kind in enumerate(Kind)}
 _TITLES = {
     Kind.STORE: "the watermark store cannot be used",
     Kind.CLUSTER: "a cluster cannot be reached",
+    Kind.LEDGER: "the ledger cannot be written",
     Kind.GAP: "source offsets were lost before they were copied",
     Kind.REMOVED: "copies are no longer on the target",
     Kind.REFUSED: "partitions cannot be copied",

@@ -16,7 +16,7 @@ import typer
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
 from kafka_replication.connections.environment import STORE_URL, EnvironmentConnections
-from kafka_replication.model.errors import BadInput, ReplicationError
+from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime import stopping
@@ -58,6 +58,6 @@ def act(
         typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
-        raise typer.Exit(2 if isinstance(e, BadInput) else 1) from None
+        raise typer.Exit(e.exit_code) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     raise typer.Exit(code)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from kafka_replication.cli import gaps as cli_gaps
-from kafka_replication.cli import sight
+from kafka_replication.cli import notifiers, sight
 from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
@@ -70,7 +70,8 @@ def check(file: File, as_json: Json = False) -> None:
     """Check the file, the connections and the clusters; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        findings = preflight.check(run.replication, run.snapshot(run.view()))
+        of_clusters = preflight.check(run.replication, run.snapshot(run.view()))
+        findings = [*of_clusters, *notifiers.findings(run.replication)]
         bad = any(finding.severity == "error" for finding in findings)
         rows = [
             {"severity": finding.severity, "where": finding.where, "what": finding.what, "remedy": finding.remedy}

@@ -21,9 +21,10 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.times import duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
-from kafka_replication.reporting.progress import Progress, duration
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.run import Run
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.output import OutputFile
@@ -106,6 +107,8 @@ def summary(progress: Progress) -> str:
         parts.append("reading back")
     elif progress.seconds_left:
         parts.append(f"{duration(progress.seconds_left)} left")
+    if progress.throttled >= 1:
+        parts.append(f"waited {duration(progress.throttled)} for quotas")
     speed = f"{progress.bytes_per_second / 1e6:,.1f} MB/s"
     parts += [speed, f"{progress.records:,} records", f"{progress.ranges_done:,}/{progress.ranges:,} ranges"]
     return "  ".join(parts)

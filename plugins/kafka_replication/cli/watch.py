@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from kafka_replication.alerting.values import Cause, Decision, OpenCause
+from kafka_replication.cli import notifiers
 from kafka_replication.cli.act import default_store
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
@@ -23,11 +23,10 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.watching import Watcher, reported_failure
+from kafka_replication.runs.watching import Watcher, reported_failure, side_by_side
 from kafka_replication.runtime import stopping
 
 log = logging.getLogger(__name__)
-AT_ONCE = 8  # replications that are looked at side by side: one that does not answer holds up its own thread only
 EVERY = 60
 Result = tuple[Any, str, int]  # the document, its text, and the exit code
 Action = Callable[[Run], Result]
@@ -39,7 +38,12 @@ def add_to(app: typer.Typer) -> None:
 
 def watcher(replication: Replication) -> Watcher:
     """A watcher with the connections and the store of this process's environment."""
-    return Watcher(replication=replication, connections=EnvironmentConnections(), open_store=default_store)
+    return Watcher(
+        replication=replication,
+        connections=EnvironmentConnections(),
+        open_store=default_store,
+        more=notifiers.channels(replication),
+    )
 
 
 def watch(
@@ -78,8 +82,7 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
         except ConfigError as problem:
             broken += 1
             log.error("%s", problem)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(zip(replications, pool.map(_looked, replications), strict=True))
+    found = list(zip(replications, side_by_side(replications, _looked), strict=True))
     if as_json:
         document = {"replications": [_as_json(replication, decision) for replication, decision in found]}
         typer.echo(json.dumps(document, indent=2))
@@ -128,7 +131,7 @@ def _row(row: OpenCause) -> dict[str, Any]:
 class Beside:
     """Looks at a replication while a run of it works in this process, and when the run has ended.
 
-    Only for a replication with ``alerts.apprise``. Nothing that goes wrong here changes the run.
+    Only for a replication that names somebody to tell. Nothing that goes wrong here changes the run.
     """
 
     def __init__(self, *, is_backfill: bool = False) -> None:
@@ -138,7 +141,7 @@ class Beside:
         """The action, with a look every minute while it works, and one after it."""
 
         def act(run: Run) -> Result:
-            if run.replication.alerts.apprise is None:
+            if not run.replication.alerts.names_somebody:
                 return action(run)
             with _looking(run.replication):
                 result = action(run)
@@ -149,7 +152,7 @@ class Beside:
 
     def failed(self, replication: Replication, run_id: str, problem: ReplicationError) -> None:
         """Tell at once what a run failed of. A run that only met another run's lease has not failed."""
-        if replication.alerts.apprise is None or isinstance(problem, Busy):
+        if not replication.alerts.names_somebody or isinstance(problem, Busy):
             return
         try:
             with closing(default_store()) as store:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from kafka_replication.config.messages import explain, found, place_of
 from kafka_replication.config.model import Replication
+from kafka_replication.config.readable import rest_of
 from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
 from kafka_replication.model.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
 REMEDY = "correct the file; docs/configuration.md explains every key"
 MINIMAL = "a replication needs at least name, source, target and topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A file with mistakes. ``rest`` is what can still be read of it; None if nothing can, or if its name is that of
+    another file.
+    """
+
+    error: ConfigError
+    rest: Replication | None = None
 
 
 def load_replication(path: Path) -> Replication:
@@ -44,8 +56,8 @@ def parse_replication(data: bytes, origin: str) -> Replication:
     raise _error(origin, problems)
 
 
-def load_all(folder: Path) -> tuple[dict[str, Replication], list[ConfigError]]:
-    """Every replication of a folder by name, in the order of the file names, and one error for each broken file.
+def load_all(folder: Path) -> tuple[dict[str, Replication], list[Broken]]:
+    """Every replication of a folder by name, in the order of the file names, and what is broken.
 
     Never raises. Files that start with a dot, and folders inside ``folder``, are ignored. If two files have the same
     replication name, the first by file name is loaded and the other one is an error. So a new file never changes a
@@ -55,25 +67,36 @@ def load_all(folder: Path) -> tuple[dict[str, Replication], list[ConfigError]]:
         paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and not path.name.startswith("."))
     except OSError as error:
         return {}, [
-            ConfigError(f"{folder}: cannot be listed: {error.strerror}", "create the folder, or give another one")
+            Broken(
+                ConfigError(f"{folder}: cannot be listed: {error.strerror}", "create the folder, or give another one")
+            )
         ]
     loaded: dict[str, Replication] = {}
     origins: dict[str, Path] = {}
-    errors: list[ConfigError] = []
+    broken: list[Broken] = []
     for path in paths:
+        data = b""
         try:
             data = _read(path)
             replication = parse_replication(data, str(path))
         except ConfigError as error:
-            errors.append(error)
+            broken.append(Broken(error, rest_of(data, path.stem) if data else None))
             continue
         if earlier := origins.get(replication.name):
             line = read_tree(data).line_of(("name",))
-            errors.append(_duplicate(path, line, replication.name, earlier))
+            broken.append(Broken(_duplicate(path, line, replication.name, earlier)))
             continue
         loaded[replication.name] = replication
         origins[replication.name] = path
-    return loaded, errors
+    return loaded, _with_names_of_their_own(broken, set(loaded))
+
+
+def _with_names_of_their_own(broken: list[Broken], taken: set[str]) -> list[Broken]:
+    own = []
+    for each in broken:
+        own.append(each if each.rest is None or each.rest.name not in taken else Broken(each.error))
+        taken |= {each.rest.name} if each.rest else set()
+    return own
 
 
 def _read(path: Path) -> bytes:

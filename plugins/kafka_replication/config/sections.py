@@ -412,9 +412,9 @@ class Alerts(Section):
     notifiers: tuple[Notifier, ...] = Field(
         default=(),
         description=(
-            "Airflow notifiers that get every alert that Airflow's tasks send. Each has a `class`, written"
-            " `package.module.Class`, and its `arguments`; `{{ alert_title }}` and `{{ alert }}` stand for the alert in"
-            " them."
+            "Airflow notifiers that get every alert, from Airflow and, where apache-airflow is installed, from the"
+            " command line. Each has a `class`, written `package.module.Class`, and its `arguments`;"
+            " `{{ alert_title }}` and `{{ alert }}` stand for the alert in them."
         ),
     )
     callback: Annotated[str, AfterValidator(names.check_callback)] | None = Field(
@@ -444,6 +444,11 @@ class Alerts(Section):
         ),
     )
     lag: Lag = Field(default_factory=Lag, description="How far the target may be behind the source.")
+
+    @property
+    def names_somebody(self) -> bool:
+        """Whether the causes of trouble are told to anybody."""
+        return self.apprise is not None or bool(self.notifiers)
 
 
 class Timeouts(Section):

@@ -14,8 +14,6 @@ _LOCAL = (
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
 )
 _ZONE = r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
-# For the pattern of a form's field, which a browser checks as well. `parse_time` checks that the day exists.
-TIME_PATTERN = f"{_LOCAL}{_ZONE}"
 _TIME = re.compile(f"{_LOCAL}{_ZONE}?")
 
 

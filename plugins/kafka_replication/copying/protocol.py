@@ -125,12 +125,13 @@ class Copier:
         try:
             yield
         finally:
-            throttled = self._result.throttled + source.throttled + target.throttled
+            throttled = self._result.throttled + _throttled(source, target)
             self._result = replace(self._result, throttled=round(throttled, 3))
 
     def _chunk(
         self, task: CopyTask, source: SourceReader, target: SinkSession, left: OffsetRange, position: Position
     ) -> Position:
+        throttled = -_throttled(source, target)
         try:
             chunk = source.copy_chunk(left, position, target, self._size.records)
         except Unreachable:
@@ -140,7 +141,8 @@ class Copier:
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)
-        target.commit(moved, self._receipt(task, chunk))
+        throttled += _throttled(source, target)
+        target.commit(moved, self._receipt(task, chunk, throttled))
         failpoints.reached("P3")
         self._size.committed(chunk.count)
         self.deadline.moved()
@@ -151,7 +153,7 @@ class Copier:
         self.progress(task, self._result)
         return moved
 
-    def _receipt(self, task: CopyTask, chunk: Chunk) -> Receipt:
+    def _receipt(self, task: CopyTask, chunk: Chunk, throttled: float) -> Receipt:
         return Receipt(
             generation=task.generation,
             range=chunk.range,
@@ -164,7 +166,13 @@ class Copier:
             ids=task.ids,
             run_id=task.run_id,
             time=now(),
+            throttled=round(throttled, 3),
         )
+
+
+def _throttled(source: SourceReader, target: SinkSession) -> float:
+    """The seconds for which quotas have made this session wait."""
+    return source.throttled + target.throttled
 
 
 def _check_target(task: CopyTask, target: SinkSession, position: Position) -> None:

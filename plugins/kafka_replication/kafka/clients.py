@@ -9,19 +9,31 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka import callbacks
-from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError, Unreachable
+from kafka_replication.kafka import admission, callbacks
+from kafka_replication.kafka.admission import CONNECTION, SIDE
+from kafka_replication.kafka.heard import Heard, HearingAdmin, HearingConsumer, HearingProducer
+from kafka_replication.model.errors import (
+    BadInput,
+    Fenced,
+    NotAuthenticated,
+    NotAuthorized,
+    Refused,
+    ReplicationError,
+    Unreachable,
+)
+from kafka_replication.model.rights import Side
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
-C = TypeVar("C", Consumer, Producer, AdminClient)
+C = TypeVar("C", HearingConsumer, HearingProducer, HearingAdmin)
 
 REFUSED = ("transactional.id", "group.id", "group.instance.id")
 CONSUMER: dict[str, Any] = {
@@ -64,8 +76,10 @@ _producer_only = frozenset(
 )
 
 
-def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
-    """The connection's client settings. Raises BadInput naming a setting that is missing or not allowed."""
+def check_connection(name: str, config: ClientConfig, side: Side) -> dict[str, Any]:
+    """The connection's client settings, and what messages call the cluster. Raises BadInput naming a setting that is
+    missing or not allowed.
+    """
     if not str(config.get("bootstrap.servers", "")).strip():
         raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
     for key in REFUSED:
@@ -76,7 +90,7 @@ def check_connection(name: str, config: ClientConfig) -> dict[str, Any]:
             )
     for key in sorted(_ours & config.keys()):
         log.warning("connection %s sets %s; the replication's own setting is used instead", name, key)
-    return {key: value for key, value in config.items() if key not in _ours}
+    return {**{key: value for key, value in config.items() if key not in _ours}, SIDE: side, CONNECTION: name}
 
 
 def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
@@ -93,33 +107,37 @@ def uncommitted_consumer(config: ClientConfig, group: str) -> Consumer:
 
 def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
     base = {key: value for key, value in config.items() if key not in _producer_only and key not in CONSUMER}
-    return _make(Consumer, {**CONSUMER_DEFAULTS, **base, **ours})
+    return _make(HearingConsumer, {**CONSUMER_DEFAULTS, **base, **ours})
 
 
 def producer(config: ClientConfig, **more: Any) -> Producer:
     base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
-    return _make(Producer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+
+
+FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
 
 
 def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     """An admin client that has its metadata. Without metadata the first list_offsets may stall for seconds.
 
-    Raises Unreachable, naming the address and the last connection error, within ``timeout`` seconds.
+    Raises NotAuthenticated, TlsFailed or NotResolved as soon as no bootstrap address can ever work with these settings,
+    and Unreachable after ``timeout`` seconds. Each names the side, the address and the cause.
     """
-    errors: list[KafkaError] = []
-    own = {"allow.auto.create.topics": False, "error_cb": errors.append}
-    client: AdminClient = _make(AdminClient, {**_for_admin(config), **own})
-    try:
-        client.list_topics(timeout=timeout)
-    except KafkaException as e:
-        why = next(
-            (error.str() for error in reversed(errors) if error.code() != KafkaError._ALL_BROKERS_DOWN), e.args[0].str()
-        )
-        raise Unreachable(
-            f"cannot reach Kafka at {config['bootstrap.servers']} within {timeout:.0f} s: {why}",
-            "check the address, port and security settings of the connection, and that the brokers run",
-        ) from e
-    return client
+    client = _make(HearingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
+    until, look = time.monotonic() + timeout, FIRST_LOOK
+    while True:
+        left = until - time.monotonic()
+        try:
+            client.list_topics(timeout=max(0.1, min(look, left)))
+            return client
+        except KafkaException as e:
+            client.poll(0)
+            if client.heard.anything or left <= look:
+                found = admission.look(config, client.heard.by_address)
+                if admission.is_final(config, found) or left <= look:
+                    raise admission.error_of(config, found, e.args[0].str(), timeout) from e
+        look = min(2 * look, LONGEST_LOOK)
 
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
@@ -143,19 +161,27 @@ def shared_admin(config: ClientConfig) -> AdminClient:
         return client
 
 
-def _make(kind: Callable[..., C], config: dict[str, Any]) -> C:
+def _make(kind: type[C], config: dict[str, Any]) -> C:
     """A client that prints nothing by itself: what matters of its log is raised as an error.
 
     If the connection sets ``log_level``, the client's lines go to this module's logger, whenever the client is polled.
-    An admin client is never polled, so it prints them on stderr.
+    An admin client is polled only while it connects; later it prints them on stderr.
     """
     try:
         settings = {"log_level": 0, **callbacks.resolved(config)}
-        wanted = str(settings["log_level"]) != "0" and kind is not AdminClient
-        return kind(settings, logger=log) if wanted else kind(settings)
+        heard = Heard(settings.get("error_cb"))
+        theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
+        wanted = str(settings["log_level"]) != "0" and kind is not HearingAdmin
+        more: dict[str, Any] = {"logger": log} if wanted else {}
+        ours: dict[str, Any] = {"error_cb": heard}
+        client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
-        raise BadInput(f"the client settings are not usable: {reason}", "correct the connection's extra") from e
+        raise admission.unusable(config, reason) or BadInput(
+            f"the client settings are not usable: {reason}", "correct the connection's extra"
+        ) from e
+    client.heard = heard
+    return client
 
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
@@ -165,11 +191,17 @@ _DENIED = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
 
-
+_LOGIN = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+    }
+)
 _SETTINGS = "correct the connection's settings"
 # These errors are permanent; retrying would only hide them.
 _PERMANENT = {
@@ -183,9 +215,6 @@ _PERMANENT = {
     KafkaError.TOPIC_EXCEPTION: "correct the topic's name",
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: _SETTINGS,
     KafkaError.SECURITY_DISABLED: _SETTINGS,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM: _SETTINGS,
-    KafkaError.ILLEGAL_SASL_STATE: _SETTINGS,
-    KafkaError._AUTHENTICATION: _SETTINGS,
     KafkaError._UNSUPPORTED_FEATURE: _SETTINGS,
 }
 
@@ -195,16 +224,18 @@ def is_fenced(error: KafkaError) -> bool:
 
 
 def translate(error: KafkaError, doing: str) -> ReplicationError:
-    """Kafka's error as one of this package: Fenced, BadInput, Refused, or Unreachable, which is retriable."""
+    """Kafka's error as one of ours: `Unreachable`, which is retriable, `Fenced`, or a `Refused` of some kind."""
     if is_fenced(error):
         return Fenced(
             f"{doing}: fenced ({error.name()}): a newer copier took over, or the transaction outlived its time-out",
             "run again when the other run has ended",
         )
     if error.code() in _DENIED:
-        return BadInput(
+        return NotAuthorized(
             f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md"
         )
+    if error.code() in _LOGIN:
+        return NotAuthenticated(f"{doing}: {error.name()}: {error.str()}", _SETTINGS)
     if error.code() in _PERMANENT:
         return Refused(f"{doing}: {error.name()}: {error.str()}", _PERMANENT[error.code()])
     return Unreachable(

@@ -11,12 +11,11 @@ from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Gap, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.planning.refusals import FOREIGN_REMEDY
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -60,7 +59,8 @@ class PartitionSession:
 
     def check_ids(self, ids: Ids) -> None:
         """Raise Refused unless the target topic still has this id."""
-        topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target")
+        seconds = self.deadline.within(topics.TIMEOUT)
+        topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target", seconds)
 
     def check_target(self, position: Position) -> None:
         at, ours = self.key.target, position.target_end
@@ -85,7 +85,7 @@ class PartitionSession:
             raise ForeignWriter(
                 f"{self.key.target} on the target holds a record at offset {foreign} that the ledger does not know"
                 f" (ours end at {ours})",
-                FOREIGN_REMEDY,
+                ONE_WRITER,
             )
 
     def commit(self, position: Position, receipt: Receipt) -> None:

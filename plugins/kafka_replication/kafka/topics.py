@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ import tenacity
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -31,6 +33,8 @@ from kafka_replication.sinks.port import TargetState
 K = TypeVar("K")
 V = TypeVar("V")
 TIMEOUT = 30.0
+LEARNING = 5.0  # seconds in which all brokers learn of a new topic
+SHORTEST = 0.5  # the time-out of a request that is sent although hardly any time is left
 _USUAL = offsets.Patience()
 
 
@@ -49,14 +53,20 @@ def names(admin: AdminClient) -> list[str]:
 
 
 def _describe_each(
-    admin: AdminClient, topics: Iterable[str]
+    admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
 ) -> tuple[dict[str, TopicDescription], dict[str, ReplicationError]]:
     """The descriptions of the topics that exist, and the errors of those that cannot be described."""
     wanted = sorted(set(topics))
     known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
     if wanted:
-        collection = TopicCollection(wanted)
-        asked = _ask(admin, wanted[0], lambda seconds: admin.describe_topics(collection, request_timeout=seconds))
+        asked = _ask(
+            admin,
+            wanted[0],
+            lambda seconds: admin.describe_topics(
+                TopicCollection(wanted), request_timeout=seconds, include_authorized_operations=rights
+            ),
+            most,
+        )
         for name, answer in asked.items():
             if not isinstance(answer, KafkaError):
                 known[name] = answer
@@ -68,12 +78,12 @@ def _describe_each(
 def _ask(
     admin: AdminClient, topic: str, send: Callable[[float], Mapping[K, Future[V]]], most: float = TIMEOUT
 ) -> dict[K, V | KafkaError]:
-    """The answers to a request for reading, and the errors.
+    """The answers to a request for reading, and the errors, after about ``most`` seconds at the latest.
 
     As long as librdkafka 2.16 takes a broker that is down for the controller, such a request keeps a processor busy
     until its end. So the first one ends soon, and the next one comes after new metadata of some ``topic``.
     """
-    seconds = min(offsets.FIRST_REQUEST, most)
+    end, seconds = time.monotonic() + most, min(offsets.FIRST_REQUEST, max(SHORTEST, most))
     while True:
         answers = dict[K, V | KafkaError]()
         for about, future in send(seconds).items():
@@ -82,44 +92,47 @@ def _ask(
             except KafkaException as e:
                 answers[about] = e.args[0]
         errors = (answer for answer in answers.values() if isinstance(answer, KafkaError))
-        if seconds >= most or not any(error.code() == KafkaError._TIMED_OUT for error in errors):
+        if time.monotonic() >= end or not any(error.code() == KafkaError._TIMED_OUT for error in errors):
             return answers
-        seconds = min(2 * seconds, most)
         with suppress(KafkaException):
-            admin.list_topics(topic, timeout=5)
+            admin.list_topics(topic, timeout=max(SHORTEST, min(5.0, end - time.monotonic())))
+        seconds = max(SHORTEST, min(2 * seconds, end - time.monotonic()))
 
 
-def _descriptions(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
-    known, failed = _describe_each(admin, topics)
+def descriptions(
+    admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
+) -> dict[str, TopicDescription]:
+    """The descriptions of those topics that exist, and with ``rights`` what this client may do with them."""
+    known, failed = _describe_each(admin, topics, most, rights=rights)
     for error in failed.values():
         raise error
     return known
 
 
-def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """The ids (KIP-516) of those topics that exist."""
-    return {name: str(description.topic_id) for name, description in _descriptions(admin, topics).items()}
+def topic_ids(admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT) -> dict[str, str]:
+    """The ids (KIP-516) of those topics that exist. Asks for about ``most`` seconds."""
+    return {name: str(description.topic_id) for name, description in descriptions(admin, topics, most).items()}
 
 
 def states(admin: AdminClient, topics: Iterable[str]) -> dict[str, TargetState]:
     """The id and the partitions of those topics that exist."""
     return {
         name: TargetState(str(description.topic_id), frozenset(partition.id for partition in description.partitions))
-        for name, description in _descriptions(admin, topics).items()
+        for name, description in descriptions(admin, topics).items()
     }
 
 
 _ids: WeakKeyDictionary[AdminClient, SharedRead[str, str | ReplicationError]] = WeakKeyDictionary()
 
 
-def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
-    """Raise Refused unless the topic still has this id.
+def check_id(admin: AdminClient, name: str, expected: str, side: str, most: float = TIMEOUT) -> None:
+    """Raise Refused unless the topic still has this id. Asks for about ``most`` seconds.
 
     Threads share the request, because the client describes every partition of the topic: 17 ms of processor time for
     1,000 partitions. A topic that cannot be described fails for its own threads alone.
     """
     ids = _ids.get(admin) or _ids.setdefault(admin, SharedRead())
-    actual = ids.ask(name, lambda names: _ids_or_errors(admin, names))
+    actual = ids.ask(name, lambda names: _ids_or_errors(admin, names, most))
     if isinstance(actual, ReplicationError):
         raise actual
     if actual != expected:
@@ -130,8 +143,8 @@ def check_id(admin: AdminClient, name: str, expected: str, side: str) -> None:
         )
 
 
-def _ids_or_errors(admin: AdminClient, names: Iterable[str]) -> dict[str, str | ReplicationError]:
-    known, failed = _describe_each(admin, names)
+def _ids_or_errors(admin: AdminClient, names: Iterable[str], most: float) -> dict[str, str | ReplicationError]:
+    known, failed = _describe_each(admin, names, most)
     return {name: str(description.topic_id) for name, description in known.items()} | failed
 
 
@@ -144,18 +157,31 @@ def config(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, ReplicationError]]:
-    """The configurations of these topics, and the errors of those whose configuration cannot be read."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
+    """The configurations of these topics, and the errors of those whose configuration cannot be read.
+
+    The topics exist: a broker that does not know a new one yet is asked again for a while.
+    """
+    left, until = sorted(set(topics)), time.monotonic() + LEARNING
     known, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
-    if resources:
-        first = resources[0].name
-        asked = _ask(admin, first, lambda seconds: admin.describe_configs(resources, request_timeout=seconds))
+    while left:
+        asked = _ask_configs(admin, left)
+        left = []
         for at, answer in asked.items():
-            if isinstance(answer, KafkaError):
-                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}")
-            else:
+            if not isinstance(answer, KafkaError):
                 known[at.name] = {name: str(entry.value) for name, entry in answer.items()}
+            elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
+                left.append(at.name)
+            else:
+                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}")
+        time.sleep(0.1 if left else 0)
     return known, failed
+
+
+def _ask_configs(
+    admin: AdminClient, topics: Sequence[str]
+) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    return _ask(admin, topics[0], lambda seconds: admin.describe_configs(resources, request_timeout=seconds))
 
 
 def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> dict[str, Topic]:

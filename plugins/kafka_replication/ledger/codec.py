@@ -154,6 +154,7 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "ids": asdict(entry.ids),
         "run_id": entry.run_id,
         "time": entry.time,
+        **({"throttled": entry.throttled} if entry.throttled else {}),  # optional
     }
 
 

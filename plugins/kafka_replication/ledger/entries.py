@@ -19,6 +19,9 @@ from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
+ONE_WRITER = (
+    "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
+)
 UPGRADE = "upgrade this installation: a newer version wrote it"
 
 
@@ -231,7 +234,7 @@ class Receipt:
     ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. Records that it read and
     did not write are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
     ``skipped`` (left out by approval). The other offsets of the range had no visible record. ``offset_map`` is sparse:
-    it has some of the chunk's records.
+    it has some of the chunk's records. ``throttled`` is for how many seconds the brokers' quotas made it wait.
     """
 
     generation: int
@@ -250,6 +253,7 @@ class Receipt:
     skipped: int = 0
     transform: Transform | None = None
     offset_map: tuple[MappedOffset, ...] = ()
+    throttled: float = 0.0
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -251,6 +251,7 @@ class _Receipt(EntryFormat):
     ids: JsonIds
     run_id: str
     time: str
+    throttled: Annotated[float, Field(ge=0)] = 0.0
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -265,6 +266,7 @@ class _Receipt(EntryFormat):
             ids=self.ids.value(),
             run_id=self.run_id,
             time=self.time,
+            throttled=self.throttled,
             extra=self.unknown,
             **more,
         )

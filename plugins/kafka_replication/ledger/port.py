@@ -14,7 +14,7 @@ from kafka_replication.ledger.entries import Entry, Position, Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import LedgerUnreadable
+from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 
 Damaged = dict[tuple[str, PartitionKey], LedgerUnreadable]  # why entries of a kind and a key cannot be read
@@ -58,6 +58,11 @@ class Ledger(Protocol):
     def undecided(self) -> set[PartitionKey]:
         """Keys of this replication with an entry in an open transaction. A dead run left it open, or a live run is
         about to commit it.
+        """
+
+    def obstacle(self) -> ReplicationError | None:
+        """Why nothing can be written now: a retriable error where that may heal by itself. None: nothing shows that, or
+        no ledger exists. Raises Unreachable.
         """
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:

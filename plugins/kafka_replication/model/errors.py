@@ -1,10 +1,14 @@
 """Every error this package raises on purpose.
 
     ReplicationError
-    |-- BadInput              the user's file, flag or connection is wrong       exit code 2
+    |-- BadInput              the user's file, argument or connection is wrong   exit code 2
     |   |-- ConfigError       a YAML file: names file, line and key
     |   `-- ConnectionMissing an Airflow connection is absent or unusable
     |-- Refused               going on could lose or double records; retrying changes nothing
+    |   |-- NotAdmitted         a cluster does not let this client in
+    |   |   |-- NotAuthenticated  the login is refused
+    |   |   `-- TlsFailed         TLS does not come about: a certificate, a name, or one side without TLS
+    |   |-- NotAuthorized       a right is missing
     |   |-- PreflightFailed   the clusters or topics do not fit the replication
     |   |-- RecordRefused     the target does not take one record
     |   |-- GapFound          source offsets can no longer be read
@@ -20,15 +24,19 @@
     |-- Fenced                a newer copier of the same range is at work        not retried in place
     |-- NotDelivered          an alert did not reach its address                 retriable
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
+        |-- NotResolved       the name service does not know a host name
         `-- Stalled           nothing arrived within the stall clock
 
 ``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
 ``id`` names the type for programs: ``--json`` prints it as ``error_id``. It stays the same when the wording changes.
+``exit_code`` is that of a command that ends with the error.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
+
+from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right
 
 
 class ReplicationError(Exception):
@@ -36,6 +44,7 @@ class ReplicationError(Exception):
 
     id: ClassVar[str] = "replication-error"
     retriable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what, remedy)
@@ -50,6 +59,7 @@ class BadInput(ReplicationError):
     """The user's input is wrong; nothing was started."""
 
     id = "bad-input"
+    exit_code = 2
 
 
 class ConfigError(BadInput):
@@ -70,8 +80,38 @@ class Refused(ReplicationError):
     id = "refused"
 
 
+class NotAdmitted(Refused):
+    """A cluster does not let this client in; the connection's settings or the brokers' have to be corrected."""
+
+    id = "not-admitted"
+
+
+class NotAuthenticated(NotAdmitted):
+    """The cluster refuses the login."""
+
+    id = "not-authenticated"
+
+
+class TlsFailed(NotAdmitted):
+    """No TLS connection to the cluster comes about, or only one of both ends speaks TLS."""
+
+    id = "tls-failed"
+
+
+class NotAuthorized(Refused):
+    """The cluster does not allow an operation: a right is missing."""
+
+    id = "not-authorized"
+
+    @classmethod
+    def of(cls, right: Right, cluster: ClusterName, principal: str = UNKNOWN_PRINCIPAL, doing: str = "") -> Self:
+        """The error that names the right, and the command that grants it. ``doing`` is what needs the right."""
+        what = f"{cluster}: {right} is missing"
+        return cls(f"{doing}: {what}" if doing else what, right.command(cluster.address, principal))
+
+
 class PreflightFailed(Refused):
-    """The clusters, topics or rights do not fit the replication."""
+    """The clusters or topics do not fit the replication."""
 
     id = "preflight-failed"
 
@@ -162,6 +202,12 @@ class Unreachable(ReplicationError):
 
     id = "unreachable"
     retriable = True
+
+
+class NotResolved(Unreachable):
+    """The name service does not know a host name. It is said at once; the next run may find the name."""
+
+    id = "name-not-resolved"
 
 
 class Stalled(Unreachable):

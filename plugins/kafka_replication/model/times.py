@@ -1,4 +1,4 @@
-"""Converts times to and from milliseconds since the epoch, the form that Kafka and the store use."""
+"""Converts times to and from milliseconds since the epoch, the form that Kafka and the store use, and to text."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def ceil_millis(moment: datetime) -> int:
 def to_text(moment: datetime) -> str:
     """RFC 3339 in UTC, to the second, for messages."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def duration(seconds: float) -> str:
+    """In the largest unit that is precise enough: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def now() -> str:

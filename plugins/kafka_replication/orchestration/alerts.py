@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_replication.config import Replication
 from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.config.sections import Alerts
-from kafka_replication.model.errors import ConfigError, ReplicationError
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run, watching
 from kafka_replication.runs.watching import reported_failure
 
@@ -36,7 +36,9 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
         if replication.alerts.callback:
             module, _, name = replication.alerts.callback.partition(":")
             getattr(importlib.import_module(module), name)({**context, ALERT: text})
-        why = _error(context) or str(context.get("exception") or "its task was killed or lost")
+        why = task_run.error_of(context.get("exception")) or str(
+            context.get("exception") or "its task was killed or lost"
+        )
         is_backfill = context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
         reported = reported_failure(why, task_run.run_id(context), is_backfill=is_backfill)
         watching.look(replication, dict(context), reported)
@@ -51,13 +53,6 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
         watching.look(replication, dict(context))
 
     return heal
-
-
-def _error(context: Any) -> ReplicationError | None:
-    """The error of this package that failed the task; None if Airflow has only a text, or nothing."""
-    problem = context.get("exception")
-    cause = problem.__cause__ if isinstance(problem, BaseException) else None
-    return cause if isinstance(cause, ReplicationError) else None
 
 
 def message(replication: Replication, context: Any) -> str:

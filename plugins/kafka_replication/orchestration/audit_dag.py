@@ -49,8 +49,8 @@ def _fail_unless_clean(report: AuditReport) -> None:
 
 
 def audit_request(params: Any) -> AuditRequest:
-    """The request that the trigger's form describes. Raises BadInput."""
-    from_, until = params["from"], params["until"]
+    """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    from_, until = params["from"] or 0, params["until"]
     try:
         range_ = OffsetRange(from_, MAX_OFFSET if until is None else until)
     except ValueError as e:
@@ -73,7 +73,7 @@ def build_audit_dag(replication: Replication) -> DAG:
         catchup=False,
         description=f"Compares what {replication.name} copied with the source",
         doc_md="Reads both sides once and changes nothing; fails if something differs. See docs/gaps-and-audit.md.",
-        tags=list(replication.tags),
+        tags=[*replication.tags, "audit"],
         params=_params(),
         default_args={"owner": replication.owner, "retries": 0},
     ) as dag:
@@ -82,27 +82,14 @@ def build_audit_dag(replication: Replication) -> DAG:
 
 
 def _params() -> dict[str, Param]:
+    def number(title: str, highest: int, description: str) -> Param:
+        return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
+
     return {
-        "topic": Param(
-            "", type="string", pattern="^[A-Za-z0-9._-]{0,249}$", title="Topic", description="Empty means all."
-        ),
-        "partition": Param(
-            None,
-            type=["null", "integer"],
-            minimum=0,
-            maximum=2**31 - 1,
-            title="Partition",
-            description="Empty means all.",
-        ),
-        "from": Param(
-            0, type="integer", minimum=0, maximum=MAX_OFFSET, title="From", description="The first source offset."
-        ),
-        "until": Param(
-            None,
-            type=["null", "integer"],
-            minimum=0,
-            maximum=MAX_OFFSET,
-            title="Until",
-            description="The source offset to stop at; empty means the end. Both are widened to whole chunks.",
+        "topic": Param(None, type=["null", "string"], title="Topic", description="A source topic; empty means all."),
+        "partition": number("Partition", 2**31 - 1, "Empty means all."),
+        "from": number("From", MAX_OFFSET, "The first source offset; empty means the beginning."),
+        "until": number(
+            "Until", MAX_OFFSET, "The source offset to stop at; empty means the end. Both are widened to whole chunks."
         ),
     }

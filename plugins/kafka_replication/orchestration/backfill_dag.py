@@ -7,15 +7,13 @@ from pathlib import Path
 from airflow.sdk import DAG, Param
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import TIME_PATTERN
+from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator
 from kafka_replication.orchestration.doc_md import backfill_md
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.tasks import add_tasks, default_args
 
 SUFFIX = ".backfill"
-TOPIC = "^[A-Za-z0-9._-]{1,249}$"
-POINT = f"^(0|[1-9][0-9]{{0,18}}|{TIME_PATTERN})$"
 
 
 def load_backfill_dags(folder: Path) -> dict[str, DAG]:
@@ -33,64 +31,36 @@ def build_backfill_dag(replication: Replication) -> DAG:
         description=f"Copies a range of {replication.name} that the trigger's form names",
         doc_md=backfill_md(replication),
         tags=[*replication.tags, "backfill"],
-        params=_params(),
+        params=_params(replication),
         default_args=default_args(replication),
     ) as dag:
         add_tasks(replication, BackfillPlanOperator(task_id="plan", replication=replication))
     return dag
 
 
-def _params() -> dict[str, Param]:
-    """The form. `kafka_replication.planning.backfill_request` reads its values again, more strictly.
-
-    Airflow shows a field with several types as a line of text if it has ``examples``, and as a JSON editor otherwise.
-    """
+def _params(replication: Replication) -> dict[str, Param]:
+    """The form. `kafka_replication.planning.backfill_request` reads its values."""
     return {
-        "topics": Param(
-            type="array",
-            items={"type": "string", "pattern": TOPIC},
-            minItems=1,
-            uniqueItems=True,
-            title="Topics",
-            description="Source topics of the replication, one a line.",
-        ),
+        "topics": form.topics(replication),
         "partitions": Param(
-            None,
-            type=["null", "string", "array"],
-            pattern=r"^ *\d{1,10}( *, *\d{1,10})* *$",
-            title="Partitions",
-            examples=["0", "0, 3"],
-            items={"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
-            uniqueItems=True,
-            description="Only these partitions, separated by commas; empty means all.",
+            None, title="Partitions", description="Only these partitions, such as 0, 3; empty means all."
         ),
         "from": Param(
-            type=["string", "integer"],
-            pattern=POINT,
-            minimum=0,
-            title="From",
-            examples=["0", "2030-01-31T06:00:00Z"],
-            description="The first offset, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
+            None, title="From", description=f"{form.POINT}; empty means the first record that the source has."
         ),
         "until": Param(
-            type=["string", "integer"],
-            pattern=POINT,
-            minimum=0,
+            None,
             title="Until",
-            examples=["100000", "2030-01-31T07:00:00Z"],
-            description="The first offset, or time, that is left out.",
+            description=f"{form.POINT}, which is left out; empty means the present end.",
         ),
         "target_topic": Param(
             None,
             type=["null", "string"],
-            pattern=TOPIC,
             title="Target topic",
             description=(
                 "Copy to this topic instead of the replication's own, in the source's order; name one source topic"
-                " only."
+                " only. Empty means the replication's own."
             ),
         ),
-        "dry_run": Param(
-            False, type="boolean", title="Dry run", description="Only show what would be copied; change nothing."
-        ),
+        "dry_run": form.dry_run(True),
     }

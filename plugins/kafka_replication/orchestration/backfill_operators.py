@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from kafka_replication.orchestration import task_run
+from kafka_replication.config import Replication
+from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.operators import StepOperator
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import Plan
@@ -21,22 +22,26 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+def request_of(replication: Replication, params: Any) -> BackfillRequest:
+    """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    return parse(
+        replication,
+        topics=form.lines(params["topics"]),
+        partitions=params["partitions"],
+        from_=params["from"],
+        until=params["until"],
+        target_topic=params["target_topic"],
+        dry_run=params["dry_run"],
+    )
+
+
 class BackfillPlanOperator(StepOperator):
     """Reads the form strictly, and plans under the lease. A dry run prints the plan and skips the other tasks."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers. A dry run pushes the whole plan instead."""
-        params = context["params"]
         with task_run.failing():
-            request = parse(
-                self.replication,
-                topics=params["topics"],
-                partitions=params["partitions"],
-                from_=params["from"],
-                until=params["until"],
-                target_topic=params["target_topic"],
-                dry_run=params["dry_run"],
-            )
+            request = request_of(self.replication, context["params"])
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]

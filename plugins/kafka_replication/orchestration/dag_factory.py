@@ -1,4 +1,4 @@
-"""One DAG for each replication file. Building a DAG reads the file and nothing else."""
+"""One DAG for each replication file, also for one with mistakes. Building a DAG reads the file and nothing else."""
 
 from __future__ import annotations
 
@@ -6,30 +6,51 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk.definitions.param import ParamsDict
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import TIME_PATTERN
+from kafka_replication.model.errors import ConfigError
+from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
-from kafka_replication.orchestration.import_errors import good_replications
+from kafka_replication.orchestration.import_errors import broken_replications, good_replications
 from kafka_replication.orchestration.operators import PlanOperator
-from kafka_replication.orchestration.tasks import add_tasks, default_args
+from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
+from kafka_replication.planning.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)
-UNTIL = f"^(latest|{TIME_PATTERN})$"
 
 
 def load_dags(folder: Path) -> dict[str, DAG]:
-    """The DAGs of all good files in a folder, by id. `import_errors` reports the broken files."""
-    return {replication.name: build_dag(replication) for replication in good_replications(folder)}
+    """The DAGs of all files in a folder, by id. `import_errors` reports the broken files as well."""
+    good = {replication.name: build_dag(replication) for replication in good_replications(folder)}
+    broken = {rest.name: build_broken_dag(rest, error) for rest, error in broken_replications(folder)}
+    return {**broken, **good}
 
 
 def build_dag(replication: Replication) -> DAG:
     """``plan >> replicate >> report``."""
-    if replication.progress == "interval":
-        return _build_interval_dag(replication)
-    with DAG(
+    with (_interval_dag if replication.progress == "interval" else _live_dag)(replication) as dag:
+        operator = IntervalPlanOperator if replication.progress == "interval" else PlanOperator
+        add_tasks(replication, operator(task_id="plan", replication=replication))
+    return dag
+
+
+def build_broken_dag(rest: Replication, error: ConfigError) -> DAG:
+    """The DAG of a file with mistakes, as far as it can be read: the same id, schedule and tasks, which fail.
+
+    So its schedule, history and alerts go on. A DAG that is gone from its file is neither run nor listed by Airflow.
+    """
+    with (_interval_dag if rest.progress == "interval" else _live_dag)(rest) as dag:
+        add_broken_tasks(rest, error)
+    dag.params = ParamsDict()
+    dag.doc_md = f"**The file of this replication has a mistake.**\n\n```\n{error.what}\n```\n\nRemedy: {error.remedy}"
+    return dag
+
+
+def _live_dag(replication: Replication) -> DAG:
+    return DAG(
         dag_id=replication.name,
         schedule=replication.schedule,
         start_date=START,
@@ -38,20 +59,18 @@ def build_dag(replication: Replication) -> DAG:
         description=f"Replicates {replication.source.connection} to {replication.target.connection}",
         doc_md=doc_md(replication),
         tags=list(replication.tags),
-        params=_params(),
+        params=_params(replication),
         default_args=default_args(replication),
-    ) as dag:
-        add_tasks(replication, PlanOperator(task_id="plan", replication=replication))
-    return dag
+    )
 
 
-def _build_interval_dag(replication: Replication) -> DAG:
-    """``plan >> replicate >> report`` of each data interval since ``start_from``, so that Airflow's own backfill works.
+def _interval_dag(replication: Replication) -> DAG:
+    """One data interval a run since ``start_from``, so that Airflow's own backfill works.
 
     The timetable is needed because in Airflow 3 a plain cron string gives runs whose data interval is empty.
     """
     assert replication.schedule is not None and isinstance(replication.start_from, datetime)  # the model's rule
-    with DAG(
+    return DAG(
         dag_id=replication.name,
         schedule=CronDataIntervalTimetable(replication.schedule, "UTC"),
         start_date=replication.start_from,
@@ -63,28 +82,21 @@ def _build_interval_dag(replication: Replication) -> DAG:
         doc_md=doc_md(replication),
         tags=list(replication.tags),
         default_args=default_args(replication),
-    ) as dag:
-        add_tasks(replication, IntervalPlanOperator(task_id="plan", replication=replication))
-    return dag
+    )
 
 
-def _params() -> dict[str, Param]:
+def _params(replication: Replication) -> dict[str, Param]:
     """The trigger's form: names, times and switches only, never client settings."""
     return {
-        "topics": Param(
-            [],
-            type="array",
-            items={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
-            uniqueItems=True,
-            title="Topics",
-            description="Only these source topics of the replication, one a line; empty means all.",
-        ),
+        "topics": form.topics(replication),
         "until": Param(
-            "latest",
-            type="string",
-            pattern=UNTIL,
+            LATEST,
+            type=["null", "string"],
             title="Until",
-            description="Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z.",
+            description=(
+                "Where to stop: latest, or an RFC 3339 time with its zone such as 2030-01-31T06:00:00Z; empty means"
+                " latest."
+            ),
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only print the plan; change nothing."),
+        "dry_run": form.dry_run(False),
     }

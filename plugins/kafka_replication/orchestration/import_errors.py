@@ -5,10 +5,12 @@ A DAG file that defines no DAG raises the error. In the factory's DAG file it wo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafka_replication.config import Replication
-from kafka_replication.config.file import load_all
+from kafka_replication.config.file import Broken, load_all
+from kafka_replication.config.sections import Alerts
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import alerts
 
@@ -19,12 +21,41 @@ def good_replications(folder: Path) -> list[Replication]:
     return [replication for replication in replications.values() if not alerts.problems([replication])]
 
 
+def broken_replications(folder: Path) -> Iterator[tuple[Replication, ConfigError]]:
+    """What can be read of each file with a mistake, and the mistakes."""
+    replications, broken = load_all(folder)
+    for each in broken:
+        if each.rest is not None:
+            yield _tellable(each.rest), each.error
+    for replication in replications.values():
+        if errors := alerts.problems([replication]):
+            yield _tellable(replication), _together(errors)
+
+
 def raise_import_errors(folder: Path) -> None:
     """Does nothing if all files are good. Raises ConfigError with ``FILE:LINE: key ...`` for each mistake."""
-    replications, errors = load_all(folder)
-    errors += alerts.problems(replications.values())
+    replications, broken = load_all(folder)
+    errors = [*_errors(broken), *alerts.problems(replications.values())]
     if errors:
-        remedies = dict.fromkeys(error.remedy for error in errors)
-        raise ConfigError(
-            "\n".join(["broken replication files:", *(error.what for error in errors)]), "; ".join(remedies)
-        )
+        raise _together(errors, "broken replication files:")
+
+
+def _errors(broken: Iterable[Broken]) -> Iterator[ConfigError]:
+    return (each.error for each in broken)
+
+
+def _together(errors: Iterable[ConfigError], *heading: str) -> ConfigError:
+    found = list(errors)
+    remedies = dict.fromkeys(error.remedy for error in found)
+    return ConfigError("\n".join([*heading, *(error.what for error in found)]), "; ".join(remedies))
+
+
+def _tellable(replication: Replication) -> Replication:
+    """The replication without a callback or notifiers that are not there."""
+    named = replication.alerts
+    leaving_out: list[dict[str, object]] = [{}, {"callback": None}, {"notifiers": ()}]
+    for without in leaving_out:
+        kept = replication.model_copy(update={"alerts": named.model_copy(update=without)})
+        if not alerts.problems([kept]):
+            return kept
+    return replication.model_copy(update={"alerts": Alerts(apprise=named.apprise)})

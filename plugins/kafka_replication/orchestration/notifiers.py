@@ -36,7 +36,7 @@ class NotifierChannel:
 
     def deliver(self, message: Message) -> None:
         try:
-            notifier = self._made()
+            notifier = self.made()
             context: Any = {**self.context, TEXT: message.text, TITLE: message.title}
             # What calling the notifier does, but for the errors, which it would hide.
             notifier._update_context(context)
@@ -49,12 +49,21 @@ class NotifierChannel:
                 f"{type(problem).__name__}: {problem}", "check the notifier's arguments and its connection"
             ) from problem
 
-    def _made(self) -> BaseNotifier:
+    def made(self) -> BaseNotifier:
+        """The notifier. Raises BadInput if there is no such class, or if it does not take the arguments."""
         module, _, name = self.path.rpartition(".")
-        kind = getattr(importlib.import_module(module), name)
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as missing:
+            raise BadInput(
+                f"{self.path} cannot be imported: {missing}", "correct alerts.notifiers, or install what it needs"
+            ) from missing
         if not (isinstance(kind, type) and issubclass(kind, BaseNotifier)):
             raise BadInput(f"{self.path} is no Airflow notifier", "name a class that derives from BaseNotifier")
-        return kind(**completed(kind, self.arguments))
+        try:
+            return kind(**completed(kind, self.arguments))
+        except TypeError as wrong:
+            raise BadInput(f"{self.path} does not take its arguments: {wrong}", "correct alerts.notifiers") from wrong
 
 
 def completed(kind: type[BaseNotifier], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run
 from kafka_replication.planning import preflight
 from kafka_replication.reporting.report import RunReport, plan_table
@@ -37,6 +38,20 @@ class StepOperator(BaseOperator):
         raise task_run.stopped()
 
 
+class BrokenFileOperator(BaseOperator):
+    """A task of a replication whose file has mistakes. It names them and fails, without a retry: a person mends it."""
+
+    ui_color = "#fde3e3"
+
+    def __init__(self, *, error: ConfigError, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.what, self.remedy = error.what, error.remedy
+
+    def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
+        with task_run.failing():
+            raise ConfigError(self.what, self.remedy)
+
+
 class PlanOperator(StepOperator):
     """Takes a snapshot and plans, under the lease that the run's later tasks take over.
 
@@ -46,7 +61,7 @@ class PlanOperator(StepOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers."""
         with task_run.failing():
-            request = task_run.request_of(context["params"])
+            request = task_run.request_of(self.replication, context["params"])
         if request.dry_run:
             self._show(context, request)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))  # type: ignore[no-untyped-call]

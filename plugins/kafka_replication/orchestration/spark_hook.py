@@ -37,7 +37,7 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
 
     def submit_in_session(self, application: str, environment: dict[str, str]) -> None:
         """Submit in a new process group and wait. Only Popen gets the environment; it is never ``--conf`` text."""
-        self.submit(application, env={**os.environ, **environment}, start_new_session=True)
+        self.submit(application, env=environment, start_new_session=True)
 
     def stop(self) -> None:
         """End spark-submit and all processes that it started on this machine. The driver's JVM first gets a few seconds
@@ -103,11 +103,11 @@ class HookSubmission:
             raise BadInput(f"connection {spark.connection!r}: {e}", "correct its extra, see docs/connections.md") from e
 
 
-def _submit(hook: ReplicationSparkSubmitHook, settings: dict[str, str]) -> str:
+def _submit(hook: ReplicationSparkSubmitHook, environment: dict[str, str]) -> str:
     """Submit and wait; how it ended. Raises BadInput."""
-    settings["PATH"] = f"{settings['SPARK_HOME']}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    environment["PATH"] = f"{environment['SPARK_HOME']}/bin{os.pathsep}{environment.get('PATH', os.defpath)}"
     try:
-        hook.submit_in_session(str(submit.script()), settings)
+        hook.submit_in_session(str(submit.script()), environment)
     except FileNotFoundError as e:
         raise BadInput(
             f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"

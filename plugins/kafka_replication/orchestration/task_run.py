@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from kafka_replication.config import Replication
-from kafka_replication.config.time import parse_start
+from kafka_replication.config.time import parse_time
 from kafka_replication.model.errors import BadInput, Fenced, ReplicationError
+from kafka_replication.orchestration import form
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
+from kafka_replication.planning.backfill_request import LATEST, parse_topics
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.leasing import acquire_lease
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
@@ -24,22 +26,24 @@ from kafka_replication.watermarks.topics import Scope
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+log = logging.getLogger(__name__)
+
 
 def run_id(context: Context) -> str:
     """The same id for every task and every try of a DAG run, so that all of them use the same stored plan and lease."""
     return f"airflow-{context['dag'].dag_id}-{context['run_id']}"
 
 
-def request_of(params: Any) -> Request:
-    """The request that the trigger's form describes. Raises BadInput."""
-    until = params["until"]
+def request_of(replication: Replication, params: Any) -> Request:
+    """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    until = params["until"] or LATEST
     try:
-        moment = parse_start(until)
+        moment = None if until == LATEST else parse_time(str(until))
     except ValueError as e:
         raise BadInput(
             f"until: {until!r} {e}", "trigger again with latest, or a time such as 2030-01-31T06:00:00Z"
         ) from e
-    return Request(tuple(params["topics"]), moment if isinstance(moment, datetime) else None, params["dry_run"])
+    return Request(parse_topics(replication, form.lines(params["topics"])), moment, params["dry_run"])
 
 
 @contextmanager
@@ -81,13 +85,27 @@ def stopped() -> AirflowException:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry."""
+    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry.
+
+    What happened and the remedy are lines of their own, before the traceback that Airflow logs: its page cuts the line
+    of an exception off.
+    """
     try:
         yield
     except ReplicationError as e:
-        raise failure(str(e), retriable=e.retriable or isinstance(e, Fenced)) from e
+        for line in (*e.what.splitlines(), *([f"remedy: {e.remedy}"] if e.remedy else [])):
+            log.error("%s", line)
+        raise failure(str(e), retriable=e.retriable or isinstance(e, Fenced), error=e) from None
 
 
-def failure(message: str, *, retriable: bool) -> AirflowException:
-    """The exception that fails this try, or with ``retriable`` false the task as a whole."""
-    return AirflowException(message) if retriable else AirflowFailException(message)
+def failure(message: str, *, retriable: bool, error: ReplicationError | None = None) -> AirflowException:
+    """The exception that fails this try, or with ``retriable`` false the task. `error_of` tells the error."""
+    made = AirflowException(message) if retriable else AirflowFailException(message)
+    made.replication_error = error  # type: ignore[attr-defined]
+    return made
+
+
+def error_of(exception: object) -> ReplicationError | None:
+    """The error of this package that failed a task; None if Airflow has only a text, or nothing."""
+    error = getattr(exception, "replication_error", None)
+    return error if isinstance(error, ReplicationError) else None

@@ -7,11 +7,12 @@ from datetime import timedelta
 from airflow.sdk import TriggerRule
 
 from kafka_replication.config import Replication
+from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import alerts
-from kafka_replication.orchestration.operators import ReportOperator, StepOperator
+from kafka_replication.orchestration.operators import BrokenFileOperator, ReportOperator, StepOperator
 from kafka_replication.orchestration.spark_submit import ReplicateOperator
 
-REPLICATE = "replicate"
+PLAN, REPLICATE, REPORT = TASKS = ("plan", "replicate", "report")
 
 
 def default_args(replication: Replication) -> dict[str, object]:
@@ -34,12 +35,22 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
     plan.on_failure_callback = [alert]
     replicate = ReplicateOperator(task_id=REPLICATE, replication=replication)
     report = ReportOperator(
-        task_id="report",
+        task_id=REPORT,
         replication=replication,
         verified_by=REPLICATE,
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
         on_failure_callback=alert,
         on_success_callback=alerts.on_success(replication),
     )
+    plan >> replicate >> report
+    plan >> report
+
+
+def add_broken_tasks(rest: Replication, error: ConfigError) -> None:
+    """The tasks of a file with mistakes. All of them, for a run that is at work as the mistake is made."""
+    alert = alerts.on_failure(rest)
+    plan, replicate, report = (BrokenFileOperator(task_id=name, error=error, retries=0) for name in TASKS)
+    plan.on_failure_callback = report.on_failure_callback = [alert]
+    report.trigger_rule = TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
     plan >> replicate >> report
     plan >> report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,12 @@ from kafka_replication.config.names import WATCH_DAG
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.watching import watcher
+from kafka_replication.runs.watching import side_by_side
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 EVERY_MINUTE = "* * * * *"
-AT_ONCE = 8  # a replication whose clusters do not answer holds up its own thread only
 LONGEST = timedelta(minutes=10)
 DOC = """\
 Looks at every replication: runs that failed, died or make no progress, schedules that were missed, clusters and a store
@@ -41,8 +40,7 @@ class WatchOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Returns what is wrong now, for each replication. Fails if one could not be watched."""
         replications = good_replications(self.folder)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            results = list(pool.map(lambda each: self._look(each, context), replications))
+        results = side_by_side(replications, lambda replication: self._look(replication, context))
         if failed := [str(result) for result in results if isinstance(result, Exception)]:
             raise AirflowException("\n".join(failed))
         names = [replication.name for replication in replications]

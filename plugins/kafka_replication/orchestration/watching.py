@@ -73,14 +73,9 @@ def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
     )
 
 
-def tells(replication: Replication) -> bool:
-    """Whether the file names somebody to tell."""
-    return replication.alerts.apprise is not None or bool(replication.alerts.notifiers)
-
-
 def look(replication: Replication, context: Mapping[str, Any], reported: Cause | None = None) -> None:
     """Look at a replication of which a run has just ended. Raises nothing: the watch DAG looks again."""
-    if not tells(replication):
+    if not replication.alerts.names_somebody:
         return
     try:
         if reported is None and not _anything_open(replication):

@@ -119,15 +119,17 @@ def one_topic(replication: Replication, request: BackfillRequest) -> Replication
 
 
 def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times) -> dict[TopicPartition, OffsetRange]:
-    """The requested offset range of each partition. Raises BadInput. Two times can give an empty range."""
+    """The requested offset range of each partition. Two times, or an open end, can give an empty range. Raises
+    BadInput.
+    """
     ranges: dict[TopicPartition, OffsetRange] = {}
     for at in partitions_of(request, source):
-        end = source[at.topic].offsets(at.partition).last_stable
-        from_, until = (
-            _offset(field_, at, point, end, times)
-            for field_, point in (("from", request.from_), ("until", request.until))
-        )
-        if isinstance(request.from_, int) or isinstance(request.until, int):
+        log = source[at.topic].offsets(at.partition)
+        first, end = log.log_start, log.last_stable
+        from_ = first if request.from_ is None else _offset("from", at, request.from_, end, times)
+        until = end if request.until is None else _offset("until", at, request.until, end, times)
+        points = (request.from_, request.until)
+        if None not in points and any(isinstance(point, int) for point in points):
             check_order(f"{at}: ", from_, until)
         ranges[at] = OffsetRange(from_, max(from_, until))
     return ranges

@@ -19,6 +19,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET
 
 Point = int | datetime  # an offset, or an aware time in UTC
+EARLIEST, LATEST = "earliest", "latest"
 POINT_FORM = f"an offset (a whole number from 0 to {MAX_OFFSET}), or {TIME_FORM}"
 
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
@@ -28,13 +29,14 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """Copy ``from_ <= offset < until`` of these topics. Without ``partitions``: all of them. Without ``target_topic``:
-    the replication's own.
+    """Copy ``from_ <= offset < until`` of these topics. Without ``topics`` or ``partitions``: all of them. Without
+    ``from_``: from the first offset that the source has. Without ``until``: up to its present end. Without
+    ``target_topic``: the replication's own.
     """
 
     topics: tuple[str, ...]
-    from_: Point
-    until: Point
+    from_: Point | None
+    until: Point | None
     partitions: tuple[int, ...] = ()
     target_topic: str | None = None
     dry_run: bool = False
@@ -50,14 +52,16 @@ def parse(
     target_topic: object = None,
     dry_run: object = False,
 ) -> BackfillRequest:
-    """Parse the raw values into a request. Raises BadInput."""
-    names = tuple(dict.fromkeys(_topic(replication, value) for value in _list("topic", topics)))
-    if not names:
-        raise BadInput("topic: none is given", "name at least one source topic of the replication")
+    """Parse the raw values into a request. None leaves a value open; an empty text, as from a shell's variable that is
+    not set, does not. Raises BadInput.
+    """
+    names = parse_topics(replication, topics)
     if not isinstance(dry_run, bool):
         _refuse("dry_run", dry_run, "must be true or false")
-    start, end = parse_point("from", from_), parse_point("until", until)
-    check_order("", start, end)
+    start = None if from_ is None or from_ == EARLIEST else parse_point("from", from_)
+    end = None if until is None or until == LATEST else parse_point("until", until)
+    if start is not None and end is not None:
+        check_order("", start, end)
     if isinstance(start, datetime) and start > datetime.now(UTC):
         _refuse("from", show(start), "lies in the future: there is nothing to copy yet")
     numbers = tuple(sorted({_partition(value) for value in _numbers(partitions)}))
@@ -69,6 +73,12 @@ def parse(
         target_topic=_target(replication, names, target_topic),
         dry_run=dry_run,
     )
+
+
+def parse_topics(replication: Replication, value: object) -> tuple[str, ...]:
+    """Source topics of the replication, each once. Raises BadInput."""
+    given = () if value is None else _list("topic", value)
+    return tuple(dict.fromkeys(_topic(replication, name) for name in given))
 
 
 def parse_point(field: str, value: object) -> Point:
@@ -151,11 +161,11 @@ def _target(replication: Replication, topics: Sequence[str], value: object) -> s
         _refuse("target_topic", value, "must be a topic's name")
     if problem := target_problem(value):
         _refuse("target_topic", value, problem)
-    if len(topics) > 1:
+    if len(topics) != 1:
         _refuse(
             "target_topic",
             value,
-            f"takes one source topic, not {len(topics)}: their records would mix in its partitions",
+            f"takes one source topic, not {len(topics) or 'all'}: their records would mix in its partitions",
         )
     return None if value == replication.target_topic(topics[0]) else value
 
@@ -167,5 +177,5 @@ def _refuse(field: str, value: object, why: str) -> NoReturn:
             if why.startswith(("is ", "lies ", "takes ", "starts "))
             else f"{field}: {why}; found {found(value)}"
         ),
-        "correct it and start the backfill again; nothing was started",
+        "correct it and start again; nothing was started",
     )

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
 from kafka_replication.model import commands
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import Problem, Topic
-
-FOREIGN_REMEDY = (
-    "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def foreign(key: PartitionKey, position: Position, offset: int) -> Refusal:
         State.FOREIGN,
         f"{key.source}: {key.target} on the target holds a record at offset {offset} that the ledger does not know"
         f" (ours end at {position.target_end})",
-        FOREIGN_REMEDY,
+        ONE_WRITER,
     )
 
 

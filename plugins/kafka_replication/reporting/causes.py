@@ -11,9 +11,10 @@ from enum import StrEnum
 from kafka_replication.alerting.values import Cause, CauseKey, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.config.schedule import last_due
-from kafka_replication.model.times import to_text
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.times import duration, to_text
 from kafka_replication.planning.plan import State
-from kafka_replication.reporting.progress import Progress, duration
+from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.watermarks.values import RangeOutcome, RunRecord
 
@@ -186,6 +187,17 @@ def _missed(replication: Replication, seen: RunsSeen, live: Sequence[RunFacts], 
             ),
             remedy="check that Airflow's scheduler runs, that the DAG is not paused, and that a task slot is free",
             at=due,
+        )
+
+
+def ledger_causes(replication: Replication, obstacle: ReplicationError | None) -> Iterator[Cause]:
+    """The ledger that cannot be written, if something keeps it from that."""
+    if obstacle is not None:
+        yield Cause(
+            key=CauseKey(Kind.LEDGER),
+            what=f"{obstacle.what}. Nothing can be copied or verified",
+            remedy=obstacle.remedy,
+            patience=replication.alerts.stalled_after if obstacle.retriable else 0,
         )
 
 

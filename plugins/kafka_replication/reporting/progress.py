@@ -15,6 +15,7 @@ from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import Plan
 
 WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds
@@ -39,7 +40,8 @@ class Standing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Standing):
     """How far a run is, and how fast. ``records`` and ``bytes`` are what this attempt of the run has committed;
-    ``seconds`` is how long it has worked.
+    ``seconds`` is how long it has worked, ``throttled`` for how long the brokers' quotas have made its ranges wait,
+    added up.
     """
 
     records: int = 0
@@ -47,6 +49,7 @@ class Progress(Standing):
     seconds: float = 0.0
     bytes_per_second: float = 0.0
     seconds_left: float | None = None  # None: not known
+    throttled: float = 0.0
 
     @property
     def percent(self) -> int:
@@ -82,6 +85,8 @@ class Progress(Standing):
             parts.append(f"about {duration(self.seconds_left)} left")
         elif self.reading_back:
             parts.append("all copied, reading back")
+        if self.throttled >= 1:
+            parts.append(f"quotas of the brokers made it wait {duration(self.throttled)}")
         slowest = "" if self.slowest is None else f"; slowest {self.slowest} ({self.slowest_percent}%)"
         return ", ".join(parts) + slowest
 
@@ -93,13 +98,6 @@ def percent(done: int, all_: int, finished: bool) -> int:
     """Rounded down; below 100 until it is finished."""
     share = 100 * done // all_ if all_ else 100
     return 100 if finished and done == all_ else min(share, 99)
-
-
-def duration(seconds: float) -> str:
-    """In the largest unit that is precise enough: ``40 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,7 @@ class Pace:
         self._started = started
         self._samples = deque([(started, offsets_done, 0)])  # the moment, offsets done, bytes
 
-    def progress(self, at: float, standing: Standing, records: int, size: int) -> Progress:
+    def progress(self, at: float, standing: Standing, records: int, size: int, throttled: float = 0.0) -> Progress:
         """The progress at a moment, which is not before any other that was asked for."""
         self._samples.append((at, standing.offsets_done, size))
         while len(self._samples) > 2 and self._samples[1][0] <= at - WINDOW:
@@ -195,4 +193,5 @@ class Pace:
             seconds=round(max(0.0, at - self._started), 3),
             bytes_per_second=max(0.0, (size - bytes_) / elapsed) if elapsed > 0 else 0.0,
             seconds_left=seconds_left,
+            throttled=round(throttled, 3),
         )

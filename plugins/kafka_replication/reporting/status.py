@@ -9,13 +9,12 @@ from typing import Any
 
 from kafka_replication.ledger.view import NONE, LedgerView
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.times import from_millis
+from kafka_replication.model.times import duration, from_millis
 from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.removal import missed_text, removal_text
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.reporting.progress import duration
 from kafka_replication.reporting.table import table
 
 

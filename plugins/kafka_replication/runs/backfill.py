@@ -71,6 +71,7 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest
 
 def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
     """The effect that the backfill would have. Changes nothing. Raises BadInput, PreflightFailed."""
+    request = _with_topics(run, request)
     narrowed = run.of(one_topic(run.replication, request))
     _check_topics(run, request)
     view = run.view()
@@ -94,6 +95,7 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
     known, outdated = preparing.planned_before(run)
     if known is not None:
         return known
+    request = _with_topics(run, request)
     previewed = preview(run, request)
     previewed.raise_refused()
     if previewed.plan.idle:  # create and open nothing if there is nothing to do
@@ -123,6 +125,16 @@ def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
 def store(run: LeasedRun, kind: str, backfill_plan: BackfillPlan, outdated: str | None) -> Plan:
     log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(backfill_plan))
     return preparing.store_plan(run, kind, backfill_plan.plan, outdated)
+
+
+def _with_topics(run: Run, request: BackfillRequest) -> BackfillRequest:
+    """The request with names: all topics of the replication if it has none. Raises BadInput if there are none."""
+    if request.topics:
+        return request
+    names = tuple(name for name in topics.names(run.clusters.source_admin) if run.replication.selects(name))
+    if not names:
+        raise BadInput("topic: the source has no topic that topics.include selects", "correct it, or grant Describe")
+    return replace(request, topics=names)
 
 
 def _check_topics(run: Run, request: BackfillRequest) -> None:

@@ -12,11 +12,14 @@ from kafka_replication.connections.port import Connections
 from kafka_replication.kafka import AdminClient, clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.rights import Side
 from kafka_replication.runtime.deadline import Deadline
 
 
 class Clusters:
-    """Creates a client at its first use and keeps it. That use may raise BadInput, ConnectionMissing, Unreachable."""
+    """Creates a client at its first use and keeps it. That use may raise BadInput, ConnectionMissing, NotAdmitted,
+    Unreachable.
+    """
 
     def __init__(self, replication: Replication, connections: Connections, deadline: Deadline) -> None:
         self._replication, self._connections, self._deadline = replication, connections, deadline
@@ -24,15 +27,15 @@ class Clusters:
     @cached_property
     def source(self) -> dict[str, Any]:
         """The source's client settings."""
-        return self._settings(self._replication.source.connection)
+        return self._settings(self._replication.source.connection, "source")
 
     @cached_property
     def target(self) -> dict[str, Any]:
         """The target's client settings."""
-        return self._settings(self._replication.target.connection)
+        return self._settings(self._replication.target.connection, "target")
 
-    def _settings(self, connection: str) -> dict[str, Any]:
-        return clients.check_connection(connection, self._connections.kafka(connection))
+    def _settings(self, connection: str, side: Side) -> dict[str, Any]:
+        return clients.check_connection(connection, self._connections.kafka(connection), side)
 
     @cached_property
     def source_admin(self) -> AdminClient:

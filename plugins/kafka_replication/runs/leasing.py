@@ -39,7 +39,7 @@ def backfill_scope(run: Run, source_topics: Iterable[str], target_topic: str | N
     """The target topics of a backfill. Into the replication's own topics it opens all of them, if no run did."""
     if target_topic is not None:
         return Scope.exactly(TargetTopics.of([target_topic]))
-    target = run.replication.target_name
+    target, source_topics = run.replication.target_name, source_topics or _source_topics(run)
     opened = any(key.target_topic == target(key.source.topic) for key in run.store.watermarks(run.replication.name))
     return Scope.exactly(_targets(run, source_topics if opened else [*source_topics, *_source_topics(run)]))
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kafka_replication.alerting import channels
 from kafka_replication.alerting.channels import AppriseChannel, Channel
@@ -30,6 +31,7 @@ from kafka_replication.reporting.causes import (
     RunFacts,
     RunsSeen,
     lasting,
+    ledger_causes,
     partition_causes,
     run_causes,
 )
@@ -39,8 +41,10 @@ from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 RUNS = 20  # the latest runs that are looked at
+AT_ONCE = 8  # replications
 LATELY = timedelta(minutes=5)
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
@@ -55,6 +59,12 @@ class LostRun:
     run_id: str
     began_at: datetime
     ended_at: datetime
+
+
+def side_by_side(replications: Sequence[Replication], look: Callable[[Replication], T]) -> list[T]:
+    """What ``look`` returns for each. A replication whose clusters do not answer holds up its own thread only."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(look, replications))
 
 
 class Orchestrator(Protocol):
@@ -106,16 +116,25 @@ class Watcher:
         causes = [*run_causes(self.replication, seen, datetime.now(UTC))]
         if reported is not None and not any(cause.run_id == reported.run_id for cause in causes):
             causes.append(reported)
+        of_clusters, judged = self._clusters(store)
+        observed = Observation(causes=(*causes, *of_clusters), judged=judged | of_runs)
+        return _Seen(observed, seen.runs if of_runs else None)
+
+    def _clusters(self, store: WatermarkStore) -> tuple[Sequence[Cause], frozenset[Kind]]:
+        """What is wrong with the clusters, the ledger and the partitions, and the kinds that could be judged."""
+        causes, judged = list[Cause](), set[Kind]()
         try:
             deadline = Deadline.after(2 * self.replication.timeouts.request)
             run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
             _reach(run)
+            causes += ledger_causes(self.replication, run.clusters.ledger.obstacle())
+            judged.add(Kind.LEDGER)
             causes += partition_causes(self.replication, standing(run))
-            judged = _OF_CLUSTERS
+            judged |= _OF_CLUSTERS
         except ReplicationError as problem:
-            of_clusters, judged = _problem_of_clusters(self.replication, problem)
-            causes += of_clusters
-        return _Seen(Observation(causes=tuple(causes), judged=judged | of_runs), seen.runs if of_runs else None)
+            causes += _problem_of_clusters(self.replication, problem)
+            judged.add(Kind.CLUSTER)
+        return causes, frozenset(judged)
 
     def _watched_by_airflow(self, store: WatermarkStore) -> bool:
         """Whether Airflow's watch has looked lately. It knows more about runs: two opinions would open and heal the
@@ -274,20 +293,19 @@ def _reach(run: Run) -> None:
             raise Unreachable(f"the {side} (connection {connection!r}): {problem.what}", problem.remedy) from problem
 
 
-def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> tuple[list[Cause], frozenset[Kind]]:
-    """The cause, and the kinds that can be judged although the clusters could not be read."""
+def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:
+    """The cause why the clusters could not be read."""
     if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
-        return [], frozenset({Kind.CLUSTER})
+        return
     if isinstance(problem, (Unreachable, OutOfTime)):
-        away = Cause(
+        yield Cause(
             key=CauseKey(Kind.CLUSTER),
             what=problem.what,
             remedy=problem.remedy,
             patience=replication.alerts.stalled_after,
         )
-        return [away], frozenset({Kind.CLUSTER})
-    wrong = Cause(key=CauseKey(Kind.REFUSED), what=problem.what, remedy=problem.remedy)
-    return [wrong], frozenset({Kind.CLUSTER})
+    else:
+        yield Cause(key=CauseKey(Kind.REFUSED), what=problem.what, remedy=problem.remedy)
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:

@@ -21,6 +21,7 @@ from kafka_replication.runtime import deadline
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import local
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
+from kafka_replication.spark.environment import without_secrets
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.output import OutputFile
@@ -89,8 +90,9 @@ def package_for(master: str, here: Workspace) -> Path | None:
 
 
 def environment(master: str, here: Workspace) -> dict[str, str]:
-    """The variables that spark-submit gets in addition to this process's environment."""
+    """The environment of spark-submit, and so of all processes of Spark on this machine."""
     variables = {
+        **without_secrets(),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),  # on a cluster: the workers' Python
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "SPARK_HOME": str(spark_home()),
@@ -231,7 +233,7 @@ class TerminalSubmission:
         with nullcontext(sys.stderr) if self._output is None else self._output.open() as log_to:
             self._process = subprocess.Popen(
                 self.command(here, name),
-                env={**os.environ, **environment(self._spark.master, here)},
+                env=environment(self._spark.master, here),
                 start_new_session=True,
                 stdout=log_to,
                 stderr=None if self._output is None else subprocess.STDOUT,

@@ -70,7 +70,7 @@ class Together(Generic[T]):
             threads.shutdown(wait=False, cancel_futures=True)
             for stop in tuple(self._busy):
                 stop.set()
-            wait(results, to_end)
+            wait([result for result in results if not result.cancelled()], to_end)
         return [result.result() for result in results if result.done() and not result.cancelled()]
 
     def _one(self, task: RangeTask) -> RangeResult:

@@ -16,7 +16,8 @@ from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import connect, schema
 
 _table = schema.alerts
-_LOOK = "look"  # the kind of the row that is no cause, but when Airflow's watch looked last
+# The kinds of rows that are no causes: when Airflow's watch looked last, and when somebody decided what is open.
+_LOOK, _SETTLED = "look", "settled"
 _OPEN = TypeAdapter(OpenCause)
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -28,6 +29,7 @@ def open_causes(db: Connection, replication: str) -> list[OpenCause]:
 
 def settle(db: Connection, replication: str, decide: Decide) -> Decision:
     before = _locked(db, replication)
+    _put_row(db, replication, _SETTLED, {})  # a store that answers, but takes nothing, is not a good one
     decision = decide(before, from_millis(connect.clock(db)))
     _put(db, replication, before, decision.open)
     return decision
@@ -39,20 +41,25 @@ def confirm(db: Connection, replication: str, sent: Collection[Alert]) -> None:
 
 
 def record_look(db: Connection, replication: str, paused: bool) -> None:
-    now = connect.clock(db)
     _lock(db, replication)
-    db.execute(delete(_table).where(_is_look(replication)))
-    row = {"replication": replication, "kind": _LOOK, "subject": "", "since": now, "last_seen": now}
-    db.execute(insert(_table).values(**row, document=json.dumps({"paused": paused})))
+    _put_row(db, replication, _LOOK, {"paused": paused})
 
 
 def last_look(db: Connection, replication: str) -> Look | None:
-    row = db.execute(select(_table).where(_is_look(replication))).one_or_none()
+    row = db.execute(select(_table).where(_is(replication, _LOOK))).one_or_none()
     return Look(from_millis(row.last_seen), bool(json.loads(row.document)["paused"])) if row else None
 
 
-def _is_look(replication: str) -> ColumnElement[bool]:
-    return and_(_table.c.replication == replication, _table.c.kind == _LOOK)
+def _put_row(db: Connection, replication: str, kind: str, document: dict[str, Any]) -> None:
+    """Write a row that is no cause, with the time."""
+    now = connect.clock(db)
+    db.execute(delete(_table).where(_is(replication, kind)))
+    row = {"replication": replication, "kind": kind, "subject": "", "since": now, "last_seen": now}
+    db.execute(insert(_table).values(**row, document=json.dumps(document)))
+
+
+def _is(replication: str, kind: str) -> ColumnElement[bool]:
+    return and_(_table.c.replication == replication, _table.c.kind == kind)
 
 
 def _locked(db: Connection, replication: str) -> list[OpenCause]:

@@ -197,6 +197,7 @@ def a_replication_without_entries_has_an_empty_view(world: World) -> None:
     assert ledger.view() == world.ledger().view()
     assert not ledger.view().positions and ledger.position(world.key()) is None
     assert ledger.receipts({world.key(): None}).all(world.key()) == [] and ledger.receipts({}).stored == {}
+    assert ledger.obstacle() is None
 
 
 ALL: dict[str, Callable[[World], None]] = {

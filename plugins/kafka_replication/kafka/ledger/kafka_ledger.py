@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
 from kafka_replication.kafka import clients, offsets
-from kafka_replication.kafka.ledger import topics, writer
+from kafka_replication.kafka.ledger import topics, writable, writer
 from kafka_replication.kafka.ledger.newest import NewestEntry
 from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
 from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Receipt, Removed, Start, Verified
@@ -18,9 +18,10 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import LedgerUnreadable
+from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import ClusterName
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
@@ -38,7 +39,7 @@ class KafkaLedger:
         deadline: Deadline = NEVER,
         known: Known | None = None,
     ) -> None:
-        self._admin = admin
+        self._admin, self._cluster = admin, ClusterName(str(config["bootstrap.servers"]), "target")
         self._positions = PositionsReader(config, admin, replication, deadline, known)
         self._receipts = ReceiptsReader(config, admin, replication, deadline, waits=known is None)
         self._exists = False
@@ -103,6 +104,9 @@ class KafkaLedger:
 
     def undecided(self) -> set[PartitionKey]:
         return self._positions.undecided() | self._receipts.undecided() if self.exists() else set()
+
+    def obstacle(self) -> ReplicationError | None:
+        return writable.obstacle(self._admin, self._cluster)
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         writer.write(transaction, key, entry)

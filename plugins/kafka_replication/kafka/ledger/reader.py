@@ -45,6 +45,11 @@ class TopicReader:
         self._waits, self._topic_id = waits, ""
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
+    def _current_id(self) -> str:
+        """The topic's id, or an empty text if there is none. A re-created topic is read by a new consumer."""
+        seconds = self._deadline.within(topics.TIMEOUT)
+        return topics.topic_ids(self._admin, [self.topic], seconds).get(self.topic, "")
+
     def bounds(self, partitions: Collection[int]) -> Mapping[int, OffsetRange]:
         """Log start and end of each partition, after waiting until no open transaction hides an entry below the end.
 
@@ -139,7 +144,7 @@ class PositionsReader(TopicReader):
         return self._newest.get(partition, record_key)
 
     def _read_on(self, partitions: Collection[int]) -> None:
-        topic_id = topics.topic_ids(self._admin, [self.topic]).get(self.topic, "")
+        topic_id = self._current_id()
         if topic_id != self._topic_id:
             self._forget(list(self._ends))
         self._topic_id = topic_id
@@ -166,6 +171,7 @@ class ReceiptsReader(TopicReader):
     topic = RECEIPTS
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        self._topic_id = self._current_id()
         bounds = self.bounds({key.ledger_partition for key in wanted})
         since = {key: _known_offset(offset, bounds[key.ledger_partition].until) for key, offset in wanted.items()}
         newest = NewestEntries(self._replication)

@@ -34,6 +34,7 @@ class Watch:
         self._started = time.monotonic()
         self._pace = Pace(self._started, self._tally.count(view).offsets_done)
         self._records = self._bytes = 0
+        self._throttled = 0.0
         self._receipts_from: dict[int, int] = {}  # for each ledger partition: the receipts below it are counted
         with suppress(ReplicationError):  # else counting starts with the first reading
             self._receipts_from = dict(run.clusters.ledger.receipt_ends())
@@ -91,8 +92,9 @@ class Watch:
                 if receipt.run_id == self._run.run_id and receipt.generation == self._tally.generation(key):
                     self._records += receipt.count
                     self._bytes += receipt.bytes
+                    self._throttled += receipt.throttled
         self._receipts_from |= read.ends
-        return self._pace.progress(time.monotonic(), standing, self._records, self._bytes)
+        return self._pace.progress(time.monotonic(), standing, self._records, self._bytes, self._throttled)
 
     def _publish(self, progress: Progress, *, last: bool) -> None:
         at = time.monotonic()

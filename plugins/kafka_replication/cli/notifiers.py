@@ -1,0 +1,66 @@
+"""Airflow's notifiers as channels of alerts on the command line. Each delivery is a process of its own; see
+`orchestration.notify`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from kafka_replication.alerting.channels import Channel
+from kafka_replication.alerting.text import Message
+from kafka_replication.config import Replication
+from kafka_replication.config.sections import Notifier
+from kafka_replication.model.errors import NotDelivered, ReplicationError
+from kafka_replication.orchestration.notify import ANSWER, REQUEST, Request
+from kafka_replication.planning.findings import Finding
+
+SECONDS = 60.0  # importing Airflow takes some of them
+_CHILD = (sys.executable, "-m", "kafka_replication.orchestration.notify")
+
+
+@dataclass(frozen=True, slots=True)
+class NotifierProcess:
+    """One notifier of a replication file."""
+
+    notifier: Notifier
+
+    @property
+    def name(self) -> str:
+        return f"notifier {self.notifier.class_}"
+
+    def deliver(self, message: Message) -> None:
+        if problem := self._ask(message):
+            raise problem
+
+    def problem(self) -> ReplicationError | None:
+        """Why this notifier cannot be used here. Sends nothing."""
+        return self._ask(None)
+
+    def _ask(self, message: Message | None) -> ReplicationError | None:
+        request = REQUEST.dump_json(Request(self.notifier.class_, self.notifier.arguments, message))
+        try:
+            done = subprocess.run(_CHILD, input=request, capture_output=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return NotDelivered(f"it did not end within {SECONDS:.0f} s", "look at what the notifier waits for")
+        try:
+            return ANSWER.validate_json(done.stdout).problem
+        except ValidationError:
+            said = done.stderr.decode(errors="replace").strip()[-500:]
+            return NotDelivered(f"its process ended with exit code {done.returncode}: {said}", "mend what it says")
+
+
+def channels(replication: Replication) -> Sequence[Channel]:
+    """The notifiers of the replication, in the file's order."""
+    return [NotifierProcess(notifier) for notifier in replication.alerts.notifiers]
+
+
+def findings(replication: Replication) -> Iterator[Finding]:
+    """The notifiers that cannot be used on the command line."""
+    for notifier in replication.alerts.notifiers:
+        if problem := NotifierProcess(notifier).problem():
+            yield Finding("error", "alerts.notifiers", problem.what, problem.remedy)

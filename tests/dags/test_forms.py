@@ -1,0 +1,141 @@
+"""The trigger's form of every DAG, as Airflow's page sends it and as its server and our tasks read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+
+from kafka_replication.config import Replication
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.orchestration import backfill_operators, task_run
+from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
+from kafka_replication.orchestration.backfill_dag import build_backfill_dag
+from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.planning.backfill_request import BackfillRequest
+from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.run import Request
+from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
+from tests.support.airflow_page import EMPTIED, sends
+
+NAMES = {"topics": {"include": ["payments", "orders"]}}
+Read = Callable[[Replication, dict[str, Any]], object]
+
+
+def read_audit(of: Replication, params: dict[str, Any]) -> AuditRequest:
+    return audit_request(params)
+
+
+FORMS: list[tuple[Callable[[Replication], DAG], Read, object]] = [
+    (build_dag, task_run.request_of, Request()),
+    (
+        build_backfill_dag,
+        backfill_operators.request_of,
+        BackfillRequest(topics=(), from_=None, until=None, dry_run=True),
+    ),
+    (build_audit_dag, read_audit, AuditRequest()),
+]
+
+
+@pytest.mark.parametrize("of", [replication(), replication(**NAMES), replication(**INTERVAL)], ids=["^", "names", "i"])
+@pytest.mark.parametrize(("build", "read", "everything"), FORMS)
+def test_a_form_that_is_left_as_it_stands_starts_a_run_of_everything(
+    build: Callable[[Replication], DAG], read: Read, everything: object, of: Replication
+) -> None:
+    params = build(of).params
+    values = dict(params.dump())
+    assert all(sends(params.get_param(name).schema, value) for name, value in values.items())
+    params.validate()
+    if values:  # a data interval has no form
+        assert read(of, values) == everything
+
+
+@pytest.mark.parametrize("of", [replication(), replication(**NAMES)], ids=["^", "names"])
+@pytest.mark.parametrize(("build", "read", "everything"), FORMS)
+def test_a_field_that_is_emptied_means_all(
+    build: Callable[[Replication], DAG], read: Read, everything: object, of: Replication
+) -> None:
+    params = build(of).params
+    values = dict(params.dump())
+    for name, value in values.items():
+        if isinstance(value, bool):
+            continue  # a switch is never empty
+        param = params.get_param(name)
+        is_list = "array" in (param.schema.get("type") or ())
+        for emptied in EMPTIED if is_list else [None]:
+            assert sends(param.schema, emptied), name
+            assert read(of, {**values, name: param.resolve(emptied)}) == everything
+
+
+def test_topics_are_offered_if_the_file_names_them() -> None:
+    for build in (build_dag, build_backfill_dag):
+        assert build(replication(**NAMES)).params.get_param("topics").schema["examples"] == ["orders", "payments"]
+        assert "examples" not in build(replication()).params.get_param("topics").schema
+
+
+def test_a_backfill_is_a_dry_run_unless_somebody_says_otherwise() -> None:
+    assert build_backfill_dag(replication()).params["dry_run"] is True
+    assert build_dag(replication()).params["dry_run"] is False
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "value"),
+    [
+        (build_dag, "topics", "orders"),
+        (build_dag, "topics", [1]),
+        (build_dag, "until", 5),
+        (build_dag, "dry_run", "yes"),
+        (build_backfill_dag, "target_topic", 7),
+        (build_audit_dag, "topic", 7),
+        (build_audit_dag, "partition", "x"),
+        (build_audit_dag, "from", -1),
+    ],
+)
+def test_airflow_refuses_what_is_of_another_kind(build: Callable[[Replication], DAG], name: str, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        build(replication()).params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"until": "tomorrow"}, "until: 'tomorrow' must be a time in RFC 3339"),
+        ({"until": "earliest"}, "until: 'earliest' must be"),
+        ({"until": "2030-01-31T06:00:00"}, "until: '2030-01-31T06:00:00' must say its time zone"),
+        ({"until": "2030-02-30T06:00:00Z"}, "must be a time that exists"),
+        ({"topics": ["a b"]}, "topic: 'a b' is no topic name to Kafka"),
+        ({"topics": ["payments"]}, "is not a topic of replication orders-dr: topics.include selects"),
+    ],
+)
+def test_the_task_refuses_the_rest_in_its_own_words(
+    changes: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(*_: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(task_run, "opened", touched)
+    monkeypatch.setattr(task_run, "working", touched)
+    dag = build_dag(replication())
+    params = {
+        name: dag.params.get_param(name).resolve(value) for name, value in {**dag.params.dump(), **changes}.items()
+    }
+    with pytest.raises(AirflowFailException) as failed:
+        plan_task(dag).execute({"params": params})
+    assert words in str(failed.value)
+
+
+@pytest.mark.parametrize("until", ["2030-01-31T06:00:00Z", "2030-01-31T06:00:00.5+02:00"])
+def test_a_live_run_may_end_at_a_time(until: str) -> None:
+    request = task_run.request_of(replication(), {"topics": ["orders", "", "orders"], "until": until, "dry_run": False})
+    assert request.until is not None and request.topics == ("orders",)
+
+
+def test_what_the_audits_form_says() -> None:
+    asked = {"topic": "orders", "partition": 3, "from": 5, "until": 9}
+    assert audit_request(asked) == AuditRequest("orders", 3, OffsetRange(5, 9))
+    with pytest.raises(BadInput, match="not an offset range"):
+        audit_request({**asked, "until": 3})
