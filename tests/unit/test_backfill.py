@@ -442,15 +442,10 @@ def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
 @settings(deadline=None)
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4))
 def test_slices_are_bounded_and_come_to_an_end(most: int, before: list[tuple[int, int]]) -> None:
-    world = Simulated(
-        Position(
-            generation=1,
-            ids=IDS,
-            start=0,
-            next_offset=0,
-            coverage=covered(*((min(pair), max(pair)) for pair in before)),
-        )
-    )
+    position = Position(generation=1, ids=IDS, start=0, next_offset=0)
+    for pair in before:
+        position = position.after(OffsetRange(min(pair), max(pair)), None, 0)
+    world = Simulated(position)
     for _ in range(END + 1):
         part = world.planned(END, OffsetRange(5, 50), most)
         if not part.partitions:

@@ -73,8 +73,8 @@ SNAPSHOT = Snapshot(
 )
 VIEW = LedgerView(
     {
-        key(0): Position(generation=1, ids=IDS, start=10, next_offset=60),
-        key(2): Position(generation=1, ids=IDS, start=0, next_offset=7),
+        key(0): Position(generation=1, ids=IDS, start=10, next_offset=60, coverage=Coverage.of([OffsetRange(10, 60)])),
+        key(2): Position(generation=1, ids=IDS, start=0, next_offset=7, coverage=Coverage.of([OffsetRange(0, 7)])),
     },
     {
         key(0): Verified(
