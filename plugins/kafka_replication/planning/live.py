@@ -290,7 +290,9 @@ class Planner:
         )
 
     def refused(self, key: PartitionKey, refusal: Refusal, position: Position, source: Topic) -> PartitionPlan:
-        return self.entry(key, refusal.state, position, source, what=refusal.what, remedy=refusal.remedy)
+        # Records of others lie behind ours, which can be read back all the same.
+        verify = self.ledger.pending(key) if refusal.state is State.FOREIGN else Coverage()
+        return self.entry(key, refusal.state, position, source, verify=verify, what=refusal.what, remedy=refusal.remedy)
 
     def entry(self, key: PartitionKey, state: State, position: Position, source: Topic, **more: Any) -> PartitionPlan:
         offsets = source.readable.get(key.source.partition)

@@ -122,8 +122,8 @@ class Plan:
 
     @property
     def workable(self) -> tuple[PartitionKey, ...]:
-        """The partitions that the plan does not refuse."""
-        return tuple(p.key for p in self.partitions if not p.refused)
+        """The partitions that the plan does not refuse, or of which it verifies what is there."""
+        return tuple(p.key for p in self.partitions if p.verify or not p.refused)
 
     @property
     def notes(self) -> tuple[str, ...]:
