@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status demo quick test test-all faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: help install up down status env demo quick test test-all faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ down: install ## stop what make up started; the data stays
 
 status: install ## say what of it runs, and where
 	@$(BIN)/python -m stack status
+
+env: install ## print what a terminal needs for the stack: eval "$(make -s env)"
+	@$(BIN)/python -m stack env
 
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo

@@ -19,6 +19,7 @@ from stack.demo import demo as run_demo
 from stack.errors import StackError
 from stack.folders import state_folder
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
+from stack.terminal import exports
 
 SOURCE_PORT = "KAFKA_REPLICATION_SOURCE_PORT"
 TARGET_PORT = "KAFKA_REPLICATION_TARGET_PORT"
@@ -43,11 +44,15 @@ class Stack:
     def clusters(self) -> tuple[KafkaCluster, KafkaCluster]:
         return self.source, self.target
 
+    @property
+    def settings(self) -> AirflowSettings | None:
+        """Where the clusters are; None if they were never started."""
+        known = all(cluster.brokers for cluster in self.clusters)
+        return AirflowSettings(self.source.bootstrap, self.target.bootstrap, self.store_url) if known else None
+
     def airflow(self) -> AirflowStandalone:
         """Airflow, told where the clusters are if they are known."""
-        known = all(cluster.brokers for cluster in self.clusters)
-        settings = AirflowSettings(self.source.bootstrap, self.target.bootstrap, self.store_url) if known else None
-        return AirflowStandalone(self.folder, settings, port=next(iter(_ports(AIRFLOW_PORT) or ()), None))
+        return AirflowStandalone(self.folder, self.settings, port=next(iter(_ports(AIRFLOW_PORT) or ()), None))
 
 
 @app.command()
@@ -98,6 +103,15 @@ def status() -> None:
     raise typer.Exit(0 if _print_status(Stack()) else 1)
 
 
+@app.command()
+def env() -> None:
+    """Print what a terminal needs: eval "$(make -s env)"."""
+    settings = Stack().settings
+    if settings is None:
+        raise StackError("the clusters were never started", "run make up first")
+    typer.echo("\n".join(exports(settings)))
+
+
 def _print_status(stack: Stack) -> bool:
     """Print where everything is; whether all of it runs."""
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -117,6 +131,9 @@ def _print_status(stack: Stack) -> bool:
         table.add_row("", f"pid {airflow.process.pid}", f"log {airflow.log}")
     table.add_row("Watermark store", "", stack.store_url)
     console.print(table)
+    if settings := stack.settings:
+        console.print('For kafka-replication in this terminal paste eval "$(make -s env)", or:')
+        typer.echo("\n".join(exports(settings)))
     console.print("Stop it with make down.")
     return healthy and all(cluster.running for cluster in stack.clusters)
 

@@ -170,7 +170,7 @@ class AirflowStandalone:
         return {
             **inherited,
             **self._airflow_configuration(settings),
-            **_connections(settings),
+            **connections(settings),
             "AIRFLOW_HOME": str(self.home),
             "KAFKA_REPLICATION_STORE_URL": settings.store_url,
             "PATH": path,
@@ -184,6 +184,7 @@ class AirflowStandalone:
             "core.dags_folder": str(settings.dags),
             "core.plugins_folder": str(settings.plugins),
             "core.load_examples": "False",
+            "core.test_connection": "Enabled",
             "core.executor": "LocalExecutor",
             "core.parallelism": "8",
             "core.execution_api_server_url": f"{self.url}/execution/",
@@ -228,7 +229,7 @@ class AirflowStandalone:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def _connections(settings: AirflowSettings) -> dict[str, str]:
+def connections(settings: AirflowSettings) -> dict[str, str]:
     """In the JSON form: the URI form of ``local[*]`` silently becomes ``yarn``."""
     clusters = {"SOURCE": settings.source, "TARGET": settings.target}
     kafka = {

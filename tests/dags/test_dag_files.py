@@ -192,3 +192,16 @@ def test_a_broken_file_never_takes_the_place_of_a_good_one(dags_folder: Path) ->
     assert type(bag.dags["orders"].get_task("plan")).__name__ == "PlanOperator"
     [message] = bag.import_errors.values()
     assert "aa.yaml:5: key 'nonsense'" in message
+
+
+def test_the_dags_beside_a_replication_s_own_can_be_left_out(dags_folder: Path) -> None:
+    (dags_folder / "replications" / "orders.yaml").write_text(GOOD.format(name="orders") + "dags: {audit: false}\n")
+    (dags_folder / "replications" / "payments.yaml").write_text(
+        GOOD.format(name="payments") + "dags: {backfill: false}\n"
+    )
+    bag = parse(dags_folder)
+    assert sorted(bag.dags) == ["orders", "orders.backfill", "payments", "payments.audit", "replications.watch"]
+    assert (bag.dags["orders.backfill"].tags, bag.dags["payments.audit"].tags) == (
+        {"kafka-replication", "backfill"},
+        {"kafka-replication", "audit"},
+    )

@@ -44,6 +44,11 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Bro
     assert values(target_cluster) == values(source_cluster)
     assert airflow.watermarks("af-e2e") == dict.fromkeys(range(PARTITIONS), RECORDS)
     assert SECRET not in log
+    files = [
+        file for file in airflow.folder.rglob("*") if file.is_file()
+    ]  # Airflow's database with its XComs, logs, the store
+    assert any(file.name == "airflow.db" for file in files)
+    assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
     assert "copied af-e2e-orders-0 [0, 100): 100 records" in log
 
     second, log = airflow.run("af-e2e")
@@ -54,6 +59,7 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Bro
     dry, log = airflow.run("af-e2e", dry_run=True, topics=[TOPIC])
     assert dry["tasks"] == {**dict.fromkeys(ALL_DONE, "skipped"), "plan": "success"}
     assert "af-e2e-orders-0  af-e2e-orders  in sync" in log
+    assert (dry["plan"]["outcome"], len(dry["plan"]["partitions"])) == ("nothing_to_do", PARTITIONS)
 
     clean, log = airflow.run("af-e2e.audit", file="audits_dag.py")
     assert (clean["state"], clean["audit"]["outcome"]) == ("success", "clean")

@@ -7,12 +7,16 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import clients
+from kafka_replication.config import Copy
+from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import (
     NotAuthenticated,
     NotResolved,
@@ -20,8 +24,14 @@ from kafka_replication.model.errors import (
     TlsFailed,
     Unreachable,
 )
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runs import runner
+from kafka_replication.runs.run import Request
+from kafka_replication.runtime.deadline import NEVER
+from kafka_replication.spark import worker
 from tests.support.command_line import command
-from tests.support.scenario import Scenario
+from tests.support.jobs import InProcess
+from tests.support.scenario import Addresses, Cluster, Scenario, numbered
 from tests.support.tls import TlsCluster, tls_cluster
 
 Settings = dict[str, Any]
@@ -215,3 +225,72 @@ def test_the_commands_tell_it(scene: Scenario, tls: TlsCluster) -> None:
         document, (_, kind, said, remedy) = json.loads(out), WRONG[way]
         assert (code, document["error_id"]) == (1, kind.id), out
         assert side in document["error"] and said in document["error"] and remedy in document["remedy"], out
+
+
+def test_a_producer_is_told_while_it_fences(tls: TlsCluster) -> None:
+    settings = clients.check_connection("our_kafka", tls.login(sasl_password="wrong"), "target")
+    producer = TransactionalProducer("kafka-replication/a/opening", "opening", settings, Copy(), NEVER)
+    started = time.monotonic()
+    with pytest.raises(NotAuthenticated, match="refuses the login of 'replicator'"):
+        producer.fence()
+    print(f"fencing: {time.monotonic() - started:.1f} s")
+
+
+def test_a_worker_is_told_and_does_not_try_again(scene: Scenario, tls: TlsCluster) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    job = replace(scene.copy_job(), source=clients.check_connection("our_kafka", tls.tls("EXPIRED"), "source"))
+    started = time.monotonic()
+    copied = worker.replicate(job, job.tasks[0]).copied
+    print(f"worker: {time.monotonic() - started:.1f} s: {copied and copied.error}")
+    assert copied is not None and copied.error is not None and not copied.retriable
+    assert "source" in copied.error and "certificate has expired" in copied.error and "renew" in copied.remedy
+
+
+def test_a_reader_is_told_that_its_password_was_changed(tls: TlsCluster) -> None:
+    """It waits for records that never come; without what its connection reports, it would say that it stalls."""
+    Cluster(tls.cluster.bootstrap).create("waiting")
+    settings = clients.check_connection("our_kafka", tls.scram("reader", "first"), "source")
+    cursor = Cursor(settings, "group", TopicPartition("waiting", 0), PATIENCE)
+    admin = clients.admin(settings)
+    assert offsets.high_watermarks(admin, [TopicPartition("waiting", 0)]) == {TopicPartition("waiting", 0): 0}
+    tls.scram("reader", "second")
+    started = time.monotonic()
+    with pytest.raises(NotAuthenticated, match="refuses the login of 'reader' by SCRAM-SHA-512"):
+        list(cursor.read(OffsetRange(0, 1)))
+    print(f"reader: {time.monotonic() - started:.1f} s")
+    started = time.monotonic()
+    with pytest.raises(NotAuthenticated, match="refuses the login of 'reader' by SCRAM-SHA-512"):
+        offsets.high_watermarks(admin, [TopicPartition("waiting", 0)])
+    print(f"admin: {time.monotonic() - started:.1f} s")
+
+
+class Secured(Addresses):
+    """The target asks for a login."""
+
+    def __init__(self, source: str, target: Settings) -> None:
+        super().__init__(source, str(target["bootstrap.servers"]))
+        object.__setattr__(self, "_target", target)
+
+    def kafka(self, connection_id: str) -> Settings:
+        return dict(self._target) if connection_id == "target" else super().kafka(connection_id)  # type: ignore[attr-defined]
+
+
+def test_a_run_is_told_that_its_password_was_changed_in_the_middle(scene: Scenario, tls: TlsCluster) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(100))
+    connections = Secured(scene.source.bootstrap, tls.scram(scene.name, "first"))
+    changed: list[float] = []
+
+    def change() -> None:
+        tls.scram(scene.name, "second")
+        changed.append(time.monotonic())
+
+    launcher = InProcess(between=change)
+    with pytest.raises(NotAuthenticated, match=f"refuses the login of '{scene.name}'") as caught:
+        runner.run(scene.replication(), connections, scene.store, lambda: launcher, Request())
+    print(f"run: {time.monotonic() - changed[0]:.1f} s after the change: {caught.value}")
+    healed = Secured(scene.source.bootstrap, tls.scram(scene.name, "second"))
+    report = runner.run(scene.replication(), healed, scene.store, InProcess, Request())
+    assert report.outcome == "done", report.table()
+    assert scene.watermark() == 100

@@ -11,7 +11,7 @@ import yaml
 from kafka_replication.store import open_store
 from tests.support import watermarks
 from tests.support.actions import table
-from tests.support.command_line import cli, ended
+from tests.support.command_line import cli, command, ended
 from tests.support.jobs import copy_once
 from tests.support.leases import holder_of
 from tests.support.scenario import Scenario, numbered
@@ -78,6 +78,18 @@ def test_an_emptied_store_is_restored_exactly(scene: Scenario) -> None:
     assert holder_of(scene.store, scene.name) is None
     scene.idle_run()
     assert table(scene) == before
+
+
+def test_another_store_than_that_of_the_runs_is_told_and_not_made(scene: Scenario) -> None:
+    copied(scene)
+    code, out, _ = command(scene, "status")
+    assert (code, out.count("in sync"), "WARNING" in out) == (0, 2, False), out
+    other = f"sqlite:///{scene.folder}/other/store.db"
+    code, out, err = command(scene, "status", KAFKA_REPLICATION_STORE_URL=other)
+    assert err.splitlines()[0] == f"store: {other} (not there: no run is known, and none is made)"
+    assert (out.count("not in this store"), "in sync" in out) == (2, False), out
+    assert "WARNING 2 of 2 partitions are verified further in the ledger than this store knows" in out
+    assert not (scene.folder / "other").exists()
 
 
 def test_an_old_backup_is_brought_up_to_date_by_the_command(scene: Scenario) -> None:

@@ -12,6 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -101,6 +107,21 @@ class TlsCluster:
             **_dotted(more),
         }
 
+    def scram(self, user: str, password: str) -> dict[str, Any]:
+        """Settings of a new user, or of one with a new password. The broker asks its clients again every second."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        for done in admin.alter_user_scram_credentials([change]).values():
+            done.result(30)
+        return {
+            "bootstrap.servers": self.address("OPEN_LOGIN"),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": password,
+        }
+
     def login(self, **more: Any) -> dict[str, Any]:
         """Settings of a client that logs in over TLS."""
         return {
@@ -124,7 +145,7 @@ LISTENERS = {
     "EXPIRED": "SSL",  # its certificate expired an hour ago
     "ELSEWHERE": "SSL",  # its certificate is for another host
     "LOGIN": "SASL_SSL",  # PLAIN and SCRAM-SHA-512
-    "OPEN_LOGIN": "SASL_PLAINTEXT",
+    "OPEN_LOGIN": "SASL_PLAINTEXT",  # asks again every second: a changed password is noticed in mid-connection
 }
 
 
@@ -163,4 +184,7 @@ def _settings(authority: Authority, password: str) -> dict[str, str]:
                 ),
                 f"{prefix}.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
             }
-    return lines | {"listener.name.mutual.ssl.client.auth": "required"}
+    return lines | {
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.open_login.connections.max.reauth.ms": "1000",
+    }

@@ -67,7 +67,7 @@ def test_only_answers_are_final() -> None:
 
 def test_the_newest_error_of_an_address_counts_and_the_users_callback_is_called() -> None:
     also: list[KafkaError] = []
-    heard = Heard(also.append)
+    heard = Heard(also=also.append)
     for said in ("first", "second"):
         heard(KafkaError(KafkaError._TRANSPORT, f"b1:9092/1: {said}"))
     heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
@@ -124,7 +124,7 @@ def test_some_addresses_that_may_still_answer_are_waited_for() -> None:
         closed = f"127.0.0.1:{listener.getsockname()[1]}"
     settings = {"bootstrap.servers": f"no-such-host.invalid:1,{closed}"}
     found = admission.look(settings, {})
-    assert {cause.name for cause in found.values()} == {"name-not-resolved", "tcp-refused"}
+    assert {cause.name for cause in found.values()} == {"unknown-host-name", "tcp-refused"}
     assert not admission.is_final(settings, found)
     error = admission.error_of(settings, found, "", 18)
     assert type(error) is Unreachable and "within 18 s" in error.what and closed in error.what

@@ -137,6 +137,7 @@ FIFTH_LINE = [
 def test_a_wrong_line_is_named(line: str, words: str) -> None:
     said = complaint(MINIMAL + line + "\n")
     assert words in said
+    assert "must name at least one" not in said or "[]" in line
     assert all(re.match("F:[567]: ", each) for each in said.splitlines())
     assert said.endswith(". Remedy: correct the file; docs/configuration.md explains every key")
 
@@ -151,7 +152,10 @@ TOPICS = [
         "topics: {include: [or ders]}",
         "is no topic name to Kafka: allowed are letters, digits, dots, underscores and dashes",
     ),
-    ("topics: {include: ['audit.*']}", "a regular expression must start with ^; found 'audit.*'"),
+    (
+        "topics: {include: ['audit.*']}",
+        r"a regular expression must start with ^, did you mean '^audit\..*'?; found 'audit.*'",
+    ),
     ("topics: {include: ['..']}", "is no topic name to Kafka"),
     (f"topics: {{include: [{'x' * 250}]}}", "is 250 characters long; Kafka allows a topic name 249"),
     (

@@ -18,7 +18,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.arithmetic import Copied, Evidence, account, copied_in
-from kafka_replication.reporting.report import RangeReport, RunReport
+from kafka_replication.reporting.report import RangeReport, RunReport, plan_as_json, plan_summary
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
@@ -387,13 +387,14 @@ def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> 
 
 
 def test_the_table_names_each_range_and_each_failure() -> None:
-    head, first, second, *failures = (
+    head, first, second, meaning, *failures = (
         RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, replace(FAILED, digest_ok=False)))
         .table()
         .splitlines()
     )
     assert head.split() == [
         "partition",
+        "target",
         "range",
         "span",
         "copied",
@@ -406,13 +407,76 @@ def test_the_table_names_each_range_and_each_failure() -> None:
         "watermark",
         "MB/s",
     ]
-    assert first.split() == ["orders-3", "[0,", "100)", "100", "85", "5", "10", "0", "0", "equal", "100", "2.0"]
-    assert second.split()[:10] == ["orders-3", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
+    assert first.split() == [
+        "orders-3",
+        "dr.orders",
+        "[0,",
+        "100)",
+        "100",
+        "85",
+        "5",
+        "10",
+        "0",
+        "0",
+        "equal",
+        "100",
+        "2.0",
+    ]
+    assert second.split()[:11] == ["orders-3", "dr.orders", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
+    assert meaning.startswith("(before: ") and "not visible: " in meaning and "missing: " in meaning
+    assert "lost: " not in meaning
     assert second.split()[-1] == "-"
     assert failures == [
         "FAILED orders-3 [100, 130): the target refuses the record at offset 100",
         "  remedy: raise the limit",
     ]
+
+
+def test_the_sum_of_a_run() -> None:
+    def summary(*ranges: RangeReport) -> str:
+        return RunReport(replication="orders-dr", run_id="run-2", ranges=ranges).summary()
+
+    many = replace(LINE, copied=1_171_875, bytes=1_200_000_000)
+    assert summary() == "nothing to do"
+    assert summary(many) == "done: 1 partitions, 1,171,875 records copied, 1.2 GB"
+    assert summary(LINE, FAILED) == "failed: 1 partitions, 85 records copied, 3.0 MB; 1 of 2 ranges failed"
+
+
+def test_large_numbers_are_grouped_in_a_table_and_plain_numbers_in_json() -> None:
+    many = replace(LINE, copied=1_171_875)
+    made = RunReport(replication="orders-dr", run_id="run-2", ranges=(many,))
+    assert "1,171,875" in made.table() and made.as_json()["ranges"][0]["copied"] == 1_171_875
+
+
+def planned(**changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "key": KEY,
+        "state": State.OPENING,
+        "ids": Ids("c", "s", ""),
+        "generation": 0,
+        "start": 0,
+        "position": 0,
+        "source_end": 120_000,
+        "watermark": None,
+        "copy": OffsetRange(0, 120_000),
+    }
+    return Plan("orders-dr", (PartitionPlan(**values | changes),))
+
+
+def test_a_plan_says_in_a_line_what_a_run_would_do() -> None:
+    there = {"ids": Ids("c", "s", "t")}
+    idle = {**there, "state": State.IN_SYNC, "copy": None}
+    assert plan_summary(planned()) == ("to copy: 120,000 offsets of 1 partitions\nto create on the target: dr.orders")
+    assert plan_summary(planned(**there)) == "to copy: 120,000 offsets of 1 partitions"
+    assert plan_summary(planned(**idle)) == "nothing to do: all of it is on the target"
+    assert plan_summary(planned(**idle, verify=Coverage.of([OffsetRange(0, 5)]))) == "to verify: 1 partitions"
+    document = plan_as_json(planned())
+    assert (document["outcome"], document["offsets_to_copy"], document["topics_to_create"]) == (
+        "planned",
+        120_000,
+        ["dr.orders"],
+    )
+    assert plan_as_json(planned(**idle))["outcome"] == "nothing_to_do"
 
 
 def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:

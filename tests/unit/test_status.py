@@ -95,6 +95,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "partition": 0,
             "target_topic": "dr.orders",
             "state": "behind",
+            "in_store": True,
             "log_start": 3,
             "source_end": 100,
             "high_watermark": 110,
@@ -118,6 +119,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "partition": 1,
             "target_topic": "dr.orders",
             "state": "not opened yet",
+            "in_store": True,
             "log_start": 5,
             "source_end": 9,
             "high_watermark": 9,
@@ -141,6 +143,7 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "partition": 2,
             "target_topic": "dr.orders",
             "state": "topic vanished",
+            "in_store": True,
             "log_start": None,
             "source_end": 7,
             "high_watermark": None,
@@ -271,3 +274,13 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
         "orders-0: a transaction is open: the last stable offset is 100, the high watermark 110; "
         "the 10 offsets between them are withheld until it ends"
     )
+
+
+def test_nothing_is_in_sync_of_which_the_store_knows_less_than_the_ledger() -> None:
+    synced = replace(BEHIND, state=State.IN_SYNC, copy=None, source_end=40)
+    for watermark, state in ((40, "in sync"), (39, "not in this store"), (None, "not in this store")):
+        [row] = found = status(Plan("orders-dr", (replace(synced, watermark=watermark),)), SNAPSHOT, VIEW)
+        assert (row.as_json()["state"], row.as_json()["in_store"]) == (state, state == "in sync")
+        assert ("WARNING 1 of 1 partitions are verified further in the ledger" in status_table(found)) == (
+            state != "in sync"
+        )

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
-from kafka_replication.connections.environment import STORE_URL, EnvironmentConnections
+from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.runs import runner
 from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runtime import stopping
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
 
 File = Annotated[Path, typer.Argument(help="The replication's YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-DEFAULT_STORE = "sqlite:///.state/store.db"
-
-
-def default_store() -> WatermarkStore:
-    return open_store(os.environ.get(STORE_URL) or DEFAULT_STORE)
 
 
 def act(
@@ -39,23 +31,27 @@ def act(
     action: Callable[[Run], tuple[Any, str, int]],
     deadline: Deadline | None = None,
     failed: Callable[[Replication, str, ReplicationError], None] | None = None,
+    *,
+    writes: bool = False,
 ) -> None:
     """Load the file, act, and print. Every expected error becomes one message and an exit code.
 
-    Without a ``deadline`` it is that of a run. ``failed`` is called with the replication, the run id and the error.
+    Without a ``deadline`` it is that of a run. Only an action that ``writes`` makes a store. ``failed`` is called with
+    the replication, the run id and the error.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
     replication, run_id = None, runner.new_run_id()
     try:
         replication = load_replication(file)
-        with closing(default_store()) as store:
+        with store_of_command(writes=writes) as store:
             deadline = deadline or Deadline.after(replication.timeouts.run)
             document, text, code = action(open_run(replication, EnvironmentConnections(), store, run_id, deadline))
     except ReplicationError as e:
         if as_json:
-            typer.echo(json.dumps({"error": e.what, "error_id": e.id, "remedy": e.remedy, "outcome": "failed"}))
-        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else ""), err=True)
+            document = {"error": e.what, "error_id": e.id, "remedy": e.remedy, "see": e.see, "outcome": "failed"}
+            typer.echo(json.dumps(document))
+        typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else "") + f"\nsee: {e.see}", err=True)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None

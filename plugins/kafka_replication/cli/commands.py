@@ -18,6 +18,7 @@ from kafka_replication.cli import notifiers, sight
 from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
+from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.cli.repair import repaired
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
@@ -25,6 +26,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.planning import backfill_request, plan_codec, preflight
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.causes import problems
+from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
@@ -37,15 +39,17 @@ from kafka_replication.runs.standing import standing
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import OnDemand
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(cls=InOrder, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
 cli_gaps.add_to(app)
 cli_watch.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]
 
 
-def _request(topics: list[str], until: str, dry_run: bool = False) -> Request:
-    return Request(tuple(topics), _until(until) if until else None, dry_run)
+def _request(run: Run, topics: list[str], until: str, dry_run: bool = False) -> Request:
+    """Raises BadInput for a topic that the file does not select."""
+    named = backfill_request.parse_topics(run.replication, topics)
+    return Request(named, _until(until) if until else None, dry_run)
 
 
 def _until(text: str) -> datetime:
@@ -61,6 +65,7 @@ def options(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Spark's log on stderr, instead of in a file that is shown on failure.")
     ] = False,
+    version: Version = False,  # noqa: ARG001 - its callback says it
 ) -> None:
     context.obj = verbose
 
@@ -88,7 +93,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
     """Show what a run would do, and change nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        preview, _ = steps.preview(run, _request(topic, until, dry_run=True))
+        preview, _ = steps.preview(run, _request(run, topic, until, dry_run=True))
         return plan_codec.as_json(preview), plan_table(preview), int(bool(preview.refused))
 
     _act(file, as_json, action)
@@ -99,15 +104,15 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
     """Copy, verify and advance in this terminal; the Spark connection names where Spark runs."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        request = _request(topic, until)
+        request = _request(run, topic, until)
         return sight.with_spark(run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request)))
 
     beside = cli_watch.Beside()
-    _act(file, as_json, beside.watched(action), failed=beside.failed)
+    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=True)
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
-    return report.as_json(), f"{text or report.table()}\n{report.conclusion()}", int(report.outcome == "failed")
+    return report.as_json(), f"{text or report.table()}\n{report.summary()}", int(report.outcome == "failed")
 
 
 @app.command()
@@ -153,7 +158,7 @@ def backfill(
         return sight.with_spark(run, context.obj, execute)
 
     beside = cli_watch.Beside(is_backfill=True)
-    _act(file, as_json, beside.watched(action), failed=beside.failed)
+    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=not dry_run)
 
 
 @app.command()
@@ -216,7 +221,7 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))
 
-    _act(file, as_json, action)
+    _act(file, as_json, action, writes=True)
 
 
 Rebuild = Annotated[bool, typer.Option("--rebuild-store", help="Restore the watermark store from the ledger.")]
@@ -269,18 +274,9 @@ def ledger(
             }
             for key, position in sorted(view.positions.items())
         ]
-        lines = [
-            f"{key}: generation {position.generation}, started at {position.start}, next {position.next_offset}, on"
-            f" the target {position.coverage},"
-            f" verified {view.verified[key].coverage if key in view.verified else 'nothing'},"
-            f" {len(receipts.all(key))} receipts"
-            for key, position in sorted(view.positions.items())
-        ]
-        return (
-            {"replication": run.replication.name, "partitions": rows},
-            "\n".join(lines) or "the ledger has no entries",
-            0,
-        )
+        counts = {key: len(receipts.all(key)) for key in view.positions}
+        text = ledger_table(view, counts) if counts else "the ledger has no entries"
+        return {"replication": run.replication.name, "partitions": rows}, text, 0
 
     chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
-    _act(file, as_json, chosen)
+    _act(file, as_json, chosen, writes=rebuild_store or repair)

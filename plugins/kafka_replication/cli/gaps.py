@@ -65,7 +65,7 @@ def approve_gap(
         note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
         return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
 
-    act(file, as_json, action)
+    act(file, as_json, action, writes=True)
 
 
 def _user() -> str:
@@ -108,7 +108,7 @@ def reset(
         lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
         return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
 
-    act(file, as_json, action)
+    act(file, as_json, action, writes=True)
 
 
 def audit(
@@ -117,8 +117,8 @@ def audit(
     partition: Annotated[int | None, typer.Option("--partition", help="Only this partition.")] = None,
     from_: Annotated[int, typer.Option("--from", help="The first source offset; widened to whole chunks.")] = 0,
     until: Annotated[
-        int, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
-    ] = MAX_OFFSET,
+        int | None, typer.Option("--until", help="The source offset to stop at; widened to whole chunks.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write all differences to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -129,7 +129,9 @@ def audit(
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        audited = auditing.audit(run, AuditRequest(topic or None, partition, _range(from_, until)))
+        audited = auditing.audit(
+            run, AuditRequest(topic or None, partition, _range(from_, MAX_OFFSET if until is None else until))
+        )
         document = audited.as_json()
         if report is not None:
             _write(report, document)

@@ -16,7 +16,7 @@ import typer
 
 from kafka_replication.alerting.values import Cause, Decision, OpenCause
 from kafka_replication.cli import notifiers
-from kafka_replication.cli.act import default_store
+from kafka_replication.cli.stores import default_store
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections

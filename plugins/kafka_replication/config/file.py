@@ -47,9 +47,7 @@ def parse_replication(data: bytes, origin: str) -> Replication:
         try:
             replication = Replication.model_validate(tree.value)
         except ValidationError as error:
-            for details in error.errors(include_url=False):
-                place = place_of(details)
-                problems.append(Problem(tree.line_of(place), place, explain(details)))
+            problems += [Problem(tree.line_of(place), place, text) for place, text in _explained(error)]
         else:
             if not problems:
                 return replication
@@ -97,6 +95,17 @@ def _with_names_of_their_own(broken: list[Broken], taken: set[str]) -> list[Brok
         own.append(each if each.rest is None or each.rest.name not in taken else Broken(each.error))
         taken |= {each.rest.name} if each.rest else set()
     return own
+
+
+def _explained(error: ValidationError) -> list[tuple[Place, str]]:
+    """Place and text of each mistake. A list that is too short because of its mistakes is none."""
+    every = error.errors(include_url=False)
+    items = {place_of(details)[:-1] for details in every}
+    return [
+        (place_of(details), explain(details))
+        for details in every
+        if details["type"] != "too_short" or place_of(details) not in items
+    ]
 
 
 def _read(path: Path) -> bytes:

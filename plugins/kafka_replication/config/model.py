@@ -20,6 +20,7 @@ from kafka_replication.config.sections import (
     Alerts,
     Cluster,
     Copy,
+    Dags,
     Lease,
     Preflight,
     Retention,
@@ -110,6 +111,7 @@ class Replication(Section):
     )
     retention: Retention = Field(default_factory=Retention, description="How long the data of past runs is kept.")
     alerts: Alerts = Field(default_factory=Alerts, description="Who is told when something is wrong.")
+    dags: Dags = Field(default_factory=Dags, description="Which DAGs the replication has beside its own.")
     owner: Text = Field(default="airflow", description="Owner shown in Airflow.")
     tags: tuple[Tag, ...] = Field(
         default=("kafka-replication",), description="Tags of the DAG, at most 100 characters each."

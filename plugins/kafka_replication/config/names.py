@@ -103,8 +103,16 @@ def check_topic_entry(entry: str) -> str:
     if is_pattern(entry):
         compiled(entry)
     elif problem := topic_problem(entry):
-        raise ValueError(f"{problem}; a regular expression must start with ^")
+        raise ValueError(f"{problem}; a regular expression must start with ^{_meant(entry)}")
     return entry
+
+
+def _meant(entry: str) -> str:
+    """The regular expression that the author of ``audit.*`` may have meant."""
+    plain = entry.replace("*", "")
+    if "*" not in entry or not _TOPIC.fullmatch(plain):
+        return ""
+    return f", did you mean '^{'.*'.join(map(re.escape, entry.split('*')))}'?"
 
 
 def check_rename(template: str) -> str:

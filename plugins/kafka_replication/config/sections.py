@@ -451,6 +451,13 @@ class Alerts(Section):
         return self.apprise is not None or bool(self.notifiers)
 
 
+class Dags(Section):
+    """Which DAGs a replication has beside its own. Neither has a schedule."""
+
+    backfill: bool = Field(default=True, description="The DAG `<name>.backfill`, which copies a range that you name.")
+    audit: bool = Field(default=True, description="The DAG `<name>.audit`, which compares both sides again.")
+
+
 class Timeouts(Section):
     """How long one request, a range that does not move, and a run as a whole may take."""
 

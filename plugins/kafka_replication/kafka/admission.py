@@ -49,7 +49,8 @@ def look(settings: Mapping[str, Any], heard: Mapping[str, str]) -> Found:
 
 def is_final(settings: Mapping[str, Any], found: Found) -> bool:
     """Whether no address can ever work with these settings."""
-    return all(address in found and found[address].is_final for address in addresses(settings))
+    known = addresses(settings)
+    return bool(known) and all(address in found and found[address].is_final for address in known)
 
 
 def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None:

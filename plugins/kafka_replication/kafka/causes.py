@@ -126,7 +126,7 @@ SETTING_UNUSABLE = Cause(
     remedy="put the file where every client runs, or the text itself into the connection, see docs/connections.md",
 )
 NAME_NOT_RESOLVED = Cause(
-    name="name-not-resolved",
+    name="unknown-host-name",
     kind=NotResolved,
     what="the host name is not known",
     remedy="correct bootstrap.servers in the connection's extra, or the name service of this machine",

@@ -20,6 +20,7 @@ REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "it is larger than the target topic's max.message.bytes",
     KafkaError.INVALID_TIMESTAMP: "its timestamp is outside the limits of the target topic",
     KafkaError.INVALID_RECORD: "the target's broker calls it invalid (a compacted topic takes no record without a key)",
+    KafkaError._INVALID_DIFFERENT_RECORD: "another record of its batch is refused",
     KafkaError._INVALID_ARG: "the client calls it invalid",
 }
 UNKNOWN = -1  # no target offset acknowledged yet
@@ -52,6 +53,7 @@ class ChunkWriter:
 
         Waits while more records are not acknowledged than the target takes in a few seconds.
         """
+        self.transaction.writes_to(self.key.target_topic)
         batch = [*self._kept_back, *records]
         self._kept_back = batch[-1:]
         self._act(lambda: self._produce(batch[:-1]))
@@ -166,7 +168,7 @@ class ChunkWriter:
 
     def _error(self, error: KafkaError) -> ReplicationError:
         if error.code() not in REFUSALS:
-            return clients.translate(error, f"{self.key.source}: sending")
+            return self.transaction.error(error, "sending")
         if self._sent == 1 and self._first is not None:
             return self._refusal(self._first, error.code())
         what = f"{self.key.source}: {self.key.target_topic} refuses one of {self._sent} records"
@@ -206,7 +208,7 @@ class ChunkWriter:
         first, last = self._first_offset, self._last_offset
         if UNKNOWN in (first, last):
             error = KafkaError(KafkaError._TIMED_OUT, "the first and last record of a chunk were not acknowledged")
-            raise clients.translate(error, f"{self.key.source}: sending")
+            raise self.transaction.error(error, "sending")
         if last - first + 1 != self._sent:
             # A record in the middle was refused, or another producer writes there. Smaller chunks show which.
             raise RefusedAt(

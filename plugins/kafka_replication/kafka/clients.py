@@ -20,15 +20,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka import admission, callbacks
 from kafka_replication.kafka.admission import CONNECTION, SIDE
 from kafka_replication.kafka.heard import Heard, HearingAdmin, HearingConsumer, HearingProducer
-from kafka_replication.model.errors import (
-    BadInput,
-    Fenced,
-    NotAuthenticated,
-    NotAuthorized,
-    Refused,
-    ReplicationError,
-    Unreachable,
-)
+from kafka_replication.kafka.translate import translate as translate
+from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.model.rights import Side
 
 log = logging.getLogger(__name__)
@@ -140,6 +133,23 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
         look = min(2 * look, LONGEST_LOOK)
 
 
+TO_CONFIRM = 10.0  # seconds
+
+
+def raise_if_shut_out(client: object) -> None:
+    """Raise NotAdmitted if this client waits in vain, because its cluster lets no client with its settings in any more.
+
+    What the client reported decides nothing: it may be over, or concern one broker of many. A new client asks again.
+    Costs nothing unless the client has reported such an error since the last call.
+    """
+    heard = getattr(client, "heard", None)
+    if isinstance(client, HearingAdmin | HearingProducer):  # a consumer is polled by who reads
+        client.poll(0)
+    if heard is not None and heard.take_suspicion():
+        with suppress(Unreachable):  # what waits says so itself, and may be repeated
+            admin({name: value for name, value in heard.settings.items() if name not in REFUSED}, TO_CONFIRM)
+
+
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
 
@@ -169,7 +179,7 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
     """
     try:
         settings = {"log_level": 0, **callbacks.resolved(config)}
-        heard = Heard(settings.get("error_cb"))
+        heard = Heard(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
         wanted = str(settings["log_level"]) != "0" and kind is not HearingAdmin
         more: dict[str, Any] = {"logger": log} if wanted else {}
@@ -184,74 +194,15 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
     return client
 
 
-_FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
-_DENIED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-
-_LOGIN = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM,
-        KafkaError.ILLEGAL_SASL_STATE,
-    }
-)
-_SETTINGS = "correct the connection's settings"
-# These errors are permanent; retrying would only hide them.
-_PERMANENT = {
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        "lower copy.transaction_timeout, or raise transaction.max.timeout.ms of the target's brokers"
-    ),
-    KafkaError.UNSUPPORTED_VERSION: "upgrade the brokers, see docs/dependencies.md",
-    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "upgrade the topic's message format",
-    KafkaError.POLICY_VIOLATION: "ask the administrator of the cluster's policies",
-    KafkaError.INVALID_CONFIG: "correct target_topics.config",
-    KafkaError.TOPIC_EXCEPTION: "correct the topic's name",
-    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: _SETTINGS,
-    KafkaError.SECURITY_DISABLED: _SETTINGS,
-    KafkaError._UNSUPPORTED_FEATURE: _SETTINGS,
-}
-
-
-def is_fenced(error: KafkaError) -> bool:
-    return error.code() in _FENCED
-
-
-def translate(error: KafkaError, doing: str) -> ReplicationError:
-    """Kafka's error as one of ours: `Unreachable`, which is retriable, `Fenced`, or a `Refused` of some kind."""
-    if is_fenced(error):
-        return Fenced(
-            f"{doing}: fenced ({error.name()}): a newer copier took over, or the transaction outlived its time-out",
-            "run again when the other run has ended",
-        )
-    if error.code() in _DENIED:
-        return NotAuthorized(
-            f"{doing}: not authorised ({error.name()}: {error.str()})", "grant the rights listed in docs/connections.md"
-        )
-    if error.code() in _LOGIN:
-        return NotAuthenticated(f"{doing}: {error.name()}: {error.str()}", _SETTINGS)
-    if error.code() in _PERMANENT:
-        return Refused(f"{doing}: {error.name()}: {error.str()}", _PERMANENT[error.code()])
-    return Unreachable(
-        f"{doing}: {error.name()}: {error.str()}", "check the brokers; the next run continues where this one stopped"
-    )
-
-
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
     """Why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the reason."""
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
-        return KafkaError(*_parts(raised.args[0])) if reason is None else reason
+        return _copy(raised.args[0]) if reason is None else reason
     try:
         client.abort_transaction(5)
     except KafkaException as reason:
-        return KafkaError(*_parts(reason.args[0]))
+        return _copy(reason.args[0])
     except SystemError:
         pass
     return KafkaError(KafkaError._FAIL, str(raised))
@@ -267,14 +218,15 @@ def failure(client: Producer) -> KafkaError | None:
         client.begin_transaction()  # not allowed inside a transaction; a failed one answers with its first error
     except KafkaException as e:
         error = e.args[0]
-        return KafkaError(*_parts(error)) if error.txn_requires_abort() or error.fatal() else None
+        return _copy(error) if error.txn_requires_abort() or error.fatal() else None
     except SystemError as e:
         return true_error(e, client)
     return None
 
 
-def _parts(error: KafkaError) -> tuple[int, str]:
-    return error.code(), error.str()
+def _copy(error: KafkaError) -> KafkaError:
+    """The error without a reference to the client's own one."""
+    return KafkaError(error.code(), error.str(), error.fatal(), error.retriable(), error.txn_requires_abort())
 
 
 def quietly_abort(client: Producer, timeout: float = 10.0) -> None:

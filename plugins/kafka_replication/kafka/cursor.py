@@ -79,7 +79,7 @@ class BoundedReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = max(self._reached or 0, offset_of(message))
             else:
-                raise_read_error(error, self._at, self._reached or 0)
+                raise_read_error(self._consumer, error, self._at, self._reached or 0)
         self._pending = kept[::-1]
         self._pace.spend(sum(map(len, kept)))  # values alone: a call for each key would cost more than it tells
         self._pace.wait()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
     ConfigResource,
     ResourceType,
 )
 
-from kafka_replication.kafka.clients import translate
-from kafka_replication.kafka.topics import TIMEOUT
+from kafka_replication.kafka.topics import answer
+from kafka_replication.model.errors import NotAuthorized
 from kafka_replication.planning.snapshot import TopicDefaults
 
 # These have the same name for a broker and for a topic (Kafka documentation, "Topic Configs", server default property).
@@ -24,14 +23,15 @@ def topic_defaults(admin: AdminClient) -> TopicDefaults | None:
     confluent-kafka drops that part of the response. So the created topic itself is checked again before anything is
     written to it.
     """
+    doing = "reading the brokers' configuration"
     try:
-        nodes = admin.describe_cluster(request_timeout=TIMEOUT).result(TIMEOUT * 2).nodes
+        nodes = answer(admin, doing, lambda seconds: admin.describe_cluster(request_timeout=seconds)).nodes
         broker = ConfigResource(ResourceType.BROKER, str(min(node.id for node in nodes)))
-        settings = admin.describe_configs([broker], request_timeout=TIMEOUT)[broker].result(TIMEOUT * 2)
-    except KafkaException as e:
-        if e.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return None
-        raise translate(e.args[0], "reading the brokers' configuration") from e
+        settings = answer(
+            admin, doing, lambda seconds: admin.describe_configs([broker], request_timeout=seconds)[broker]
+        )
+    except NotAuthorized:
+        return None
     return TopicDefaults(
         int(settings["default.replication.factor"].value),
         {name: str(settings[name].value) for name in _SETTINGS if name in settings},

@@ -14,9 +14,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
-from kafka_replication.kafka.clients import translate
-from kafka_replication.model.errors import ReplicationError, Stalled, Unreachable
+from kafka_replication.kafka.clients import raise_if_shut_out
+from kafka_replication.kafka.translate import Asked, translate
+from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -103,7 +105,9 @@ def _ask_each(
     def ask() -> bool:
         nonlocal seconds
         failed = _ask_once(admin, left, spec, answers, committed=committed, timeout=seconds)
-        failures.update({at: _why(at, e) for at, e in failed.items()})
+        if failed:
+            raise_if_shut_out(admin)
+        failures.update({at: _why(admin, at, e) for at, e in failed.items()})
         again = _PASSING if seconds >= patience.request else _PASSING | {KafkaError._TIMED_OUT}
         left.intersection_update(at for at, e in failed.items() if e.args[0].code() in again)
         seconds = min(2 * seconds, patience.request)
@@ -145,15 +149,15 @@ def _ask_once(
     return failed
 
 
-def _why(at: TopicPartition, raised: KafkaException) -> ReplicationError:
+def _why(admin: AdminClient, at: TopicPartition, raised: KafkaException) -> ReplicationError:
     error = raised.args[0]
     if error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT):  # _NOENT: no partition asked has one
-        reason: ReplicationError = Unreachable(
+        reason: ReplicationError = NotReady(
             f"{at} has no leader: no broker that has its records is up",
             f"start the brokers that hold it: kafka-topics.sh --describe --topic {at.topic}",
         )
     else:
-        reason = translate(error, f"listing offsets of {at}")
+        reason = translate(error, f"listing offsets of {at}", Asked.of(admin, topic=(Operation.DESCRIBE, at.topic)))
     reason.__cause__ = raised
     return reason
 

@@ -11,9 +11,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.clients import raise_if_shut_out
+from kafka_replication.kafka.translate import Asked, translate
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
@@ -50,7 +52,7 @@ def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int 
     reader.assign([start])
 
 
-def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> None:
+def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, position: int) -> None:
     """Raise the error that a consumer's error event means for a range that was read up to ``position``."""
     code = error.code()
     truncated = (
@@ -72,7 +74,14 @@ def raise_read_error(error: KafkaError, at: TopicPartition, position: int) -> No
             f"{at}: a batch at or after offset {position} is corrupted ({error.str()})",
             "repair the broker's log or its replica",
         )
-    raise translate(error, f"reading {at} at offset {position}")
+    raise translate(error, f"reading {at} at offset {position}", _asked(reader, at))
+
+
+def _asked(reader: Consumer, at: TopicPartition) -> Asked:
+    """The rights that reading needs: a client with a group id always looks up the group's coordinator."""
+    settings = Asked.of(reader).settings
+    group = (Operation.DESCRIBE, str(settings.get("group.id", "")))
+    return Asked.of(reader, topic=(Operation.READ, at.topic), group=group)
 
 
 def offset_of(message: Message) -> int:
@@ -89,11 +98,13 @@ def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message
     """
     try:
         first = reader.poll(POLL)
+        if first is None:
+            raise_if_shut_out(reader)
         if first is None or (first.partition() is not None and _place(first) != (at.topic, at.partition)):
             return []
         return [first, *reader.consume(BATCH, 0)]
     except KafkaException as e:
-        raise translate(e.args[0], f"reading {at} at offset {position}") from e
+        raise translate(e.args[0], f"reading {at} at offset {position}", _asked(reader, at)) from e
 
 
 def _place(message: Message) -> tuple[str | None, int | None]:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import tenacity
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AclOperation,
     AdminClient,
     ConfigEntry,
     ConfigResource,
@@ -23,10 +24,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka import offsets
-from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.shared_reads import SharedRead
-from kafka_replication.model.errors import Refused, ReplicationError, Stalled, Unreachable
+from kafka_replication.kafka.translate import Asked, translate
+from kafka_replication.model.errors import (
+    NotAdmitted,
+    NotAuthorized,
+    NotReady,
+    Refused,
+    ReplicationError,
+    Stalled,
+    Unexpected,
+    Unreachable,
+)
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
 from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
 
@@ -39,17 +51,23 @@ _USUAL = offsets.Patience()
 
 
 def cluster_id(admin: AdminClient) -> str:
-    try:
-        return str(admin.describe_cluster(request_timeout=TIMEOUT).result(TIMEOUT * 2).cluster_id)
-    except KafkaException as e:
-        raise translate(e.args[0], "describing the cluster") from e
+    described = answer(admin, "describing the cluster", lambda seconds: admin.describe_cluster(request_timeout=seconds))
+    return str(described.cluster_id)
+
+
+def answer(admin: AdminClient, doing: str, send: Callable[[float], Future[V]]) -> V:
+    """The one answer to a request for reading that concerns no topic. Raises its error."""
+    (answered,) = _ask(admin, None, lambda seconds: {None: send(seconds)}).values()
+    if isinstance(answered, KafkaError):
+        raise translate(answered, doing, Asked.of(admin))
+    return answered
 
 
 def names(admin: AdminClient) -> list[str]:
     try:
         return sorted(admin.list_topics(timeout=TIMEOUT).topics)
     except KafkaException as e:
-        raise translate(e.args[0], "listing topics") from e
+        raise translate(e.args[0], "listing topics", Asked.of(admin)) from e
 
 
 def _describe_each(
@@ -71,17 +89,20 @@ def _describe_each(
             if not isinstance(answer, KafkaError):
                 known[name] = answer
             elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                failed[name] = translate(answer, f"describing topic {name}")
+                failed[name] = translate(
+                    answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.DESCRIBE, name))
+                )
     return known, failed
 
 
 def _ask(
-    admin: AdminClient, topic: str, send: Callable[[float], Mapping[K, Future[V]]], most: float = TIMEOUT
+    admin: AdminClient, topic: str | None, send: Callable[[float], Mapping[K, Future[V]]], most: float = TIMEOUT
 ) -> dict[K, V | KafkaError]:
     """The answers to a request for reading, and the errors, after about ``most`` seconds at the latest.
 
     As long as librdkafka 2.16 takes a broker that is down for the controller, such a request keeps a processor busy
-    until its end. So the first one ends soon, and the next one comes after new metadata of some ``topic``.
+    until its end. So the first one ends soon, and the next one comes after new metadata of some ``topic`` (None: of
+    all).
     """
     end, seconds = time.monotonic() + most, min(offsets.FIRST_REQUEST, max(SHORTEST, most))
     while True:
@@ -91,7 +112,9 @@ def _ask(
                 answers[about] = future.result(seconds + TIMEOUT)
             except KafkaException as e:
                 answers[about] = e.args[0]
-        errors = (answer for answer in answers.values() if isinstance(answer, KafkaError))
+        errors = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+        if errors:
+            raise_if_shut_out(admin)
         if time.monotonic() >= end or not any(error.code() == KafkaError._TIMED_OUT for error in errors):
             return answers
         with suppress(KafkaException):
@@ -172,7 +195,8 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
             elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
                 left.append(at.name)
             else:
-                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}")
+                asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, at.name))
+                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}", asked_for)
         time.sleep(0.1 if left else 0)
     return known, failed
 
@@ -240,26 +264,37 @@ def create(
     except KafkaException as e:
         if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             error = e.args[0]
-            if error.retriable():
-                raise translate(error, f"creating topic {name}") from e
+            known = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
+            if known.retriable or isinstance(known, NotAuthorized | NotAdmitted):
+                raise known from e
             raise Refused(
                 f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
             ) from e
     _await_leaders(admin, name)
 
 
+def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
+    """Those of these topics that the brokers do not let this client write, as far as they tell (KIP-430)."""
+    known, failed = _describe_each(admin, names, rights=True)
+    hidden = {name for name, error in failed.items() if isinstance(error, NotAuthorized)}
+    writing = {AclOperation.WRITE, AclOperation.ALL}
+    denied = {name for name, topic in known.items() if not writing & set(topic.authorized_operations or writing)}
+    return sorted(hidden | denied)
+
+
 def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
     """Give the topic this number of partitions, and wait until each has a leader.
 
-    Raises Refused, BadInput, Unreachable.
+    Raises Refused, Unreachable.
     """
     try:
         admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT)[name].result(TIMEOUT * 2)
     except KafkaException as e:
-        error = translate(e.args[0], f"adding partitions to the target topic {name}")
+        asked = Asked.of(admin, topic=(Operation.ALTER, name))
+        error = translate(e.args[0], f"adding partitions to the target topic {name}", asked)
         if e.args[0].code() == KafkaError.INVALID_PARTITIONS:  # it has them meanwhile, or more
             return
-        if e.args[0].retriable() or not isinstance(error, Unreachable):
+        if not isinstance(error, Unexpected):
             raise error from e
         raise Refused(
             error.what, f"add them by hand: kafka-topics.sh --alter --topic {name} --partitions {partitions}"
@@ -287,7 +322,7 @@ def _check_leaders(admin: AdminClient, name: str) -> None:
         raise translate(e.args[0], f"waiting for the leaders of the new topic {name}") from e
     leaderless = [number for number, partition in partitions.items() if partition.leader < 0]
     if leaderless or not partitions:
-        raise Unreachable(
+        raise NotReady(
             f"the topic {name} has no leader" + (f" for partition {leaderless[0]}" if leaderless else ""),
             "check that enough brokers run; the next run continues from here",
         )

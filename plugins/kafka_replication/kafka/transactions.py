@@ -9,13 +9,15 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka import clients
+from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.translate import Asked, translate
 from kafka_replication.ledger.entries import POSITIONS
-from kafka_replication.model.errors import Stalled, Unreachable
+from kafka_replication.model.errors import ReplicationError, Stalled, Unreachable
+from kafka_replication.model.rights import Operation
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline
 
@@ -66,6 +68,7 @@ class TransactionalProducer:
         self.options: dict[str, Any] = {}  # further producer settings; read once, when the producer is created
         self._target, self._settings = target, settings
         self.throttling = Throttling(what, "target")
+        self._topics = set[str]()  # to which it has written
         self._begun = math.inf  # when the open transaction was begun
 
     @cached_property
@@ -89,7 +92,19 @@ class TransactionalProducer:
         try:
             return call()
         except (KafkaException, SystemError) as e:
-            raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: {doing}") from e
+            raise self.error(clients.true_error(e, self.producer), doing) from e
+
+    def error(self, error: KafkaError, doing: str) -> ReplicationError:
+        """Kafka's error as one of ours."""
+        return translate(error, f"{self.what}: {doing}", self._asked(error))
+
+    def _asked(self, error: KafkaError) -> Asked:
+        """The rights that this producer needs. Kafka does not say which of several topics it may not write."""
+        topic = ""
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            topic = next(iter(topics.not_writable(clients.shared_admin(self._target), self._topics)), "")
+        needs = {"topic": (Operation.WRITE, topic)} if topic else {}
+        return Asked.of(self.producer, transactional_id=(Operation.WRITE, self.transactional_id), **needs)
 
     def fence(self) -> None:
         """End every earlier producer of this transactional id, and wait for the end of its open transaction."""
@@ -102,9 +117,10 @@ class TransactionalProducer:
 
         Asks twice: the first answer may come over the bootstrap connection, which librdkafka then closes.
         """
-        with suppress(KafkaException):  # init_transactions will report the error
-            for _ in range(2):
+        for _ in range(2):
+            with suppress(KafkaException):  # init_transactions will report the error
                 self.producer.list_topics(POSITIONS, timeout=self.deadline.within(SLICE))
+            clients.raise_if_shut_out(self.producer)
 
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
@@ -112,7 +128,12 @@ class TransactionalProducer:
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Add one record to the open transaction."""
+        self.writes_to(topic)
         self.guard("sending", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
+
+    def writes_to(self, topic: str) -> None:
+        """Remember a topic of the open transaction, for messages."""
+        self._topics.add(topic)
 
     def flush(self) -> None:
         """Wait until the producer's queue is empty. The stall clock restarts whenever records leave the queue."""
@@ -124,13 +145,14 @@ class TransactionalProducer:
     def check_failed(self) -> None:
         """Raise the reason if the open transaction can no longer be committed: the rest would only time out."""
         if (reason := clients.failure(self.producer)) is not None:
-            raise clients.translate(reason, f"{self.what}: sending")
+            raise self.error(reason, "sending")
 
     def check_progress(self, stall: StallClock, left: int) -> None:
         """Raise Stalled if ``left`` records wait and none leaves the queue, or if the transaction would outlive its
         time-out. Raise OutOfTime or NoProgress at the deadline.
         """
         self.deadline.check(f"{self.what}: sending")
+        clients.raise_if_shut_out(self.producer)
         if time.monotonic() - self._begun > TO_SEND * self._settings.transaction_timeout:
             raise Stalled(
                 f"{self.what}: the target is too slow for this chunk: {left} records are not delivered after"
@@ -161,7 +183,8 @@ class TransactionalProducer:
                 return call(SLICE)
             except (KafkaException, SystemError) as e:
                 if not (isinstance(e, KafkaException) and e.args[0].retriable() and not e.args[0].txn_requires_abort()):
-                    raise clients.translate(clients.true_error(e, self.producer), f"{self.what}: {doing}") from e
+                    raise self.error(clients.true_error(e, self.producer), doing) from e
+                clients.raise_if_shut_out(self.producer)
                 if time.monotonic() > until:
                     raise Unreachable(
                         f"{self.what}: {doing} was not answered for {seconds:.0f} s: {e.args[0].str()}", "run again"

@@ -22,9 +22,12 @@
     |-- NoProgress            a range did not move for too long; the next run takes it on    retriable
     |-- Busy                  another run holds the lease                        retriable
     |-- Fenced                a newer copier of the same range is at work        not retried in place
+    |-- Unexpected            Kafka's answer means nothing to this package
     |-- NotDelivered          an alert did not reach its address                 retriable
     `-- Unreachable           a cluster does not answer, or a wait ran out       retriable
         |-- NotResolved       the name service does not know a host name
+        |-- NotReady          a broker answers that it cannot do this now
+        |-- SessionEnded      the producer can no longer be used; a new session goes on
         `-- Stalled           nothing arrived within the stall clock
 
 ``retriable`` belongs to the type: it is true if the same call may succeed later although nobody changed anything.
@@ -50,6 +53,11 @@ class ReplicationError(Exception):
         super().__init__(what, remedy)
         self.what = what
         self.remedy = remedy
+
+    @property
+    def see(self) -> str:
+        """Where the documentation explains errors of this kind."""
+        return f"docs/errors.md#{self.id}"
 
     def __str__(self) -> str:
         return f"{self.what}. Remedy: {self.remedy}" if self.remedy else self.what
@@ -190,6 +198,12 @@ class Fenced(ReplicationError):
     id = "fenced"
 
 
+class Unexpected(ReplicationError):
+    """Kafka's answer fits no request of this package, or is newer than it. It is not retried."""
+
+    id = "unexpected"
+
+
 class NotDelivered(ReplicationError):
     """An alert did not reach an address."""
 
@@ -208,6 +222,18 @@ class NotResolved(Unreachable):
     """The name service does not know a host name. It is said at once; the next run may find the name."""
 
     id = "name-not-resolved"
+
+
+class NotReady(Unreachable):
+    """A broker answers that it cannot do this now: no leader, too few replicas, loading, over a quota."""
+
+    id = "not-ready"
+
+
+class SessionEnded(Unreachable):
+    """The producer's session is over, and the outcome of its transaction unknown. A new session reads the ledger."""
+
+    id = "session-ended"
 
 
 class Stalled(Unreachable):

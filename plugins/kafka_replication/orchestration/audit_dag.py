@@ -60,9 +60,8 @@ def audit_request(params: Any) -> AuditRequest:
 
 def load_audit_dags(folder: Path) -> dict[str, DAG]:
     """The audit DAGs of all good files in a folder, by id."""
-    return {
-        f"{replication.name}{AUDIT_SUFFIX}": build_audit_dag(replication) for replication in good_replications(folder)
-    }
+    wanted = (replication for replication in good_replications(folder) if replication.dags.audit)
+    return {f"{replication.name}{AUDIT_SUFFIX}": build_audit_dag(replication) for replication in wanted}
 
 
 def build_audit_dag(replication: Replication) -> DAG:

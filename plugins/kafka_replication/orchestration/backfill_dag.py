@@ -18,7 +18,8 @@ SUFFIX = ".backfill"
 
 def load_backfill_dags(folder: Path) -> dict[str, DAG]:
     """The backfill DAGs of all good files in a folder, by id. `import_errors` reports the broken files."""
-    return {f"{replication.name}{SUFFIX}": build_backfill_dag(replication) for replication in good_replications(folder)}
+    wanted = (replication for replication in good_replications(folder) if replication.dags.backfill)
+    return {f"{replication.name}{SUFFIX}": build_backfill_dag(replication) for replication in wanted}
 
 
 def build_backfill_dag(replication: Replication) -> DAG:

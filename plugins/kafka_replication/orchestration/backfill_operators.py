@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import form, task_run
-from kafka_replication.orchestration.operators import StepOperator
+from kafka_replication.orchestration.operators import SUMMARY, StepOperator
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import Plan
 from kafka_replication.reporting import backfill as backfill_report
@@ -60,6 +60,7 @@ class BackfillPlanOperator(StepOperator):
             plan = backfilling.preview(run, request)
         self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(plan))
         context["ti"].xcom_push("return_value", backfill_report.as_json(plan))
+        context["ti"].xcom_push(SUMMARY, backfill_report.plan_table(plan))
         if plan.refused:
             raise AirflowFailException("; ".join(line.plan.what for line in plan.refused))
 

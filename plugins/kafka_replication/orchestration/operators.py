@@ -11,7 +11,7 @@ from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run
 from kafka_replication.planning import preflight
-from kafka_replication.reporting.report import RunReport, plan_table
+from kafka_replication.reporting.report import RunReport, plan_as_json, plan_summary, plan_table
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import NOTHING, live_scope, topics_of
 from kafka_replication.runs.run import Request
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 FAILED_VERIFICATIONS = "failed_verifications"
+SUMMARY = "summary"  # the XCom with the text for people; Airflow's page folds a JSON document
 
 
 class StepOperator(BaseOperator):
@@ -87,6 +88,8 @@ class PlanOperator(StepOperator):
         for finding in findings:
             self.log.warning("%s", finding)
         self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(plan))
+        context["ti"].xcom_push("return_value", plan_as_json(plan))
+        context["ti"].xcom_push(SUMMARY, plan_summary(plan))
         with task_run.failing():
             preflight.raise_errors(findings)
 
@@ -105,7 +108,8 @@ class ReportOperator(StepOperator):
         with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
             report = steps.report(run, task_run.planned(run), self._verifications(context))
         context["ti"].xcom_push("return_value", report.as_json())
-        self.log.info("run %s: %s\n%s", report.run_id, report.outcome.replace("_", " "), report.table())
+        context["ti"].xcom_push(SUMMARY, f"{report.summary()}\n{report.table()}")
+        self.log.info("run %s: %s\n%s", report.run_id, report.summary(), report.table())
         if report.failed:
             raise AirflowFailException(_summary(report))
 

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from kafka_replication.config import Replication
 from kafka_replication.config.time import parse_time
-from kafka_replication.model.errors import BadInput, Fenced, ReplicationError
+from kafka_replication.model.errors import BadInput, Fenced, ReplicationError, Unreachable
 from kafka_replication.orchestration import form
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
+PLAN = "plan"  # the id of a DAG's first task
 
 
 def run_id(context: Context) -> str:
@@ -49,7 +50,8 @@ def request_of(replication: Replication, params: Any) -> Request:
 @contextmanager
 def opened(replication: Replication, context: Context) -> Iterator[Run]:
     """The run without its lease, for steps that only read."""
-    with failing(), closing(store()) as watermarks:
+    tries_once = replication if context["ti"].task_id == PLAN else None
+    with failing(tries_once), closing(store()) as watermarks:
         deadline = Deadline.after(replication.timeouts.run)
         yield open_run(replication, AirflowConnections(), watermarks, run_id(context), deadline)
 
@@ -84,8 +86,10 @@ def stopped() -> AirflowException:
 
 
 @contextmanager
-def failing() -> Iterator[None]:
-    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry.
+def failing(tries_once: Replication | None = None) -> Iterator[None]:
+    """Turn this package's errors into Airflow's. An error that is not retriable fails the task without a retry. Nor is
+    a cluster that does not answer tried again for a replication that ``tries_once`` and never worked: most likely its
+    address is wrong, and somebody waits to hear that.
 
     What happened and the remedy are lines of their own, before the traceback that Airflow logs: its page cuts the line
     of an exception off.
@@ -95,7 +99,20 @@ def failing() -> Iterator[None]:
     except ReplicationError as e:
         for line in (*e.what.splitlines(), *([f"remedy: {e.remedy}"] if e.remedy else [])):
             log.error("%s", line)
-        raise failure(str(e), retriable=e.retriable or isinstance(e, Fenced), error=e) from None
+        is_new = tries_once is not None and isinstance(e, Unreachable) and _never_worked(tries_once)
+        if is_new:
+            log.error("no further try: nothing of this replication was ever verified")
+        retriable = (e.retriable or isinstance(e, Fenced)) and not is_new
+        raise failure(str(e), retriable=retriable, error=e) from None
+
+
+def _never_worked(replication: Replication) -> bool:
+    """Whether nothing was ever verified, as far as the store knows."""
+    try:
+        with closing(store()) as watermarks:
+            return not watermarks.watermarks(replication.name)
+    except ReplicationError:
+        return False
 
 
 def failure(message: str, *, retriable: bool, error: ReplicationError | None = None) -> AirflowException:

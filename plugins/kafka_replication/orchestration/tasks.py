@@ -11,8 +11,10 @@ from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import alerts
 from kafka_replication.orchestration.operators import BrokenFileOperator, ReportOperator, StepOperator
 from kafka_replication.orchestration.spark_submit import ReplicateOperator
+from kafka_replication.orchestration.task_run import PLAN
 
-PLAN, REPLICATE, REPORT = TASKS = ("plan", "replicate", "report")
+REPLICATE, REPORT = "replicate", "report"
+TASKS = (PLAN, REPLICATE, REPORT)
 
 
 def default_args(replication: Replication) -> dict[str, object]:

@@ -115,6 +115,12 @@ class PartitionAudit:
         self._single = [difference for index, difference in enumerate(self._single) if index not in gone]
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """As the columns of the report have them."""
+        records = (self.source_records, self.target_records, self.by_content, self.by_receipt)
+        return (self.chunks, *records, *self.counts.values())
+
+    @property
     def outcome(self) -> str:
         """``clean``, ``differs`` or ``failed`` (the audit could not be finished)."""
         return "failed" if self.errors else "differs" if any(self.counts.values()) else "clean"
@@ -211,6 +217,7 @@ class AuditReport:
         """The report for people: a line for each partition, then its differences, at most ten stretches for each."""
         head = (
             "partition",
+            "target topic",
             "range",
             "chunks",
             "source",
@@ -223,13 +230,9 @@ class AuditReport:
         rows = [
             (
                 str(partition.key.source),
+                partition.key.target_topic,
                 str(partition.range),
-                str(partition.chunks),
-                str(partition.source_records),
-                str(partition.target_records),
-                str(partition.by_content),
-                str(partition.by_receipt),
-                *map(str, partition.counts.values()),
+                *(f"{number:,}" for number in partition.numbers),
                 partition.outcome,
             )
             for partition in self.partitions

@@ -10,8 +10,8 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill_request import show
-from kafka_replication.reporting.report import RunReport
-from kafka_replication.reporting.table import table
+from kafka_replication.reporting.report import RunReport, new_topics
+from kafka_replication.reporting.table import amount, table
 
 DAY = 86_400_000
 
@@ -91,7 +91,7 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
         text += _not_there_any_more(line)
         if line.newer and not line.plan.refused:
             text += (
-                f"\nORDER {line.key.source}: the copies land after {line.newer} newer offsets that are on"
+                f"\nORDER {line.key.source}: the copies land after {line.newer:,} newer offsets that are on"
                 f" {line.key.target_topic} already; another --target-topic keeps the source's order"
             )
         if _expired(line, present):
@@ -147,11 +147,13 @@ def summary(backfill_plan: BackfillPlan) -> str:
         )
     records, size = _total(line.records for line in todo), _total(line.bytes for line in todo)
     about = (
-        f"about {records} records, {_size(size)} (estimated from a sample)"
+        f"about {records:,} records, {amount(size)} (estimated from a sample)"
         if records is not None and size is not None
         else "not estimated"
     )
-    return f"to copy: {sum(line.left.span for line in todo)} offsets of {len(todo)} partitions, {about}"
+    made = new_topics(line.plan for line in todo)
+    what = f"to copy: {sum(line.left.span for line in todo):,} offsets of {len(todo):,} partitions, {about}"
+    return what + (f"\nto create on the target: {', '.join(made)}" if made else "")
 
 
 def _cells(line: BackfillLine, now: float) -> tuple[str, ...]:
@@ -160,9 +162,9 @@ def _cells(line: BackfillLine, now: float) -> tuple[str, ...]:
         line.key.target_topic,
         str(line.asked),
         *(_ranges(coverage) for coverage in (line.covered, line.gone, line.left)),
-        "-" if line.records is None else f"~{line.records}",
-        "-" if line.bytes is None else f"~{_size(line.bytes)}",
-        f"after {line.newer} newer" if line.newer else "kept",
+        "-" if line.records is None else f"~{line.records:,}",
+        "-" if line.bytes is None else f"~{amount(line.bytes)}",
+        f"after {line.newer:,} newer" if line.newer else "kept",
         _kept(line, now),
     )
 
@@ -190,7 +192,3 @@ def _expired(line: BackfillLine, now: float) -> bool:
 
 def _days(millis: float) -> str:
     return f"{millis / DAY:.1f} d"
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.1f} MB" if size >= 10**5 else f"{size} bytes"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
-from kafka_replication.planning.plan import Plan
-from kafka_replication.reporting.table import table
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.removal import removal_text
+from kafka_replication.reporting.table import amount, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ class RunReport:
         """The report for people, as a log shows it."""
         head = (
             "partition",
+            "target",
             "range",
             "span",
             "copied",
@@ -128,7 +131,9 @@ class RunReport:
         ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
         notes = (f"NOTE {note}" for note in self.notes)
-        return "\n".join([ranges, *left_out, *failed, *self.removed, *map(str, self.gaps), *notes])
+        return "\n".join(
+            [ranges, *legend(self.ranges), *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
+        )
 
     def _nothing(self) -> str:
         """What a report without ranges says."""
@@ -138,11 +143,29 @@ class RunReport:
             return "everything is copied; there was nothing to verify"
         return f"everything is copied and verified (by {self.level})"
 
-    def conclusion(self) -> str:
-        """The last line for people: the outcome, and how copies were verified."""
-        if self.failed or not self.ranges:
-            return self.outcome
-        return f"{self.outcome}, verified by {self.level}"
+    def summary(self) -> str:
+        """One line about the run as a whole."""
+        records, size = sum(line.copied for line in self.ranges), sum(line.bytes for line in self.ranges)
+        partitions = len({line.key for line in self.ranges})
+        done = f"{partitions:,} partitions, {records:,} records copied, {amount(size)}" if self.ranges else ""
+        done += f", verified by {self.level}" if self.level != "none" and done and not self.failed else ""
+        failed = f"{len(self.failed):,} of {len(self.ranges):,} ranges failed" if self.failed else ""
+        return ": ".join(filter(None, [self.outcome.replace("_", " "), "; ".join(filter(None, [done, failed]))]))
+
+
+def legend(ranges: Iterable[RangeReport]) -> list[str]:
+    """What the columns mean that are not zero and do not explain themselves; docs/words.md has all of them."""
+    lines = list(ranges)
+    meanings = {
+        "before: committed by an earlier run that did not report it": any(line.copied_before for line in lines),
+        "not visible: offsets of transaction markers, aborted and compacted records": any(
+            line.not_visible for line in lines
+        ),
+        "lost: given up with approve-gap": any(line.lost for line in lines),
+        "missing: not on the target": any(line.missing for line in lines),
+    }
+    shown = [meaning for meaning, is_shown in meanings.items() if is_shown]
+    return [f"({'; '.join(shown)})"] if shown else []
 
 
 def _left_out(line: RangeReport) -> str:
@@ -156,8 +179,9 @@ def _cells(line: RangeReport) -> tuple[str, ...]:
     numbers = (line.range.span, line.copied, line.copied_before, line.not_visible, line.lost, line.missing)
     return (
         str(line.key.source),
+        line.key.target_topic,
         str(line.range),
-        *map(str, numbers),
+        *(f"{number:,}" for number in numbers),
         digest,
         "-" if line.watermark is None else str(line.watermark),
         speed,
@@ -180,4 +204,57 @@ def plan_table(plan: Plan) -> str:
         for p in plan.partitions
     ]
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
-    return table(head, rows) + refused + "".join(f"\n{note}" for note in plan.notes)
+    removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
+    notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
+    return f"{table(head, rows)}\n{plan_summary(plan)}{refused}{notes}"
+
+
+def plan_summary(plan: Plan) -> str:
+    """What a run would do, in one or two lines."""
+    if plan.idle:
+        known = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
+        return "nothing to do: all of it is on the target" if known else "nothing to do"
+    offsets = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
+    done = [f"to copy: {offsets:,} offsets of {len(plan.to_copy):,} partitions"] if plan.to_copy else []
+    done += [f"to verify: {len(plan.pending):,} partitions"] if plan.pending else []
+    made = new_topics(plan.partitions)
+    return "; ".join(done) + (f"\nto create on the target: {', '.join(made)}" if made else "")
+
+
+def new_topics(partitions: Iterable[PartitionPlan]) -> list[str]:
+    """The target topics that do not exist yet and would be created."""
+    return sorted(
+        {
+            planned.key.target_topic
+            for planned in partitions
+            if planned.state is State.OPENING and not planned.ids.target_topic
+        }
+    )
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """What a dry run would do, for programs. Ranges are pairs of source offsets."""
+    return {
+        "replication": plan.replication,
+        "dry_run": True,
+        "outcome": "failed" if plan.refused else "nothing_to_do" if plan.idle else "planned",
+        "offsets_to_copy": sum(planned.copy.span for planned in plan.to_copy if planned.copy),
+        "topics_to_create": new_topics(plan.partitions),
+        "partitions": [_planned(planned) for planned in plan.partitions],
+        "notes": list(plan.notes),
+    }
+
+
+def _planned(planned: PartitionPlan) -> dict[str, Any]:
+    return {
+        "topic": planned.key.source.topic,
+        "partition": planned.key.source.partition,
+        "target_topic": planned.key.target_topic,
+        "state": str(planned.state),
+        "position": planned.position,
+        "source_end": planned.source_end,
+        "to_copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
+        "to_verify": planned.verify.encode(),
+        "error": planned.what or None,
+        "remedy": planned.remedy or None,
+    }

@@ -15,7 +15,10 @@ from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.removal import missed_text, removal_text
 from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.table import table
+
+NOT_IN_STORE = "not in this store"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class PartitionStatus:
 
     ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
     None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count`` or ``none``.
+    ``in_store`` says whether the watermark is what the ledger has verified.
     """
 
     plan: PartitionPlan
@@ -34,6 +38,12 @@ class PartitionStatus:
     gaps: tuple[ApprovedGap, ...] = ()
     lag_seconds: float | None = None
     level: str = NONE
+    in_store: bool = True
+
+    @property
+    def state(self) -> str:
+        """What people read. Nothing is in sync of which the store knows less than the ledger."""
+        return NOT_IN_STORE if self.plan.state is State.IN_SYNC and not self.in_store else str(self.plan.state)
 
     @property
     def lost(self) -> int:
@@ -81,7 +91,8 @@ class PartitionStatus:
             "topic": self.plan.key.source.topic,
             "partition": self.plan.key.source.partition,
             "target_topic": self.plan.key.target_topic,
-            "state": str(self.plan.state),
+            "state": self.state,
+            "in_store": self.in_store,
             "log_start": self.log_start,
             "source_end": self.source_end,
             "high_watermark": self.high_watermark,
@@ -104,7 +115,8 @@ class PartitionStatus:
 
 def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
     """One row for each partition of the plan."""
-    rows = []
+    known = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
+    unknown, rows = set(unknown_to_store(view, known)), []
     for planned in plan.partitions:
         topic = snapshot.source.get(planned.key.source.topic)
         offsets = topic.readable.get(planned.key.source.partition) if topic else None
@@ -118,6 +130,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 position=position.next_offset if position else None,
                 high_watermark=offsets.high_watermark if offsets else None,
                 gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
+                in_store=planned.key not in unknown,
             )
         )
     return rows
@@ -176,7 +189,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         (
             str(row.plan.key.source),
             row.plan.key.target_topic,
-            str(row.plan.state),
+            row.state,
             _text(row.log_start),
             _text(row.source_end),
             str(row.withheld),
@@ -199,7 +212,13 @@ def status_table(rows: list[PartitionStatus]) -> str:
     silent = {f"NO ANSWER {row.plan.what}\n  remedy: {row.plan.remedy}": None for row in rows if not row.answers}
     gaps = (str(gap) for row in rows for gap in row.gaps)
     removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
-    return "\n".join([table(head, lines), *silent, *open_transactions, *removed, *gaps])
+    not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
+    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *removed, *gaps])
+
+
+def _not_in_store(rows: list[PartitionStatus]) -> str:
+    finding = store_finding([row.plan.key for row in rows if not row.in_store], len(rows))
+    return f"{finding.what}\n  remedy: {finding.remedy}" if finding else ""
 
 
 def _text(value: int | None) -> str:

@@ -280,17 +280,8 @@ def _moved_at(record: RunRecord) -> datetime:
 
 
 def _reach(run: Run) -> None:
-    """Raises Unreachable, which names the side and its connection."""
-    sides = run.replication.target.connection, run.replication.source.connection
-    clients: tuple[tuple[str, str, Callable[[], object]], ...] = (
-        ("target", sides[0], lambda: run.clusters.target_admin),
-        ("source", sides[1], lambda: run.clusters.source_admin),
-    )
-    for side, connection, connect in clients:
-        try:
-            connect()
-        except Unreachable as problem:
-            raise Unreachable(f"the {side} (connection {connection!r}): {problem.what}", problem.remedy) from problem
+    """Raises Unreachable or NotAdmitted, which name the side and its connection."""
+    _ = run.clusters.target_admin, run.clusters.source_admin
 
 
 def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:

@@ -13,6 +13,7 @@ from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
@@ -109,11 +110,7 @@ VERIFY_RESULT = TypeAdapter(VerifyResult)
 
 def died(task: RangeTask, cause: str) -> RangeResult:
     """The result of a task whose worker died in every attempt and so returned no result."""
-    error = f"{task.key.source}: the Spark worker of this range ended in every attempt: {cause}"
-    remedy = (
-        "see the executor's log; a worker that was killed for memory needs more (spark.executor.memoryOverhead, or the"
-        " limit of its container); then run again"
-    )
+    error, remedy = f"{task.key.source}: {WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy
     if task.copy is None:
         lost = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=True)
         return RangeResult(key=task.key, read_back=lost)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, GAVE_UP
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
@@ -138,7 +139,7 @@ class Dealer:
             self._end = e.end
         except RuntimeError as e:
             log.exception("Spark gave up")
-            self._end = JobEnd(error=f"Spark gave up: {e}")
+            self._end = JobEnd(error=f"{GAVE_UP.what}: {e}", remedy=GAVE_UP.remedy)
         else:
             self._aborts = 0
             self._take(bundle, results)
@@ -171,7 +172,7 @@ class Dealer:
                 self._set_aside += bundle
             self._aborts += 1
             if self._aborts >= MOST_ABORTS:
-                self._end = JobEnd(error=f"Spark gave up: {cause}")
+                self._end = JobEnd(error=f"{GAVE_UP.what}: {cause}", remedy=GAVE_UP.remedy)
 
 
 def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
@@ -199,11 +200,5 @@ def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
 
 
 def missing(what: str) -> JobEnd:
-    return JobEnd(
-        error=f"a Spark executor cannot run the job: {what}",
-        remedy=(
-            "install requirements.txt into that Python on every executor, or name another with PYSPARK_PYTHON"
-            " (spark.pyspark.python)"
-        ),
-        retriable=False,
-    )
+    failure = EXECUTOR_LACKS_MODULE
+    return JobEnd(error=f"{failure.what}: {what}", remedy=failure.remedy, retriable=failure.is_passing)

@@ -22,6 +22,7 @@ from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import local
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
 from kafka_replication.spark.environment import without_secrets
+from kafka_replication.spark.failures import NOT_STARTED
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.output import OutputFile
@@ -168,7 +169,7 @@ class SubmitLauncher:
             self._driver = LauncherSide.accept(listening, is_over)
             if self._driver is None:
                 self._end()
-                raise Unreachable(f"Spark did not start: spark-submit ended with {ended[0]}", self._see_log())
+                raise Unreachable(f"{NOT_STARTED.what}: spark-submit ended with {ended[0]}", self._see_log())
         return self._driver
 
     def _see_log(self) -> str:

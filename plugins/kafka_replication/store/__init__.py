@@ -4,6 +4,7 @@ SQLite needs no driver. For PostgreSQL install a driver, ``pip install "psycopg[
 ``postgresql+psycopg://``. Keep an SQLite file on a local disk: its locks do not work on network file systems.
 """
 
+from kafka_replication.store import connect
 from kafka_replication.store.sql import SqlStore
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -17,4 +18,14 @@ def open_store(url: str) -> WatermarkStore:
     return SqlStore(url)
 
 
-__all__ = ["open_store"]
+def is_there(url: str) -> bool:
+    """Whether a store was made at this url. Makes nothing. Raises BadInput, Unreachable."""
+    return connect.is_there(connect.parse(url))
+
+
+def shown(url: str) -> str:
+    """The url as it may be shown, without its secrets. Raises BadInput."""
+    return connect.shown(connect.parse(url))
+
+
+__all__ = ["is_there", "open_store", "shown"]

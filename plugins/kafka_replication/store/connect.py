@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -21,9 +22,13 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError
+from kafka_replication.store.error_table import row_of
+
+log = logging.getLogger(__name__)
 
 LOCK_SECONDS: Final = 30
+FIRST_TABLE: Final = "kafka_replication_schema"
 # A server that vanishes is noticed after 10 + 4 * 5 s, not after the operating system's two hours.
 _LIBPQ: Final = {
     "connect_timeout": 10,
@@ -97,6 +102,23 @@ def connect(url: URL) -> Engine:
     return engine.execution_options(isolation_level="READ COMMITTED")
 
 
+def is_there(url: URL) -> bool:
+    """Whether the database has a store. Makes nothing. Raises BadInput, Unreachable."""
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return False
+    engine = connect(url)
+    try:
+        with translate_db_errors(url), engine.connect() as connection:
+            return FIRST_TABLE in inspect(connection).get_table_names()
+    finally:
+        engine.dispose()
+
+
+def shown(url: URL) -> str:
+    """The url without user, password and parameters."""
+    return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
+
+
 def for_writing(engine: Engine) -> Engine:
     """The same connections, but transactions take SQLite's write lock at once: a later wait would have no limit."""
     return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
@@ -160,24 +182,8 @@ def describe(url: URL) -> str:
 
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
     """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
-    where, why = describe(url), _scrubbed(problem, url)
-    name = str(getattr(problem, "sqlite_errorname", ""))
-    if name.startswith("SQLITE_NOTADB"):
-        return BadInput(f"{where} is not an SQLite database ({why})", "name another file in the store url")
-    if name.startswith("SQLITE_CORRUPT"):
-        return Refused(f"{where} is damaged ({why})", "move it away, then rebuild the watermarks from the ledger")
-    if name.startswith("SQLITE_READONLY"):
-        return BadInput(f"{where} is read-only ({why})", "give this user the right to write the file and its folder")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Unreachable(
-            f"{where} is locked ({why})",
-            "run again; if it stays locked, find the process that keeps a write transaction open",
-        )
-    if passing:
-        return Unreachable(
-            f"{where} does not answer or failed ({why})", "make the database reachable from this host, then run again"
-        )
-    return None
+    row = row_of(problem, passing=passing)
+    return row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy) if row else None
 
 
 def refused_schema(problem: DatabaseError, url: URL) -> Refused:
@@ -207,8 +213,13 @@ def _is_locked(problem: sqlite3.Error) -> bool:
 
 
 def _make_parent(file: Path) -> None:
+    if file.parent.exists():
+        return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        log.warning(
+            "the watermark store's folder %s did not exist and was made; is the store's url right?", file.parent
+        )
     except OSError as problem:
         raise BadInput(
             f"the watermark store's folder {file.parent} cannot be made ({problem.strerror})", "name another folder"

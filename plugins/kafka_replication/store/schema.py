@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from kafka_replication.model.errors import Refused
 from kafka_replication.store import migrations
+from kafka_replication.store.connect import FIRST_TABLE
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +65,7 @@ def _value(version_is_key: bool) -> list[Column[Any]]:
     ]
 
 
-schema_table = Table(
-    "kafka_replication_schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
-)
+schema_table = Table(FIRST_TABLE, metadata, Column("version", Integer, primary_key=True, autoincrement=False))
 watermarks = Table("kafka_replication_watermarks", metadata, *_key(primary=True), *_value(version_is_key=False))
 history = Table(
     "kafka_replication_watermark_history",

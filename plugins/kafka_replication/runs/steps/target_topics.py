@@ -10,7 +10,7 @@ import tenacity
 
 from kafka_replication.kafka import topics
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, Refused, Stalled, Unreachable
+from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
 from kafka_replication.planning import preflight
 from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import own
@@ -25,7 +25,7 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
     number of partitions of their source.
 
     Returns ``snapshot`` if nothing is missing, else a new snapshot with what was created. A topic or partition that
-    could not be created has a `Problem` there. Raises Unreachable if the target does not answer.
+    could not be created has a `Problem` there. Raises Unreachable if the target does not answer, and NotAdmitted.
     """
     unfit = preflight.unfit(run.replication, snapshot)
     fit = {name: topic for name, topic in snapshot.source.items() if name not in unfit}
@@ -41,7 +41,9 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
                 _add_partitions(run, target, len(fit[name].partitions))
         except Stalled as error:  # a new partition has no leader yet: the snapshot shows which, and the others go on
             log.warning("%s", error)
-        except (Refused, BadInput) as error:
+        except NotAdmitted:
+            raise
+        except (Refused, NotReady) as error:
             log.error("%s", error)
             problems[target] = Problem.of(error)
     wanted = {target: len(fit[name].partitions) for name, target in (missing | short).items() if target not in problems}

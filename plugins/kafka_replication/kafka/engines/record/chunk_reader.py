@@ -121,7 +121,7 @@ class ChunkReader:
     def _end_of_partition(self, error: KafkaError, offset: int, position: int) -> int:
         """The current end of the partition from an end-of-partition event. Raises the error of any other event."""
         if error.code() != KafkaError._PARTITION_EOF:
-            raise_read_error(error, self.at, position)
+            raise_read_error(self.consumer, error, self.at, position)
         return offset
 
     def _beyond(self, offset: int, position: int) -> int:

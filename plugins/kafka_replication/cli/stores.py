@@ -1,0 +1,52 @@
+"""Which watermark store a command uses, said in its first line."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import typer
+
+from kafka_replication.connections.environment import STORE_URL
+from kafka_replication.store import is_there, open_store, shown
+from kafka_replication.watermarks.store import WatermarkStore
+
+DEFAULT_STORE = "sqlite:///.state/store.db"
+
+
+def url() -> str:
+    return os.environ.get(STORE_URL) or DEFAULT_STORE
+
+
+def default_store() -> WatermarkStore:
+    """Makes it if it is not there."""
+    return open_store(url())
+
+
+def say_store(found: bool, *, writes: bool) -> None:
+    """Say on stderr which store it is. Another store than that of the DAGs knows nothing of their runs."""
+    notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
+    notes += [] if found else ["new" if writes else "not there: no run is known, and none is made"]
+    typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
+
+
+@contextmanager
+def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
+    """The store. A command that only reads makes none: where there is none, it gets an empty one for its own time.
+
+    Raises BadInput, Unreachable, Refused.
+    """
+    found = is_there(url())
+    say_store(found, writes=writes)
+    if found or writes:
+        with closing(default_store()) as store:
+            yield store
+        return
+    with tempfile.TemporaryDirectory(prefix="kafka-replication-") as folder, _empty(folder) as store:
+        yield store
+
+
+def _empty(folder: str) -> closing[WatermarkStore]:
+    return closing(open_store(f"sqlite:///{folder}/store.db"))

@@ -1,0 +1,36 @@
+"""docs/errors.md: of today's code, and every error finds its place there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kafka_replication.cli import error_reference
+from kafka_replication.kafka import causes, error_table
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.spark import failures
+from kafka_replication.store import error_table as store_table
+
+PAGE = Path(__file__).parents[2] / "docs/errors.md"
+
+
+def test_the_page_is_generated_from_the_code() -> None:
+    assert PAGE.read_text() == error_reference.render(), (
+        "run: python -m kafka_replication.cli.error_reference > docs/errors.md"
+    )
+
+
+@pytest.mark.parametrize("kind", error_reference.kinds(), ids=lambda kind: kind.id)
+def test_every_error_names_a_section_that_is_there(kind: type[ReplicationError]) -> None:
+    page, _, anchor = kind("what").see.partition("#")
+    assert page == "docs/errors.md" and f"\n## {anchor}\n" in PAGE.read_text()
+    assert kind.__doc__
+
+
+def test_every_row_has_an_anchor_of_its_own() -> None:
+    named = re.findall(r'<a id="([^"]+)">', PAGE.read_text())
+    rows = [cause.name for cause in causes.ALL] + [row.name.lower() for row in error_table.TABLE.values()]
+    rows += [row.name for row in (*store_table.TABLE, store_table.OTHER, *failures.ALL)]
+    assert sorted(named) == sorted(rows) and len(set(named)) == len(named)
