@@ -19,6 +19,14 @@ def weakest(levels: Iterable[str]) -> str:
     return next((level for level in ("count", "digest") if level in found), NONE)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """Another replication that copies to a target topic, and the id that the topic had when it was opened."""
+
+    replication: str
+    topic_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerView:
     """The positions, verified coverage and approved gaps of one replication, and what its runs noted."""
@@ -29,6 +37,8 @@ class LedgerView:
     starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)  # copies that the target no longer has
+    # other replications, by target topic
+    owners: Mapping[str, tuple[Owner, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def begun(self) -> bool:

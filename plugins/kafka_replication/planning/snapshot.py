@@ -9,6 +9,7 @@ from kafka_replication.ledger.entries import Removed
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Login, Right, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +99,5 @@ class Snapshot:
     # the target offset of the first record of somebody else behind our last one.
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
+    denied: frozenset[Right] = frozenset()  # what the brokers do not allow, as far as they were asked
+    logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked

@@ -109,7 +109,7 @@ class Run:
             {key.source for key in own_positions},
             {key.target_topic for key in view.positions if key not in own_positions},
         )
-        taken = snapshotter.take(
+        snapshot = snapshotter.take(
             self.replication,
             self.clusters.source_admin,
             self.clusters.target_admin,
@@ -119,7 +119,7 @@ class Run:
             other_targets,
             unresolved(self.replication, own_entries),
         )
-        return self.comparison.compared(view, taken)
+        return self.comparison.compared(view, replace(snapshot, logins=self.clusters.logins))
 
     @property
     def comparison(self) -> Comparison:

@@ -85,7 +85,7 @@ class KafkaLedger:
                 case Removed() as gone:
                     removed[newest.key] = gone
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted, removed)
+        return LedgerView(positions, verified, in_order, starts, deleted, removed, self._positions.owners())
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))
