@@ -5,10 +5,11 @@ One broker is both sides. Its two users have nothing but the documented rights, 
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +28,11 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.runs import checking, runner
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runtime.events import Event
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
+from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.waiting import wait_until
@@ -218,6 +221,70 @@ def test_check_finds_a_transaction_that_the_target_does_not_allow(pair: Pair) ->
     (found,) = pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION + 1, "chunk_seconds": 10})
     assert pair.cluster.address in found.where and "INVALID_TRANSACTION_TIMEOUT" in found.what
     assert "transaction.max.timeout.ms" in found.remedy
+
+
+def test_a_whole_replication_needs_no_other_right(pair: Pair) -> None:
+    """Over TLS, with SCRAM, from the command line, on Spark; and what the command says if a right is withdrawn."""
+    pair.empty_the_target()
+    pair.new_store()
+    assert command(pair, "check")[0] == 0
+    code, _, err = command(pair, "run")
+    assert code == 0, err
+    pair.assert_copied()
+    pair.produce(1)
+    write = Acl("WRITE", "TOPIC", COPY)
+    pair.withdraw("target", write)
+    try:
+        for name in ("check", "plan", "run"):
+            code, out, err = command(pair, name)
+            assert code == 1
+            assert said("target", write, out + err, pair), out + err
+    finally:
+        pair.grant("target", write)
+    assert pair.run() == ""
+    pair.assert_copied()
+
+
+class Withdrawing(logging.Handler):
+    """Withdraws a right when the first chunk was committed."""
+
+    def __init__(self, pair: Pair, side: str, acl: Acl) -> None:
+        super().__init__()
+        self.withdraw: Callable[[], None] | None = lambda: pair.withdraw(side, acl)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "event", None) is Event.CHUNK_COMMITTED and self.withdraw is not None:
+            act, self.withdraw = self.withdraw, None
+            act()
+
+
+@pytest.mark.parametrize(
+    ("side", "acl"),
+    [
+        ("source", Acl("READ", "TOPIC", TOPIC)),
+        ("target", Acl("WRITE", "TOPIC", COPY)),
+        ("target", Acl("WRITE", "TOPIC", POSITIONS)),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes(
+    pair: Pair, side: str, acl: Acl
+) -> None:
+    pair.fill_the_target()
+    pair.produce(200)
+    handler, log = Withdrawing(pair, side, acl), logging.getLogger("kafka_replication.spark.worker")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        text = pair.run(copy={"transaction_timeout": 30, "chunk_seconds": 10, "chunk_records": 10})
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)
+        pair.grant(side, acl)
+    assert handler.withdraw is None, "a chunk was committed"
+    assert said(side, acl, text, pair), text
+    assert pair.run() == ""
+    pair.assert_copied()
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def _why(admin: AdminClient, at: TopicPartition, raised: KafkaException) -> Repl
             f"start the brokers that hold it: kafka-topics.sh --describe --topic {at.topic}",
         )
     else:
-        reason = translate(error, f"listing offsets of {at}", Asked.of(admin, topic=(Operation.DESCRIBE, at.topic)))
+        reason = translate(error, f"listing offsets of {at}", Asked.of(admin, topic=(Operation.READ, at.topic)))
     reason.__cause__ = raised
     return reason
 

@@ -103,7 +103,7 @@ def _describe_each(
                 known[name] = answer
             elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 failed[name] = translate(
-                    answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.DESCRIBE, name))
+                    answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.READ, name))
                 )
     return known, failed
 
