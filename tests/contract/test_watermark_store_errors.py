@@ -60,6 +60,16 @@ def test_a_missing_driver_is_named_with_how_to_install_it(monkeypatch: pytest.Mo
     assert 'pip install "psycopg[binary]"' in error.remedy
 
 
+def test_a_file_that_is_deleted_while_it_is_used_is_said(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    for file in tmp_path.glob("store.db*"):
+        file.unlink()
+    with pytest.raises(Unreachable, match="its file was deleted or replaced while it was in use") as caught:
+        store.watermarks("orders-dr")
+    assert "a new store is filled from the ledger" in caught.value.remedy
+    store.close()
+
+
 @pytest.mark.parametrize(
     "url",
     [f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db", f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}"],

@@ -86,6 +86,13 @@ def test_without_a_plan_nothing_runs_and_the_lease_is_given_back(airflow: Airflo
     assert "unknown source topic af-e2e-no-such-topic. Remedy: " in text
     assert airflow.watermarks("af-e2e-missing") == {}
 
+    airflow.replicate("af-e2e-missing", "af-e2e-no-such-topic", "nonsense: 1\n")
+    run, log = airflow.run("af-e2e-missing")
+    assert run["tasks"] == {**dict.fromkeys(ALL_DONE, "upstream_failed"), "plan": "failed"}
+    [[dag_id, _, text]] = airflow.alerts()
+    assert dag_id == "af-e2e-missing" and "af-e2e-missing.yaml:9: key 'nonsense': unknown key" in text
+    assert "remedy: correct the file" in log
+
 
 def test_airflow_and_the_command_line_at_once(
     airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers

@@ -21,6 +21,7 @@ SAID = {
     "sqlite-damaged": Said("database disk image is malformed", "SQLITE_CORRUPT"),
     "sqlite-read-only": Said("attempt to write a readonly database", "SQLITE_READONLY_DIRECTORY"),
     "sqlite-locked": Said("database is locked", "SQLITE_BUSY_RECOVERY"),
+    "sqlite-deleted": Said("no such table: kafka_replication_runs", "SQLITE_ERROR"),
     "store-full": Said("could not extend file", code="53100"),
     "store-login": Said('connection failed: FATAL:  password authentication failed for user "airflow"'),
     "store-rights": Said("permission denied for schema public", code="42501"),
@@ -44,6 +45,7 @@ def test_what_is_not_in_the_table_may_pass_or_is_no_failure_of_the_store() -> No
 def test_only_what_may_pass_is_retried() -> None:
     assert {row.name for row in (*TABLE, OTHER) if row.kind.retriable} == {
         "sqlite-locked",
+        "sqlite-deleted",
         "store-full",
         "store-name",
         "store-unreachable",

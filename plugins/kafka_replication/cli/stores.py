@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import typer
 
 from kafka_replication.connections.environment import STORE_URL
+from kafka_replication.spark.workspace import workspace
 from kafka_replication.store import is_there, open_store, shown
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -25,8 +25,10 @@ def default_store() -> WatermarkStore:
     return open_store(url())
 
 
-def say_store(found: bool, *, writes: bool) -> None:
-    """Say on stderr which store it is. Another store than that of the DAGs knows nothing of their runs."""
+def say_store(found: bool = True, *, writes: bool = True) -> None:
+    """Say on stderr which store it is. Another store than that of the DAGs knows nothing of their runs. Raises
+    BadInput.
+    """
     notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
     notes += [] if found else ["new" if writes else "not there: no run is known, and none is made"]
     typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
@@ -44,9 +46,5 @@ def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
         with closing(default_store()) as store:
             yield store
         return
-    with tempfile.TemporaryDirectory(prefix="kafka-replication-") as folder, _empty(folder) as store:
+    with workspace() as here, closing(open_store(f"sqlite:///{here.folder}/store.db")) as store:
         yield store
-
-
-def _empty(folder: str) -> closing[WatermarkStore]:
-    return closing(open_store(f"sqlite:///{folder}/store.db"))

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +16,11 @@ import typer
 
 from kafka_replication.alerting.values import Cause, Decision, OpenCause
 from kafka_replication.cli import notifiers
-from kafka_replication.cli.stores import default_store
+from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
 from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.model.errors import Busy, ConfigError, ReplicationError
+from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.watching import Watcher, reported_failure, side_by_side
@@ -61,6 +61,8 @@ def watch(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
+    with suppress(BadInput):  # every look says it
+        say_store()
     pause = threading.Event()
     try:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafka_replication.config import Replication
+from kafka_replication.config.names import BACKFILL_SUFFIX
 
 
 def doc_md(replication: Replication) -> str:
@@ -19,20 +20,34 @@ def doc_md(replication: Replication) -> str:
 | schedule | {f"`{replication.schedule}` (UTC)" if replication.schedule else "by hand"} |
 | read back | by {replication.verify.level} |
 
-**When a run failed**, the log of `report` names each range with its remedy. Follow it, then clear
-**`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed, or
-refused a partition, trigger a new run instead.
+**When a run failed**, the log of `report` (and its XCom `summary`) names each range with its remedy. Follow it, then
+clear **`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed,
+its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead.
+
+{_about_backfills(replication)}
 """
     return f"{replication.description.strip()}\n\n{summary}" if replication.description.strip() else summary
+
+
+def _about_backfills(replication: Replication) -> str:
+    airflows = (
+        "copies past data intervals" if replication.progress == "interval" else "only repeats the DAG for past dates"
+    )
+    ours = (
+        f" To copy a range that you name, use `{replication.name}{BACKFILL_SUFFIX}`."
+        if replication.dags.backfill
+        else ""
+    )
+    return f"Airflow's own card *Backfill* {airflows}.{ours}"
 
 
 def backfill_md(replication: Replication) -> str:
     """The text of a backfill DAG's page."""
     return f"""\
 Copies a range of `{replication.name}` that you name: offsets or times, of some topics and partitions, to the
-replication's own target topics or to another one. **Start with a dry run**: its log says which part of the range is
-already on the target, which part is gone from the source, how much would be copied, whether it would lie after newer
-records, and how long the target keeps records that old.
+replication's own target topics or to another one. **Start with a dry run**, which is on in the form: the log of `plan`
+says which part of the range is already on the target, which part is gone from the source, how much would be copied,
+whether it would lie after newer records, and how long the target keeps records that old.
 
 A backfill copies only what is not on the target, so you can repeat it. After a failure clear
 **`replicate` and downstream**.

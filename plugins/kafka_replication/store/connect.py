@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -104,7 +105,7 @@ def connect(url: URL) -> Engine:
 
 def is_there(url: URL) -> bool:
     """Whether the database has a store. Makes nothing. Raises BadInput, Unreachable."""
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+    if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):  # noqa: PTH110 - Path raises where it may not look
         return False
     engine = connect(url)
     try:

@@ -68,6 +68,13 @@ TABLE = (
         remedy="run again; if it stays locked, find the process that keeps a write transaction open",
     ),
     Row(
+        name="sqlite-deleted",
+        pattern="no such table",
+        kind=Unreachable,
+        what="has lost its tables: its file was deleted or replaced while it was in use",
+        remedy="put it back; or run again: a new store is filled from the ledger",
+    ),
+    Row(
         name="store-full",
         pattern="^SQLITE_FULL|\\b53100\\b",
         kind=Unreachable,
