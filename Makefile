@@ -9,10 +9,11 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 BIN := .venv/bin
 UV := $(shell command -v uv)
 INSTALLED := .venv/.installed
+comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status env demo quick test test-all faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: help install up down status env demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +68,13 @@ test: install ## lint, and all tests but the slow ones: what has to pass
 
 test-all: install ## lint, and all tests
 	@$(PYTEST)
+
+# What touches brokers. Each turn has the source's version and that of the others.
+MATRIX := $(addprefix tests/contract/,engine ledger sink transaction) \
+	$(patsubst %,tests/integration/test_%.py,copy kill transactions refusals backfill audit gaps reset rebuild auto_create unclean_election)
+matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as the source, as the target, and as both
+	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1,echo 'Kafka $(versions)'; \
+		KAFKA_REPLICATION_TEST_KAFKA=$(versions) $(PYTEST) -m 'not slow' $(MATRIX);)
 
 faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n
 	@$(BIN)/python -m tests.faults

@@ -1,5 +1,5 @@
-"""The jars of Apache Kafka: fetched once, checked against ``kafka-jars.lock`` every time before anything of them
-runs.
+"""The jars of Apache Kafka: fetched once for each version, checked against its lock file every time before anything of
+them runs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from stack import maven
@@ -17,43 +18,80 @@ from stack.errors import StackError
 from stack.folders import cache_folder
 from stack.shown import shown
 
-KAFKA_VERSION = "4.3.1"
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One version of Kafka: what to fetch (``group:name:version``), and the checksums of all its jars."""
+
+    version: str
+    artifacts: tuple[str, ...]
+    lock: Path
+    megabytes: int
+
+
 # connect-mirror is MirrorMaker 2, measured against in benchmarks/; kafka-tools has the command line tools. 4.4.0 has
 # neither. Kafka logs through SLF4J and names no implementation: without log4j-slf4j-impl a broker is silent.
-ARTIFACTS = (
-    *(f"org.apache.kafka:{name}:{KAFKA_VERSION}" for name in ("kafka_2.13", "connect-mirror", "kafka-tools")),
-    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+CURRENT = Release(
+    "4.3.1",
+    (
+        *(f"org.apache.kafka:{name}:4.3.1" for name in ("kafka_2.13", "connect-mirror", "kafka-tools")),
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    ),
+    HERE / "kafka-jars.lock",
+    57,
 )
-LOCK = Path(__file__).with_name("kafka-jars.lock")
-FETCHED_MEGABYTES = 57
+# The last line of Kafka 3: only its brokers. They call the interface of Log4j 1, which log4j-1.2-api answers.
+OLDER = Release(
+    "3.9.1",
+    (
+        "org.apache.kafka:kafka_2.13:3.9.1",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        "org.apache.logging.log4j:log4j-1.2-api:2.25.4",
+    ),
+    HERE / "kafka-jars-3.9.1.lock",
+    48,
+)
+RELEASES = {release.version: release for release in (CURRENT, OLDER)}
+
+
+def release_of(version: str) -> Release:
+    """The release of this version. Raises StackError for one that is not known here."""
+    if version not in RELEASES:
+        raise StackError(f"Kafka {version} is not known here", f"name one of {', '.join(sorted(RELEASES))}")
+    return RELEASES[version]
 
 
 def kafka_jars(
-    cache: Path | None = None, lock: Path = LOCK, tool: str | None = None, say: Callable[[str], None] = print
+    cache: Path | None = None,
+    release: Release = CURRENT,
+    tool: str | None = None,
+    say: Callable[[str], None] = print,
 ) -> Path:
-    """The folder with exactly the jars of the lock file; fetches them where they are missing.
+    """The folder with exactly the jars of the release's lock file; fetches them where they are missing.
 
     ``tool`` forces ``mvn`` or ``ivy``. Raises StackError naming the jar when a checksum is wrong; the folder is then
     not handed out.
     """
     cache = cache or cache_folder()
-    folder = cache / f"kafka-jars-{KAFKA_VERSION}"
+    folder = cache / f"kafka-jars-{release.version}"
     cache.mkdir(parents=True, exist_ok=True)
     with _only_one(cache / "kafka-jars.busy"):
-        expected = read_lock(lock)
+        expected = read_lock(release.lock)
         if not all((folder / name).is_file() for name in expected):
-            _fetch(cache, folder, expected, tool, say)
-        check(folder, expected)
+            _fetch(cache, folder, release, expected, tool, say)
+        check(folder, expected, release.lock)
     return folder
 
 
-def read_lock(lock: Path = LOCK) -> dict[str, str]:
+def read_lock(lock: Path) -> dict[str, str]:
     """Each jar's file name and its sha256, from lines as ``sha256sum`` writes them."""
     lines = (line.split() for line in lock.read_text().splitlines() if line and not line.startswith("#"))
     return {name: digest for digest, name in lines}
 
 
-def check(folder: Path, expected: Mapping[str, str]) -> None:
+def check(folder: Path, expected: Mapping[str, str], lock: Path) -> None:
     """Raise StackError unless the folder holds exactly the expected jars."""
     remedy = (
         f"delete the folder {folder} and run it again; if it comes back, the lock file or the place that served the"
@@ -66,15 +104,20 @@ def check(folder: Path, expected: Mapping[str, str]) -> None:
         actual = hashlib.sha256(found[name].read_bytes()).hexdigest()
         if actual != digest:
             raise StackError(
-                f"wrong checksum: {name} has sha256 {actual}, kafka-jars.lock says {digest}; nothing was started",
+                f"wrong checksum: {name} has sha256 {actual}, {lock.name} says {digest}; nothing was started",
                 remedy,
             )
     for name in sorted(found.keys() - expected.keys()):
-        raise StackError(f"{name} is in {folder} but not in kafka-jars.lock; nothing was started", remedy)
+        raise StackError(f"{name} is in {folder} but not in {lock.name}; nothing was started", remedy)
 
 
 def _fetch(
-    cache: Path, folder: Path, expected: Mapping[str, str], tool: str | None, say: Callable[[str], None]
+    cache: Path,
+    folder: Path,
+    release: Release,
+    expected: Mapping[str, str],
+    tool: str | None,
+    say: Callable[[str], None],
 ) -> None:
     tool = tool or maven.fetcher()
     fresh, work = cache / "kafka-jars.fetching", cache / "kafka-jars.work"
@@ -82,13 +125,16 @@ def _fetch(
         shutil.rmtree(leftover, ignore_errors=True)
     fresh.mkdir()
     hint = "about 20 s" if tool == "mvn" else "about 2 minutes; seconds with mvn"
-    say(f"fetching Apache Kafka {KAFKA_VERSION}: {len(expected)} jars, {FETCHED_MEGABYTES} MB, with {tool} ({hint})")
+    kafka = f"Apache Kafka {release.version}"
+    say(f"fetching {kafka}: {len(expected)} jars, {release.megabytes} MB, with {tool} ({hint})")
     start = time.monotonic()
-    with shown(f"Apache Kafka {KAFKA_VERSION}: jars", len(expected)) as show:
-        maven.fetch(ARTIFACTS, fresh, work, tool, seen=lambda: show(len(maven.there(fresh, work) & expected.keys())))
+    with shown(f"{kafka}: jars", len(expected)) as show:
+        maven.fetch(
+            release.artifacts, fresh, work, tool, seen=lambda: show(len(maven.there(fresh, work) & expected.keys()))
+        )
     size = sum(path.stat().st_size for path in fresh.glob("*.jar"))
     say(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s into {folder}")
-    check(fresh, expected)
+    check(fresh, expected, release.lock)
     fresh.rename(folder)
     shutil.rmtree(work, ignore_errors=True)
 

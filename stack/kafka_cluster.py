@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stack.artifacts import kafka_jars
+from stack.artifacts import CURRENT, RELEASES, Release, kafka_jars
 from stack.errors import StackError
 from stack.java import java
 from stack.ports import LOOPBACK, answers, free_ports, is_taken
@@ -36,8 +36,9 @@ _JVM_BENCH = ("-Xmx1g", "-XX:+UseSerialGC")
 class Broker:
     """One broker process; ``node_id`` counts from 1."""
 
-    def __init__(self, cluster: str, folder: Path, node_id: int, port: int) -> None:
+    def __init__(self, cluster: str, folder: Path, node_id: int, port: int, release: Release = CURRENT) -> None:
         self.cluster = cluster
+        self.release = release
         self.node_id = node_id
         self.port = port
         self.folder = folder
@@ -62,7 +63,7 @@ class Broker:
 
     def start(self) -> None:
         """Start the process unless it runs, and wait until it serves. Its data is kept."""
-        self.launch(kafka_jars())
+        self.launch(kafka_jars(release=self.release))
         self.wait_started(time.monotonic() + START_SECONDS)
 
     def launch(self, jars: Path) -> None:
@@ -133,6 +134,7 @@ class KafkaCluster:
     behind a proxy: (the port it listens on, the proxy's port that it advertises); brokers talk to each other directly.
     ``proxied_protocol`` is what clients speak there.
     ``listeners`` are further client listeners of a single broker: the port and the security protocol of each name.
+    ``release`` is the version of Kafka.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class KafkaCluster:
         proxied: Sequence[tuple[int, int]] | None = None,
         proxied_protocol: str = "PLAINTEXT",
         listeners: Mapping[str, tuple[int, str]] | None = None,
+        release: Release = CURRENT,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise StackError(
@@ -158,6 +161,7 @@ class KafkaCluster:
         self._proxied = list(proxied) if proxied is not None else None
         self._proxied_protocol = proxied_protocol
         self._listeners = dict(listeners or {})
+        self.release = release
         self._brokers: list[Broker] = []
         self._load()
 
@@ -186,7 +190,7 @@ class KafkaCluster:
         if self.running:
             return
         java()
-        jars = kafka_jars()
+        jars = kafka_jars(release=self.release)
         self.folder.mkdir(parents=True, exist_ok=True)
         if not any(broker.process for broker in self._brokers):
             self._settle_ports()
@@ -226,7 +230,9 @@ class KafkaCluster:
 
     def _use(self, cluster_id: str, ports: Sequence[int], controller_ports: Sequence[int]) -> None:
         self._cluster_id, self._controller_ports = cluster_id, list(controller_ports)
-        self._brokers = [Broker(self.name, self.folder, index + 1, port) for index, port in enumerate(ports)]
+        self._brokers = [
+            Broker(self.name, self.folder, index + 1, port, self.release) for index, port in enumerate(ports)
+        ]
 
     def _settle_ports(self) -> None:
         known = [broker.port for broker in self._brokers]
@@ -332,7 +338,8 @@ def _listening(lines: Mapping[str, str], name: str, protocol: str, port: int, ad
 def start_all(clusters: Iterable[KafkaCluster]) -> None:
     """Start clusters at the same time; raises the first failure after all have ended starting."""
     clusters = list(clusters)
-    kafka_jars()
+    for version in {cluster.release.version for cluster in clusters}:
+        kafka_jars(release=RELEASES[version])
     with ThreadPoolExecutor(len(clusters)) as pool:
         list(pool.map(KafkaCluster.start, clusters))
 

@@ -1,7 +1,8 @@
 """What all tests share: one state folder a session, and real Kafka clusters, started once when a test first asks for them.
 
 ``KAFKA_REPLICATION_TEST_SOURCE`` and ``KAFKA_REPLICATION_TEST_TARGET`` (bootstrap addresses) name brokers of your own instead. Tests that
-stop brokers or delete the ledger start their own all the same.
+stop brokers or delete the ledger start their own all the same. ``KAFKA_REPLICATION_TEST_KAFKA`` names versions of Kafka that the stack can
+start, as in ``3.9.1,4.3.1``: the source's and that of all other clusters (`make matrix`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from stack.artifacts import LOCK, check, kafka_jars, read_lock
+from stack.artifacts import CURRENT, check, kafka_jars, read_lock
 from stack.errors import StackError
 from stack.kafka_cluster import KafkaCluster
 from stack.maven import central_mirror
@@ -136,7 +136,7 @@ def test_a_jar_with_a_wrong_checksum_is_refused_by_name(tmp_path: Path) -> None:
             copy / jar.name
         ).write_bytes(jar.read_bytes())
     assert kafka_jars(cache=tmp_path) == copy
-    name = next(each for each in read_lock(LOCK) if each.startswith("kafka-clients-"))
+    name = next(each for each in read_lock(CURRENT.lock) if each.startswith("kafka-clients-"))
     (copy / name).unlink()
     (copy / name).write_bytes((real / name).read_bytes() + b"\0")
     with pytest.raises(StackError, match=f"wrong checksum: {name}"):
@@ -146,7 +146,7 @@ def test_a_jar_with_a_wrong_checksum_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_jar_that_the_lock_does_not_know_is_refused(tmp_path: Path) -> None:
     (tmp_path / "stranger.jar").touch()
     with pytest.raises(StackError, match=r"stranger\.jar is in .* but not in"):
-        check(tmp_path, {})
+        check(tmp_path, {}, CURRENT.lock)
 
 
 @pytest.mark.parametrize(

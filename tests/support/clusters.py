@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.artifacts import CURRENT, Release, release_of
 from stack.kafka_cluster import KafkaCluster, start_all
 
 
@@ -39,9 +41,15 @@ def locked(folder: Path, name: str) -> Iterator[None]:
         yield
 
 
+def release_for(name: str) -> Release:
+    """The version of Kafka for the session's cluster of this name: ``KAFKA_REPLICATION_TEST_KAFKA`` names the source's and the others'."""
+    source, _, others = os.environ.get("KAFKA_REPLICATION_TEST_KAFKA", "").partition(",")
+    return release_of((source if name == "source" else others) or CURRENT.version)
+
+
 def shared(folder: Path, *names: str, brokers: int = 1) -> Sequence[KafkaCluster]:
     """Clusters of the whole session: the process that asks first starts them, its end ends them (`tests/conftest.py`)."""
     with locked(folder, names[0]):
-        clusters = [KafkaCluster(name, folder, brokers=brokers) for name in names]
+        clusters = [KafkaCluster(name, folder, brokers=brokers, release=release_for(name)) for name in names]
         start_all(clusters)
     return clusters
