@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,13 +95,15 @@ class Bench:
 
     def copied(self) -> int:
         """Records that the newest run has committed, while it is at work."""
-        store = open_store(f"sqlite:///{self.store}")
-        try:
+        with closing(open_store(f"sqlite:///{self.store}")) as store:
             runs = store.runs(NAME, 1)
             document = json.loads(runs[0].progress or "{}") if runs and runs[0].state == "planned" else {}
             return int(document.get("records", 0))
-        finally:
-            store.close()
+
+    def ended(self) -> int:
+        """How many runs have ended well."""
+        with closing(open_store(f"sqlite:///{self.store}")) as store:
+            return sum(run.state in ("done", "nothing_to_do") for run in store.runs(NAME, 10))
 
 
 @dataclass(frozen=True)

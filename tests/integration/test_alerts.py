@@ -185,7 +185,7 @@ def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
         while not told:
             told = events(watching.look())
         quick = {"transaction_timeout": 10, "chunk_seconds": 2, "stall_timeout": 3, "attempts": 1}
-        assert scene.run(copy=quick).outcome == "failed"
+        assert scene.run(copy=quick, timeouts={"request": 2}).outcome == "failed"
         told += events(watching.look())
     finally:
         target3.broker(2).start()
