@@ -28,6 +28,7 @@ from kafka_replication.planning.starts import unresolved
 from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
+from kafka_replication.runs.comparing import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
 from kafka_replication.watermarks.lease import Hold
 from kafka_replication.watermarks.store import WatermarkStore
@@ -109,7 +110,9 @@ class Run:
         return self.clusters.ledger.view()
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
-        """A snapshot of both clusters, for the topics that the replication selects and ``request`` names."""
+        """A snapshot of both clusters, for the topics that the replication selects and ``request`` names, compared with
+        ``view``.
+        """
         own_entries = own(self.replication, view)
         own_positions = own_entries.positions
         known, other_targets = (
@@ -126,7 +129,12 @@ class Run:
             other_targets,
             unresolved(self.replication, own_entries),
         )
-        return replace(snapshot, logins=self.clusters.logins)
+        return self.comparison.compared(view, replace(snapshot, logins=self.clusters.logins))
+
+    @property
+    def comparison(self) -> Comparison:
+        """Compares the target with the ledger."""
+        return Comparison(replication=self.replication, clusters=self.clusters, run_id=self.run_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
