@@ -20,7 +20,7 @@ from rich.text import Text
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.times import duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
@@ -68,10 +68,10 @@ def _launcher(replication: Replication, output: OutputFile | None) -> Launcher:
 
 
 def snapshot(run: Run, view: LedgerView) -> Snapshot:
-    """A snapshot for showing: if the source does not answer, all its partitions have this `Problem`."""
+    """A snapshot for showing: if the source does not answer or lets nobody in, its partitions have this `Problem`."""
     try:
         return run.snapshot(view)
-    except Unreachable as error:
+    except (Unreachable, NotAdmitted) as error:
         if not own(run.replication, view).positions:
             raise
         return without_source(run.replication, view, Problem.of(error))

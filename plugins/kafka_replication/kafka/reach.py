@@ -44,7 +44,7 @@ def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: 
     try:
         retry(f"{at}: reaching the {side}", lambda: _ask(config, at, deadline.within(seconds)), deadline, ATTEMPTS)
     except Unreachable as e:
-        raise Unreachable(
+        raise type(e)(
             f"{at}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
             "let the workers reach the advertised address of every broker (firewall, routes, names), see"
             " docs/deployment.md; if the brokers were only down, run again",
