@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from kafka_replication.alerting.channels import Channel
 from kafka_replication.alerting.text import Message
 from kafka_replication.config import Replication
-from kafka_replication.config.sections import Notifier
+from kafka_replication.config.alerts import Notifier
 from kafka_replication.model.errors import NotDelivered, ReplicationError
 from kafka_replication.orchestration.notify import ANSWER, REQUEST, Request
 from kafka_replication.planning.findings import Finding

@@ -1,4 +1,4 @@
-"""One replication as a typed, frozen value: the top level of a file. Its sections are in `sections`.
+"""One replication as a typed, frozen value: the top level of a file. `topics`, `working`, `alerts` have its sections.
 
 Values that do not fit raise ``pydantic.ValidationError``. Code that reads files uses `kafka_replication.config.file`,
 which turns that into a `ConfigError` with file, line and key.
@@ -13,29 +13,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from kafka_replication.config import names
+from kafka_replication.config.alerts import Alerts
 from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
-from kafka_replication.config.sections import (
-    DAY,
-    MIN_COMPACTION_LAG,
-    Alerts,
-    Cluster,
-    Copy,
-    Dags,
-    Lease,
-    Preflight,
-    Retention,
-    Retries,
-    Section,
-    Spark,
-    Tag,
-    TargetTopics,
-    Text,
-    Timeouts,
-    Topics,
-    Verify,
-    Whole,
-)
+from kafka_replication.config.section import DAY, Section, Tag, Text, Whole
 from kafka_replication.config.time import parse_start
+from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
+from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
 from kafka_replication.model.errors import ConfigError
 
 __all__ = ["DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]

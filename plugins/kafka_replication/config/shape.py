@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Le, MaxLen
 from pydantic.fields import FieldInfo
 
-from kafka_replication.config.sections import Section
+from kafka_replication.config.section import Section
 
 _PLAIN = {str: "text", int: "a whole number", bool: "true or false", datetime: "a time in RFC 3339", type(None): "null"}
 

@@ -12,8 +12,8 @@ from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
+from kafka_replication.config.alerts import Alerts
 from kafka_replication.config.names import BACKFILL_SUFFIX
-from kafka_replication.config.sections import Alerts
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run, watching
 from kafka_replication.runs.watching import reported_failure
