@@ -83,6 +83,7 @@ GROUPS = {
     "target3": "three brokers",
     "obliging": "obliging",
     "bearer_target": "bearer",
+    "secured": "secured",
     "tls": "tls",
     "session": "faults",
     "spark_cluster": "spark cluster",

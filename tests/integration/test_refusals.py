@@ -273,8 +273,8 @@ def test_foreign_writer_between_runs(scene: Scenario) -> None:
 
 def test_renamed_replication_does_not_double(scene: Scenario) -> None:
     copied_once(scene)
-    scene.name = f"{scene.name}-renamed"
-    refused(scene, "already holds records", scene.name)
+    before, scene.name = scene.name, f"{scene.name}-renamed"
+    refused(scene, f"belongs to the replication {before}")
 
 
 REFUSE: dict[str, Any] = {"target_topics": {"partitions": "refuse"}}

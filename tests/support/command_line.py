@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Protocol
 
 import yaml
 
+from kafka_replication.connections.port import Connections
 from tests.support.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +41,21 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def command(scene: Scenario, *arguments: str, **environment: str) -> tuple[int, str, str]:
+class Replicating(Protocol):
+    """A replication that the command line can be called for."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def store_url(self) -> str: ...
+    @property
+    def connections(self) -> Connections: ...
+    def document(self) -> dict[str, Any]: ...
+
+
+def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[int, str, str]:
     """The command line itself. Options of the program may stand before the command."""
     file = scene.folder / f"{scene.name}.yaml"
     file.write_text(yaml.safe_dump(scene.document()))

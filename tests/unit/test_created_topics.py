@@ -53,3 +53,18 @@ def test_a_limit_in_bytes_is_not_taken_over(limit: str) -> None:
         created_config({"retention.bytes": limit}, TargetTopics(config={"retention.bytes": "7"}))["retention.bytes"]
         == "7"
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ({"message.timestamp.after.max.ms": "7", "message.timestamp.before.max.ms": "8"}, "7"),
+        ({"message.timestamp.difference.max.ms": "9"}, "9"),  # before Kafka 3.6
+        ({}, None),
+    ],
+)
+def test_timestamps_of_the_source_are_accepted(source: dict[str, str], after: str | None) -> None:
+    """An old record is written to the target later than to the source, so no age may be too old there."""
+    made = created_config(source, TargetTopics())
+    assert made.get("message.timestamp.after.max.ms") == after
+    assert made.get("message.timestamp.before.max.ms") == (str(2**63 - 1) if after else None)

@@ -96,6 +96,25 @@ CASES: dict[str, tuple[dict[str, Any], Finding]] = {
             "raise max.message.bytes of orders",
         ),
     ),
+    "earlier records only": (
+        {"target": {"message.timestamp.after.max.ms": "6"}, "source": {"message.timestamp.after.max.ms": "7"}},
+        Finding(
+            "warning",
+            AT,
+            "the target's message.timestamp.after.max.ms 6 is below the source's 7: a record with a later timestamp is"
+            " refused",
+            "raise message.timestamp.after.max.ms of orders",
+        ),
+    ),
+    "later records only": (
+        {"target": {"message.timestamp.before.max.ms": "6"}},
+        Finding(
+            "warning",
+            AT,
+            "the target's message.timestamp.before.max.ms is 6: an older record is refused when it is copied",
+            "raise message.timestamp.before.max.ms of orders",
+        ),
+    ),
     "compacted at once": (
         {"target": {"cleanup.policy": "compact", "min.compaction.lag.ms": "3599999"}},
         Finding(
@@ -258,12 +277,13 @@ def test_one_cluster_for_both_sides_needs_other_names() -> None:
 
 def test_a_target_topic_that_is_itself_a_source_would_feed_itself() -> None:
     renamed = {"include": ["^.*orders"], "rename": "dr.{topic}"}
-    found = pairless("orders", "dr.orders", target_cluster="SRC", topics=renamed)
-    assert found == [
-        Finding(
-            "error", "orders", "its target topic dr.orders is itself selected as a source", "exclude it: topics.exclude"
-        )
-    ]
+    loop = Finding(
+        "error", "orders", "its target topic dr.orders is itself selected as a source", "exclude it: topics.exclude"
+    )
+    assert loop in pairless("orders", "dr.orders", target_cluster="SRC", topics=renamed)
+    assert pairless("orders", target_cluster="SRC", topics=renamed) == [loop], "also before the target topic exists"
+    excluded = renamed | {"exclude": [r"^dr\..*"]}
+    assert pairless("orders", target_cluster="SRC", topics=excluded) == []
     assert pairless("orders", "dr.orders", topics=renamed) == []  # on another cluster it is another topic
 
 

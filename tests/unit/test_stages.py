@@ -227,3 +227,27 @@ def test_what_an_executor_lacks_ends_the_job_at_once() -> None:
 )
 def test_the_cause_is_the_line_that_names_an_error(text: str, cause: str) -> None:
     assert cause_of(text).startswith(cause)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, None),
+        (GaveUp(missing("python3 on host cannot import xxhash")), "cannot import xxhash"),
+        (Aborted("Python worker exited unexpectedly"), "exited unexpectedly"),
+        (RuntimeError("no executor came"), "no executor came"),
+    ],
+    ids=["it can", "a module is missing", "the worker dies", "Spark gives up"],
+)
+def test_a_job_without_tasks_says_whether_a_worker_can_run_one(answer: Exception | None, said: str | None) -> None:
+    asked = list[Bundle]()
+
+    def run_one(bundle: Bundle) -> list[RangeResult]:
+        asked.append(bundle)
+        if answer is not None:
+            raise answer
+        return []
+
+    error = Dealer([[]], run_one, lambda result: pytest.fail(str(result))).deal(1).error
+    assert asked == [[]]
+    assert said in str(error) if said else error is None

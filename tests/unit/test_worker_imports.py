@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.spark.jobs import NEEDED
 from kafka_replication.spark.preloaded_daemon import PRELOADED
-from kafka_replication.spark.stages import NEEDED
 from tests.spark.pythons import WITHOUT
 
 FOREIGN = {"airflow", "alembic", "pandas", "pyarrow", "rich", "sqlalchemy", "typer"}

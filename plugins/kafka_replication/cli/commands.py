@@ -8,6 +8,7 @@ One document on stdout, everything else on stderr. Exit codes: 0 done or nothing
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -22,15 +23,17 @@ from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
-from kafka_replication.planning import backfill_request, plan_codec, preflight
+from kafka_replication.planning import backfill_request, plan_codec
+from kafka_replication.planning.findings import Finding
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.causes import problems
+from kafka_replication.reporting.findings import finding_rows, verdict
 from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import rebuild, runner, steps
+from kafka_replication.runs import checking, rebuild, runner, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.standing import standing
@@ -69,21 +72,31 @@ def options(
 
 
 @app.command()
-def check(file: File, as_json: Json = False) -> None:
-    """Check the file, the connections and the clusters; copy nothing."""
+def check(
+    context: typer.Context,
+    file: File,
+    as_json: Json = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Start Spark, too, and let a worker import its code.")] = False,
+) -> None:
+    """Check the file, the connections, the clusters, all access rights and what a run would refuse; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        of_clusters = preflight.check(run.replication, run.snapshot(run.view()))
-        findings = [*of_clusters, *notifiers.findings(run.replication)]
-        bad = any(finding.severity == "error" for finding in findings)
-        rows = [
-            {"severity": finding.severity, "where": finding.where, "what": finding.what, "remedy": finding.remedy}
-            for finding in findings
-        ]
-        document = {"replication": run.replication.name, "ok": not bad, "findings": rows}
-        return document, "\n".join(map(str, findings)) or "ok: no findings", int(bad)
+        found = [*checking.check(run), *notifiers.findings(run.replication)]
+        if not spark:
+            return _checked(run, found)
+
+        def with_spark(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
+            return _checked(run, [*found, *checking.check_spark(run, launch)])
+
+        return sight.with_spark(run, context.obj, with_spark)
 
     _act(file, as_json, action)
+
+
+def _checked(run: Run, findings: Sequence[Finding]) -> tuple[Any, str, int]:
+    bad = any(finding.severity == "error" for finding in findings)
+    document = {"replication": run.replication.name, "ok": not bad, "findings": finding_rows(findings)}
+    return document, "\n".join([*map(str, findings), verdict(findings)]), int(bad)
 
 
 @app.command()
@@ -91,8 +104,10 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
     """Show what a run would do, and change nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        preview, _ = steps.preview(run, _request(run, topic, until, dry_run=True))
-        return plan_codec.as_json(preview), plan_table(preview), int(bool(preview.refused))
+        preview, findings = steps.preview(run, _request(run, topic, until, dry_run=True))
+        refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
+        document = plan_codec.as_json(preview) | {"findings": finding_rows(findings)}
+        return document, "\n".join([*map(str, findings), plan_table(preview)]), int(refuses)
 
     _act(file, as_json, action)
 

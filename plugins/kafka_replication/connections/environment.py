@@ -16,6 +16,7 @@ from kafka_replication.connections.definition import (
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import ConnectionMissing
 
+DEFAULT_SPARK = "spark_default"
 STORE_URL = "KAFKA_REPLICATION_STORE_URL"
 
 
@@ -26,8 +27,8 @@ class EnvironmentConnections:
         return _read(connection_id).kafka_settings(callback_allowlist(os.environ.get(ALLOWLIST_VARIABLE)))
 
     def spark(self, connection_id: str) -> SparkConnection:
-        """Without such a variable Spark runs on this machine."""
-        if variable(connection_id) not in os.environ:
+        """Without a variable for the default connection, Spark runs on this machine."""
+        if connection_id == DEFAULT_SPARK and variable(connection_id) not in os.environ:
             return SparkConnection(LOCAL_MASTER, {})
         return _read(connection_id).spark_connection()
 

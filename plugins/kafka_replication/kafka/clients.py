@@ -22,7 +22,7 @@ from kafka_replication.kafka.admission import CONNECTION, SIDE
 from kafka_replication.kafka.heard import Heard, HearingAdmin, HearingConsumer, HearingProducer
 from kafka_replication.kafka.translate import translate as translate
 from kafka_replication.model.errors import BadInput, Unreachable
-from kafka_replication.model.rights import Side
+from kafka_replication.model.rights import Login, Side
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
@@ -152,6 +152,11 @@ def raise_if_shut_out(client: object) -> None:
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
+
+
+def login(config: ClientConfig) -> Login:
+    """Who a client with these settings is, and where."""
+    return Login(admission.name_of(config), admission.principal_of(config))
 
 
 _shared: dict[tuple[int, str], AdminClient] = {}

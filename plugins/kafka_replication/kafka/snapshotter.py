@@ -15,6 +15,7 @@ from kafka_replication.kafka.defaults import topic_defaults
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Resource, Right, Side
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 
@@ -41,14 +42,15 @@ def take(
     not answer.
     """
     patience = offsets.Patience.within(replication.timeouts.request)
-    selected = [name for name in topics.names(source) if replication.selects(name) and (not only or name in only)]
-    missing = _missing(replication, selected, only, {at.topic for at in known})
-    sources = topics.describe(source, selected, patience)
+    described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
+    sources = _hidden(described, known)
+    missing = _missing(replication, sources, only, {at.topic for at in known})
     readable = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.readable]
     starts, unanswered = _starts(replication, source, set(readable) - set(known), unresolved, patience)
     ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
-    wanted = {replication.target_name(name) for name in selected if not replication.target_problem(name)}
-    targets = topics.describe(target, {*wanted, *others, POSITIONS, RECEIPTS}, patience)
+    wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
+    on_target = topics.describe(target, {*wanted, *others, POSITIONS, RECEIPTS}, patience)
+    targets = dict(on_target.topics)
     ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
     created = len(ledger) < 2 or (replication.target_topics.create and wanted - targets.keys())
     return Snapshot(
@@ -61,6 +63,40 @@ def take(
         until=ends,
         ledger=ledger,
         defaults=topic_defaults(target) if created else None,
+        denied=_rights("source", described) | _rights("target", on_target),
+    )
+
+
+def _wanted(
+    replication: Replication, listed: Collection[str], only: Collection[str], known: Collection[TopicPartition]
+) -> set[str]:
+    """The selected topics. A list of all topics has none that the client may not describe. So those that the file names
+    and those that were replicated before are asked for by name: the answer tells a topic that is gone from a right that
+    is missing.
+    """
+    named = {entry for entry in replication.topics.include if not is_pattern(entry)}
+    candidates = {*listed, *named, *(at.topic for at in known)}
+    return {name for name in candidates if replication.selects(name) and (not only or name in only)}
+
+
+def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> dict[str, Topic]:
+    """The topics that exist or may exist. One that may not be described gets the partitions that are known of it."""
+    numbers: dict[str, list[int]] = {}
+    for at in known:
+        numbers.setdefault(at.topic, []).append(at.partition)
+    return {
+        name: topics.without_description(name, topic.problem, sorted(numbers.get(name, [0])))
+        if topic.problem and not topic.topic_id
+        else topic
+        for name, topic in described.topics.items()
+    }
+
+
+def _rights(side: Side, described: topics.Described) -> frozenset[Right]:
+    return frozenset(
+        Right(side=side, operation=operation, resource=Resource.TOPIC, name=name)
+        for name, operations in described.denied.items()
+        for operation in operations
     )
 
 

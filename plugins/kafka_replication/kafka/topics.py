@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -38,7 +38,7 @@ from kafka_replication.model.errors import (
     Unreachable,
 )
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.rights import Operation
+from kafka_replication.model.rights import IMPLY_DESCRIBE, Operation
 from kafka_replication.planning.snapshot import Problem, Topic
 from kafka_replication.sinks.port import TargetState
 
@@ -48,6 +48,17 @@ TIMEOUT = 30.0
 LEARNING = 5.0  # seconds in which all brokers learn of a new topic
 SHORTEST = 0.5  # the time-out of a request that is sent although hardly any time is left
 _USUAL = offsets.Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Those of some ``topics`` that exist; and for each of them, also for those that do not exist, the operations that
+    the brokers do not allow this client, as far as they tell: ``Read``, ``Write`` and ``Alter`` are told of topics that
+    exist, or if all three are denied; ``DescribeConfigs`` always; ``Create`` of topics that exist.
+    """
+
+    topics: Mapping[str, Topic]
+    denied: Mapping[str, frozenset[Operation]]
 
 
 def cluster_id(admin: AdminClient) -> str:
@@ -73,7 +84,9 @@ def names(admin: AdminClient) -> list[str]:
 def _describe_each(
     admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
 ) -> tuple[dict[str, TopicDescription], dict[str, ReplicationError]]:
-    """The descriptions of the topics that exist, and the errors of those that cannot be described."""
+    """The descriptions of the topics that exist, and the errors of those that cannot be described. With ``rights`` a
+    description has what this client may do (KIP-430).
+    """
     wanted = sorted(set(topics))
     known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
     if wanted:
@@ -208,33 +221,62 @@ def _ask_configs(
     return _ask(admin, topics[0], lambda seconds: admin.describe_configs(resources, request_timeout=seconds))
 
 
-def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> dict[str, Topic]:
+def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> Described:
     """Those of ``topics`` that exist, with the offsets of every partition. What is not known has a `Problem`."""
-    known, failed = _describe(admin, topics, patience)
-    problems = {name: Problem.of(error) for name, error in failed.items()}
-    return {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()} | {
-        name: without_description(name, problem) for name, problem in problems.items() if name not in known
-    }
+    wanted = set(topics)
+    described, failed = _describe_each(admin, wanted, rights=True)
+    hidden = _denied_ones(failed)
+    settings, unreadable = configs(admin, described)
+    known = _with_offsets(admin, described, settings, patience)
+    problems = {name: Problem.of(error) for name, error in ({**unreadable, **failed}).items()}
+    there = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
+    denied = {name: _denied(description) for name, description in described.items()}
+    denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))
+    for name in _denied_ones(unreadable) | _configs_denied(admin, wanted - described.keys() - (failed.keys() - hidden)):
+        denied[name] = denied.get(name, frozenset()) | {Operation.DESCRIBE_CONFIGS}
+    return Described(there | {name: without_description(name, problems[name]) for name in failed}, denied)
+
+
+def _denied_ones(errors: Mapping[str, ReplicationError]) -> set[str]:
+    return {name for name, error in errors.items() if isinstance(error, NotAuthorized)}
+
+
+def _configs_denied(admin: AdminClient, names: Iterable[str]) -> set[str]:
+    """Those of these topics, which may not exist, whose configuration the brokers would not show."""
+    wanted = sorted(names)
+    answers = _ask_configs(admin, wanted) if wanted else {}
+    codes = {at.name: answer.code() for at, answer in answers.items() if isinstance(answer, KafkaError)}
+    return {name for name, code in codes.items() if code == KafkaError.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _denied(description: TopicDescription) -> frozenset[Operation]:
+    """What the client may not do with a topic. Nothing if the brokers did not tell, as those of before Kafka 2.3."""
+    allowed = description.authorized_operations
+    names = {operation.name for operation in allowed} if allowed else {operation.name for operation in Operation}
+    return frozenset(operation for operation in Operation if operation.name not in names)
 
 
 def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     """As `describe`. Raises the error of a topic that cannot be described."""
-    known, failed = _describe(admin, topics, _USUAL)
-    for error in failed.values():
+    described, failed = _describe_each(admin, topics)
+    settings, unreadable = configs(admin, described)
+    known = _with_offsets(admin, described, settings, _USUAL)
+    for error in (failed | unreadable).values():
         raise error
     return known
 
 
-def _describe(
-    admin: AdminClient, topics: Iterable[str], patience: offsets.Patience
-) -> tuple[dict[str, Topic], dict[str, ReplicationError]]:
-    """The topics that exist, and the errors of those that cannot be described, or only without a configuration."""
-    described, failed = _describe_each(admin, topics)
-    settings, unreadable = configs(admin, described)
+def _with_offsets(
+    admin: AdminClient,
+    described: Mapping[str, TopicDescription],
+    settings: Mapping[str, Mapping[str, str]],
+    patience: offsets.Patience,
+) -> dict[str, Topic]:
+    """These topics with the offsets of every partition, and their configuration if it is known."""
     partition_offsets = offsets.all_three(
         admin, [TopicPartition(name, p.id) for name, d in described.items() for p in d.partitions], patience
     )
-    known = {
+    return {
         name: Topic(
             name=name,
             topic_id=str(d.topic_id),
@@ -244,7 +286,6 @@ def _describe(
         )
         for name, d in described.items()
     }
-    return known, failed | unreadable
 
 
 def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
@@ -276,7 +317,7 @@ def create(
 def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
     """Those of these topics that the brokers do not let this client write, as far as they tell (KIP-430)."""
     known, failed = _describe_each(admin, names, rights=True)
-    hidden = {name for name, error in failed.items() if isinstance(error, NotAuthorized)}
+    hidden = _denied_ones(failed)
     writing = {AclOperation.WRITE, AclOperation.ALL}
     denied = {name for name, topic in known.items() if not writing & set(topic.authorized_operations or writing)}
     return sorted(hidden | denied)

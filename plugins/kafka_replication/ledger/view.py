@@ -10,6 +10,14 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """Another replication that copies to a target topic, and the id that the topic had when it was opened."""
+
+    replication: str
+    topic_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerView:
     """The positions, verified coverage and approved gaps of one replication, and what its runs noted."""
@@ -19,6 +27,8 @@ class LedgerView:
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
     starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
+    # other replications, by target topic
+    owners: Mapping[str, tuple[Owner, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def begun(self) -> bool:

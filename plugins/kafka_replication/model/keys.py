@@ -29,6 +29,16 @@ def verified_id(replication: str) -> str:
     return f"{PREFIX}/{replication}/verified"
 
 
+def check_id(replication: str) -> str:
+    """The transactional id that only asks whether the replication may use ids of its prefix. It never has a record."""
+    return f"{PREFIX}/{replication}/check"
+
+
+def transactional_prefix(replication: str) -> str:
+    """The beginning of every transactional id of the replication."""
+    return f"{PREFIX}/{replication}/"
+
+
 def dump(value: Any) -> bytes:
     """Canonical JSON: sorted keys, no blanks, UTF-8. Equal values give equal bytes in every release."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

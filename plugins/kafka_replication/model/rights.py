@@ -44,7 +44,17 @@ class Operation(StrEnum):
     DESCRIBE_CONFIGS = "DescribeConfigs"
 
 
+# A client that may do any of these on a resource may describe it, too (Kafka, "Authorization and ACLs").
+IMPLY_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.ALTER})
 UNKNOWN_PRINCIPAL = "User:<principal>"  # what stands in a command if the login does not tell who this client is
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who is logged in at which cluster of a replication."""
+
+    cluster: ClusterName
+    principal: str = UNKNOWN_PRINCIPAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -5,6 +5,9 @@ share a segment with new ones and are kept. On the target, a transaction marker 
 segment as soon as the first record of the segment is older than `segment.ms`. The old records are then alone in a
 segment that Kafka may delete at once, even before they are read back.
 
+Limits on timestamps are checked when a record is written, and ours is written later than at the source. So the target
+has no limit on old timestamps. How far a timestamp may lie in the future follows the source.
+
 The source's `retention.bytes` is not used: the same records may need more bytes on the target, and some would be
 deleted, even before they are read back. The source's `retention.ms` is used.
 """
@@ -16,6 +19,8 @@ from collections.abc import Mapping
 from kafka_replication.config.model import DAY, MIN_COMPACTION_LAG, TargetTopics
 
 _SAME_AS_SOURCE = ("max.message.bytes", "cleanup.policy")
+AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
+_BOTH = "message.timestamp.difference.max.ms"  # the one limit of brokers before Kafka 3.6 (KIP-937)
 # The target compresses records again, with lz4 unless the connection sets another codec: up to twice the size of zstd.
 ROOM = 2
 _DAY = DAY * 1000
@@ -29,6 +34,8 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
     """
     config = {MIN_COMPACTION_LAG: str(settings.min_compaction_lag * 1000)}
     config |= {name: source[name] for name in _SAME_AS_SOURCE if name in source}
+    if AFTER in source or _BOTH in source:
+        config |= {AFTER: after_limit(source), BEFORE: str(_MOST)}
     if "retention.bytes" in source:  # set explicitly, because the brokers may have a default limit
         config["retention.bytes"] = "-1"
     if "retention.ms" in source:
@@ -38,6 +45,16 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
         # old enough.
         config["segment.ms"] = str(_FOREVER)
     return {**config, **settings.config}
+
+
+def after_limit(config: Mapping[str, str]) -> str:
+    """How many milliseconds a topic's timestamps may lie in the future."""
+    return config.get(AFTER, config.get(_BOTH, str(_MOST)))
+
+
+def before_limit(config: Mapping[str, str]) -> str:
+    """How many milliseconds a topic's timestamps may lie in the past."""
+    return config.get(BEFORE, config.get(_BOTH, str(_MOST)))
 
 
 def _kept(source: Mapping[str, str]) -> int:

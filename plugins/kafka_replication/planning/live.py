@@ -74,6 +74,7 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
         {key: approved for key, approved in ledger.gaps.items() if key in positions},
         {key: start for key, start in ledger.starts.items() if is_own(key)},
         {key: deleted for key, deleted in ledger.deleted.items() if key in positions},
+        ledger.owners,
     )
 
 
@@ -195,12 +196,19 @@ class Planner:
             return refusals.unfit(self.unfit[key.source.topic])
         if problem := source.problem_of(number) or (target.problem_of(number) if target else None):
             return refusals.unreadable(problem)
+        if owner := self.owner(key, target):
+            return refusals.owned(key, owner)
         if target and number not in target.partitions and self.replication.target_topics.partitions == "refuse":
             return refusals.fewer_partitions(key, source, target)
         log_start, grown = source.offsets(number).log_start, key.source.topic in self.known
         if self.is_late(key) and log_start > 0 and (grown or self.replication.start_from != "earliest"):
             return refusals.late_gap(key, log_start)
         return None
+
+    def owner(self, key: PartitionKey, target: Topic | None) -> str | None:
+        """The other replication of this ledger that copies to the target topic. One that was re-created is free."""
+        owners = self.ledger.owners.get(key.target_topic, ())
+        return next((owner.replication for owner in owners if target and owner.topic_id == target.topic_id), None)
 
     def refusal(
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kafka_replication.config import Replication
 from kafka_replication.config.model import RENAME
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning import ledger_topics, safety
-from kafka_replication.planning.created_topics import ROOM, created_config
+from kafka_replication.planning import ledger_topics, rights, safety
+from kafka_replication.planning.created_topics import (
+    AFTER,
+    BEFORE,
+    ROOM,
+    after_limit,
+    before_limit,
+    created_config,
+)
 from kafka_replication.planning.findings import Finding, raise_errors
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 
@@ -22,7 +29,13 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
     for name in snapshot.source:
         findings += check_topic(replication, snapshot, name)
     findings += ledger_topics.check(replication, snapshot)
-    return sorted(findings, key=lambda finding: (finding.severity, finding.where))
+    findings += rights.missing_for_all(replication, snapshot)
+    return in_order(findings)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors first, and each once."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: (finding.severity, finding.where))
 
 
 def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
@@ -46,16 +59,16 @@ def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
 def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
     """Whether the topic can be copied to its target at all, and what may be lost there."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
-    if unusable := list(_unusable(replication, source, target)):
+    if problem := replication.target_problem(source.name):
+        return [Finding("error", source.name, problem, RENAME)]
+    if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
     there = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
     return [*there, *_collision(replication, snapshot, name)]
 
 
-def _unusable(replication: Replication, source: Topic, target: Topic | None) -> Iterator[Finding]:
-    """Findings about a topic that cannot be described or created, or must not be written to."""
-    if problem := replication.target_problem(source.name):
-        yield Finding("error", source.name, problem, RENAME)
+def _unusable(source: Topic, target: Topic | None) -> Iterator[Finding]:
+    """Findings about a topic that cannot be described or created."""
     for side, topic in (("source", source), ("target", target)):
         if topic is not None and topic.problem is not None:
             yield Finding("error", f"{topic.name} on the {side}", topic.problem.what, topic.problem.remedy)
@@ -77,9 +90,9 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
         )
         return
     at, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
-    yield from safety.check_created(
-        replication, at, "the target", created_config(source.config, replication.target_topics), snapshot.defaults
-    )
+    created = created_config(source.config, replication.target_topics)
+    yield from safety.check_created(replication, at, "the target", created, snapshot.defaults)
+    yield from _limits(at, source.config, created, "in target_topics.config")
     limited = "delete" in source.config.get("cleanup.policy", "delete")
     if limited and _number(source, "retention.bytes", default=-1) >= 0 and "retention.bytes" not in config:
         yield Finding(
@@ -128,9 +141,9 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
 
 
 def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
-    """A target topic may not be selected as a source too: it would be copied to itself."""
+    """A target topic may not be selected as a source too, or it would be copied in turn, as soon as it exists."""
     target = replication.target_name(name)
-    if snapshot.source_cluster == snapshot.target_cluster and target in snapshot.source:
+    if snapshot.source_cluster == snapshot.target_cluster and replication.selects(target):
         yield Finding(
             "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
         )
@@ -151,18 +164,36 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
         yield Finding(
             "error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
         )
-    if "max.message.bytes" in target.config and _number(target, "max.message.bytes") < _number(
-        source, "max.message.bytes"
-    ):
+    yield from _limits(at, source.config, target.config, f"of {target.name}")
+    yield from _retention(at, source, target)
+    yield from safety.check_existing(replication, at, "the target", target)
+
+
+def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
+    """Limits of the target that refuse records which the source has. ``where`` says what sets them."""
+    size = "max.message.bytes"
+    if size in target and int(target[size]) < int(source.get(size, 0)):
         yield Finding(
             "warning",
             at,
-            f"the target's max.message.bytes {target.config['max.message.bytes']} is below the source's "
-            f"{source.config['max.message.bytes']}: a larger record is refused",
-            f"raise max.message.bytes of {target.name}",
+            f"the target's {size} {target[size]} is below the source's {source[size]}: a larger record is refused",
+            f"raise {size} {where}",
         )
-    yield from _retention(at, source, target)
-    yield from safety.check_existing(replication, at, "the target", target)
+    if int(after_limit(target)) < int(after_limit(source)):
+        yield Finding(
+            "warning",
+            at,
+            f"the target's {AFTER} {after_limit(target)} is below the source's {after_limit(source)}: a record with a"
+            " later timestamp is refused",
+            f"raise {AFTER} {where}",
+        )
+    if int(before_limit(target)) < int(before_limit({})):
+        yield Finding(
+            "warning",
+            at,
+            f"the target's {BEFORE} is {before_limit(target)}: an older record is refused when it is copied",
+            f"raise {BEFORE} {where}",
+        )
 
 
 def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:

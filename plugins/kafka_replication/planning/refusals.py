@@ -143,6 +143,16 @@ def occupied(planned: PartitionPlan, offset: int) -> PartitionPlan:
     )
 
 
+def owned(key: PartitionKey, owner: str) -> Refusal:
+    return Refusal(
+        State.NOT_OPENED,
+        f"{key.source}: the target topic {key.target_topic} belongs to the replication {owner}, as the ledger says; its"
+        " records and ours would be mixed",
+        f"replicate to another topic (topics.rename); if {owner} has ended for good, delete {key.target_topic}"
+        " first (on_existing_target: append does not change this)",
+    )
+
+
 def not_openable(planned: PartitionPlan, problem: Problem) -> PartitionPlan:
     """The plan of a new partition whose target could not be searched for records of others."""
     return _not_opened(planned, f"{planned.key.source} was not opened: {problem.what}", problem.remedy)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Login, Right, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,5 @@ class Snapshot:
     until: Mapping[TopicPartition, int] = field(default_factory=dict)  # a requested end, resolved to offsets
     ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested
     defaults: TopicDefaults | None = None  # None: not requested, or the brokers do not allow it
+    denied: frozenset[Right] = frozenset()  # what the brokers do not allow, as far as they were asked
+    logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked

@@ -166,12 +166,12 @@ def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Ap
     with closing(run.opening()) as opening:
         if key in opening.fence().positions:
             raise Refused(f"{key.source} was opened meanwhile", "run kafka-replication plan, then approve again")
-        ends: dict[PartitionKey, int] = {}
+        ends, wait = dict[PartitionKey, int](), longest_wait(run.replication.copying, run.deadline)
         if run.replication.on_existing_target == "refuse":
-            for refused in refuse_occupied([planned], opening.occupied([key]), {}).values():
+            for refused in refuse_occupied([planned], opening.records.occupied([key], wait), {}).values():
                 raise Refused(refused.what, refused.remedy)
         else:
-            ends, failures = opening.ends([key], longest_wait(run.replication.copying, run.deadline))
+            ends, failures = opening.records.ends([key], wait)
             for error in failures.values():
                 raise error
         gap = _gap(run, approval, 1, "late", ids)

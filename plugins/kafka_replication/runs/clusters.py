@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
 from kafka_replication.config import Replication
-from kafka_replication.connections.port import Connections
+from kafka_replication.connections.port import Connections, SparkConnection
 from kafka_replication.kafka import AdminClient, clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.rights import Side
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.rights import Login, Side
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -34,15 +36,59 @@ class Clusters:
         """The target's client settings."""
         return self._settings(self._replication.target.connection, "target")
 
+    def resolve(self, *, alerts: bool = False) -> None:
+        """Find the connections that the replication's file names, before a cluster is asked. Raises BadInput.
+
+        That of alerts is left out unless ``alerts`` says so: a run goes on although nobody can be told of it.
+        """
+        errors = list[ReplicationError]()
+        found: list[Callable[[], object]] = [lambda: self.source, lambda: self.target]
+        if alerts:
+            found.append(lambda: self.alert_addresses)
+        if "connection" in self._replication.spark.model_fields_set:
+            found.append(lambda: self.spark)
+        for find in found:
+            try:
+                find()
+            except ReplicationError as error:
+                errors.append(error)
+        raise_together(errors)
+
+    def connect(self) -> None:
+        """Connect to both clusters at the same time. Raises the errors of both as one."""
+        self.resolve()
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(lambda: self.source_admin), pool.submit(lambda: self.target_admin)]
+        found = [future.exception() for future in both]
+        raise_together([error for error in found if isinstance(error, ReplicationError)])
+        for future in both:
+            future.result()
+
+    @cached_property
+    def spark(self) -> SparkConnection:
+        return self._connections.spark(self._replication.spark.connection)
+
+    @cached_property
+    def alert_addresses(self) -> tuple[str, ...]:
+        connection = self._replication.alerts.apprise
+        return self._connections.apprise(connection) if connection else ()
+
+    @property
+    def logins(self) -> Mapping[Side, Login]:
+        """Who a client of each side is."""
+        return {"source": clients.login(self.source), "target": clients.login(self.target)}
+
     def _settings(self, connection: str, side: Side) -> dict[str, Any]:
         return clients.check_connection(connection, self._connections.kafka(connection), side)
 
     @cached_property
     def source_admin(self) -> AdminClient:
+        self.resolve()
         return clients.admin(self.source, self._replication.timeouts.request * 0.6)
 
     @cached_property
     def target_admin(self) -> AdminClient:
+        self.resolve()
         return clients.admin(self.target, self._replication.timeouts.request * 0.6)
 
     @cached_property
@@ -64,3 +110,12 @@ class Clusters:
                 yield follow(admin)
 
         return opened
+
+
+def raise_together(errors: Sequence[ReplicationError]) -> None:
+    """Raise these errors as one; nothing if there are none. Its kind is that of the first that no retry can help."""
+    if not errors:
+        return
+    worst = min(errors, key=lambda error: error.retriable)
+    said = list(dict.fromkeys((error.what, error.remedy) for error in errors))
+    raise type(worst)("; ".join(what for what, _ in said), "; ".join(dict.fromkeys(remedy for _, remedy in said)))

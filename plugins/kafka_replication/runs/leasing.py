@@ -60,6 +60,7 @@ def topic_scope(target_topic: str) -> Scope:
 
 
 def _source_topics(run: Run) -> list[str]:
+    run.clusters.connect()
     return [name for name in topics.names(run.clusters.source_admin) if run.replication.selects(name)]
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from kafka_replication.kafka import snapshotter, topics
 from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -54,7 +55,10 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
 def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
     """A snapshot of the topic, with the start offsets of a new topic. Creates the target topic if it is missing."""
     while True:
-        snapshot = snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target_admin, [topic])
+        snapshot = replace(
+            snapshotter.take(run.replication, run.clusters.source_admin, run.clusters.target_admin, [topic]),
+            logins=run.clusters.logins,
+        )
         preflight.raise_errors(preflight.check(run.replication, snapshot, known=True))
         snapshot = replace(snapshot, target=topics.describe_all(run.clusters.target_admin, [target]))
         source, existing = snapshot.source[topic], snapshot.target.get(target)
@@ -86,7 +90,8 @@ def to_reset(
 def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[PartitionKey]) -> None:
     if run.replication.on_existing_target == "append":
         return
-    for key, offset in sorted(opening.occupied(keys).items()):
+    wait = longest_wait(run.replication.copying, run.deadline)
+    for key, offset in sorted(opening.records.occupied(keys, wait).items()):
         raise Refused(
             f"{key.source}: {key.target} on the target still holds records (the first at offset {offset}), which would"
             " be copied twice",

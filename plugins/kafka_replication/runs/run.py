@@ -106,7 +106,7 @@ class Run:
             {key.source for key in own_positions},
             {key.target_topic for key in view.positions if key not in own_positions},
         )
-        return snapshotter.take(
+        snapshot = snapshotter.take(
             self.replication,
             self.clusters.source_admin,
             self.clusters.target_admin,
@@ -116,6 +116,7 @@ class Run:
             other_targets,
             unresolved(self.replication, own_entries),
         )
+        return replace(snapshot, logins=self.clusters.logins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
+# What a worker imports.
+NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTask:

@@ -18,6 +18,7 @@ from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, GAVE_UP
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
+    NEEDED,
     RESULTS,
     Bundle,
     Job,
@@ -30,7 +31,6 @@ from kafka_replication.spark.jobs import (
 from kafka_replication.spark.together import AT_ONCE
 
 log = logging.getLogger(__name__)
-NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
 MISSING = "missing:"  # an answer of this form names a module that the worker could not import
 # After this many aborts in a row without a result, the cause lies in the workers, not in single tasks.
 MOST_ABORTS = 5
@@ -60,7 +60,10 @@ def cause_of(text: str) -> str:
 
 
 def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None]) -> JobEnd:
-    """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads."""
+    """Run every task of the job, and ``deliver`` each result as soon as it is there, from several threads.
+
+    A job without tasks only finds out whether a worker can run one.
+    """
     slots = _slots(context, job)
     work = _work(JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots))))
 
@@ -74,7 +77,7 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
             raise GaveUp(missing(answer.removeprefix(MISSING)))
         return RESULTS.validate_json(answer)
 
-    return Dealer(bundles(job.tasks, slots), run_one, deliver).deal(slots)
+    return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver).deal(slots)
 
 
 def _slots(context: SparkContext, job: Job) -> int:
@@ -166,7 +169,9 @@ class Dealer:
         names = ", ".join(str(task.key.source) for task in bundle)
         log.warning("%s: the worker ended in every attempt (%s); the others go on", names, cause)
         with self._lock:
-            if len(bundle) > 1:
+            if not bundle:
+                self._end = JobEnd(error=f"Spark gave up: {cause}")
+            elif len(bundle) > 1:
                 self._deal_alone(bundle)
             else:
                 self._set_aside += bundle

@@ -11,6 +11,7 @@ import pytest
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Deleted, Entry, Start
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.record_keys import position_key
+from kafka_replication.ledger.view import Owner
 from kafka_replication.model.errors import LedgerUnreadable, Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -26,6 +27,16 @@ def entries_come_back_as_they_were_written(world: World) -> None:
     assert view.gaps == {key: (gap(1, 3),)}
     assert world.ledger().position(key) == position(7)
     assert world.ledger().receipts({key: None}).of(key, 1) == [receipt(0, 7)]
+
+
+def other_replications_of_a_target_topic_are_known(world: World) -> None:
+    other = world.neighbour(0)
+    owner, ledger = Owner(other.replication, position(1).ids.target_topic), world.ledger()
+    world.write((world.key(), position(1)))
+    assert owner not in ledger.view().owners.get("orders", ())
+    world.write((other, position(1)))
+    assert owner in ledger.view().owners["orders"]
+    assert Owner(world.name, owner.topic_id) not in ledger.view().owners["orders"]
 
 
 def the_newest_committed_entry_counts(world: World) -> None:
@@ -206,6 +217,7 @@ ALL: dict[str, Callable[[World], None]] = {
         a_replication_without_entries_has_an_empty_view,
         entries_come_back_as_they_were_written,
         the_newest_committed_entry_counts,
+        other_replications_of_a_target_topic_are_known,
         nothing_is_hidden_by_an_open_transaction,
         aborted_entries_are_never_seen,
         reading_on_is_reading_from_the_start,

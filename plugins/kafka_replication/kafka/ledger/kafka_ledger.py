@@ -80,7 +80,7 @@ class KafkaLedger:
                 case Deleted() as noted:
                     deleted[newest.key] = noted
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted)
+        return LedgerView(positions, verified, in_order, starts, deleted, self._positions.owners())
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))

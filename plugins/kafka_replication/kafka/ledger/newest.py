@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import Message
@@ -13,6 +14,7 @@ from kafka_replication.kafka.scan import offset_of
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Entry
 from kafka_replication.ledger.record_keys import decode_key
+from kafka_replication.ledger.view import Owner
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.events import Event, log_event
@@ -27,6 +29,29 @@ _DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "deleted": codec.decode_deleted,
     "receipt": codec.decode_receipt,
 }
+
+
+class Owners(Mapping[str, tuple[Owner, ...]]):
+    """Other replications by target topic. Their positions are decoded when somebody asks for the topic: a ledger may
+    have thousands. One that cannot be read is left out.
+    """
+
+    def __init__(self, values: Mapping[str, Mapping[tuple[int, bytes], bytes]]) -> None:
+        self._values = values
+
+    def __getitem__(self, topic: str) -> tuple[Owner, ...]:
+        found = set[Owner]()
+        for (_, record_key), value in self._values[topic].items():
+            with suppress(LedgerUnreadable):
+                _, key, _ = decode_key(record_key)
+                found.add(Owner(key.replication, codec.decode_position(value).ids.target_topic))
+        return tuple(sorted(found))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,14 +85,16 @@ class NewestEntry:
 
 
 class NewestEntries:
-    """Takes the records of one ledger topic in log order. Keeps those of one replication and drops the others at once.
+    """Takes the records of one ledger topic in log order. Keeps those of one replication.
 
-    A record without a value deletes the entry under its key.
+    Of other replications it keeps only the newest positions, unread: they say to whom a target topic belongs. A record
+    without a value deletes the entry under its key.
     """
 
     def __init__(self, replication: str) -> None:
         self._replication = replication
         self._by_key: dict[tuple[int, bytes], NewestEntry] = {}
+        self._others: dict[str, dict[tuple[int, bytes], bytes]] = {}  # others' positions, by target topic
         self._foreign: dict[tuple[int, bytes], tuple[int, Event, str]] = {}  # the offset, and the message to log
         self._logged: set[tuple[int, bytes, int]] = set()
 
@@ -75,6 +102,7 @@ class NewestEntries:
         """A second object with the same entries, for another reader."""
         twin = NewestEntries(self._replication)
         twin._by_key, twin._foreign, twin._logged = dict(self._by_key), dict(self._foreign), set(self._logged)
+        twin._others = {topic: dict(values) for topic, values in self._others.items()}
         return twin
 
     def __iter__(self) -> Iterator[NewestEntry]:
@@ -87,6 +115,13 @@ class NewestEntries:
         """Drop the entries of this partition, because its log was replaced."""
         self._by_key = {place: entry for place, entry in self._by_key.items() if place[0] != partition}
         self._foreign = {place: why for place, why in self._foreign.items() if place[0] != partition}
+        for values in self._others.values():
+            for place in [place for place in values if place[0] == partition]:
+                del values[place]
+
+    def owners(self) -> Mapping[str, tuple[Owner, ...]]:
+        """The other replications with a position, by target topic."""
+        return Owners(self._others)
 
     def add(self, message: Message) -> None:
         place = (message.partition() or 0, message.key() or b"")
@@ -94,6 +129,8 @@ class NewestEntries:
         if value is None:  # a deletion, which is also the remedy for a foreign entry
             self._by_key.pop(place, None)
             self._foreign.pop(place, None)
+            if other := self._of_other(place[1]):
+                self._others.get(other[1], {}).pop(place, None)
         elif (known := self._by_key.get(place)) is not None:
             self._by_key[place] = NewestEntry(
                 at=known.at,
@@ -103,19 +140,24 @@ class NewestEntries:
                 kind=known.kind,
                 key=known.key,
             )
-        elif self._is_other(place[1]):
-            return
+        elif other := self._of_other(place[1]):
+            kind, target = other
+            if kind == "position":
+                self._others.setdefault(target, {})[place] = value
         else:
             self._add_new(place, message, value)
 
-    def _is_other(self, record_key: bytes) -> bool:
-        """Whether this is a well-formed key of another replication. Most keys are, so the check is cheap."""
+    def _of_other(self, record_key: bytes) -> tuple[str, str] | None:
+        """The kind and the target topic of a well-formed key of another replication, else None. Most keys are of
+        others, so the check is cheap.
+        """
         try:
             kind, replication, topic, partition, target, *more = json.loads(record_key)
         except (ValueError, TypeError):
-            return False
+            return None
         well_formed = type(partition) is int and all(type(text) is str for text in (kind, replication, topic, target))
-        return well_formed and all(type(number) is int for number in more) and replication != self._replication
+        numbers = all(type(number) is int for number in more)
+        return (kind, target) if well_formed and numbers and replication != self._replication else None
 
     def _add_new(self, place: tuple[int, bytes], message: Message, value: bytes) -> None:
         partition, record_key = place

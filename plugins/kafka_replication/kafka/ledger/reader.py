@@ -15,6 +15,7 @@ from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
 from kafka_replication.kafka.pool import lent
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
+from kafka_replication.ledger.view import Owner
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
@@ -138,6 +139,10 @@ class PositionsReader(TopicReader):
     def entries(self) -> Iterator[NewestEntry]:
         self._read_on(ALL)
         return iter(self._newest)
+
+    def owners(self) -> Mapping[str, tuple[Owner, ...]]:
+        """As the last reading found them."""
+        return self._newest.owners()
 
     def entry(self, partition: int, record_key: bytes) -> NewestEntry | None:
         self._read_on([partition])

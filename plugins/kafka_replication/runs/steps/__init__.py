@@ -5,7 +5,8 @@ A DAG task and a command call these same functions. Each may be called again aft
 
 from kafka_replication.runs.steps.advancing import advance
 from kafka_replication.runs.steps.fencing import fence_stale_producers
-from kafka_replication.runs.steps.preparing import prepare, preview
+from kafka_replication.runs.steps.preparing import prepare
+from kafka_replication.runs.steps.previewing import preview
 from kafka_replication.runs.steps.replicating import Replicated, replicate, verify
 from kafka_replication.runs.steps.reporting import report
 

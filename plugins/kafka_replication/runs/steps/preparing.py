@@ -10,28 +10,23 @@ from dataclasses import replace
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Deleted, Position, Start
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Busy
+from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
-from kafka_replication.planning import plan_codec, preflight
+from kafka_replication.planning import plan_codec, preflight, rights
 from kafka_replication.planning.live import own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.run import LeasedRun, Request, Run
+from kafka_replication.runs.steps.asking import Answers, ask
 from kafka_replication.runs.steps.fencing import fence_stale_producers
+from kafka_replication.runs.steps.previewing import told
 from kafka_replication.runs.steps.target_topics import create_targets
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)
-
-
-def preview(run: Run, request: Request) -> tuple[Plan, list[preflight.Finding]]:
-    """The plan of a run now, and the findings of preflight. Creates, opens and stores nothing."""
-    view = run.view()
-    snapshot = run.snapshot(view, request)
-    return plan(run.replication, snapshot, view, run.watermarks(view)), findings(run, view, snapshot)
 
 
 def findings(run: Run, view: LedgerView, snapshot: Snapshot) -> list[preflight.Finding]:
@@ -42,9 +37,16 @@ def findings(run: Run, view: LedgerView, snapshot: Snapshot) -> list[preflight.F
 def prepare(run: LeasedRun, request: Request) -> Plan:
     """Create missing topics, open new partitions, then plan this run and store the plan.
 
-    If an earlier attempt of this run stored a plan, return that plan. Raises PreflightFailed, Unreachable,
-    Refused, ForeignWriter.
+    If an earlier attempt of this run stored a plan, return that plan. Raises PreflightFailed, NotAuthorized,
+    Unreachable, Refused, ForeignWriter.
     """
+    try:
+        return _prepare(run, request)
+    except NotAuthorized as error:
+        raise told(run, error) from error
+
+
+def _prepare(run: LeasedRun, request: Request) -> Plan:
     fence_stale_producers(run)
     known, outdated = planned_before(run)
     if known is not None:
@@ -124,8 +126,15 @@ def begin(run: LeasedRun, request: Request) -> tuple[Snapshot, LedgerView, Plan]
     """
     reads = [_read(run, request)]
     view, snapshot = reads[0]
-    raise_findings(findings(run, view, snapshot))
-    return run.retry("opening", lambda: _begin(run, request, *(reads.pop() if reads else _read(run, request))))
+    answers = ask(run, snapshot, transactions=_failed_before(run))
+    raise_findings([*findings(run, view, answers.in_(snapshot)), *answers.findings])
+    return run.retry("opening", lambda: _begin(run, request, answers, *(reads.pop() if reads else _read(run, request))))
+
+
+def _failed_before(run: Run) -> bool:
+    """Whether the run before this one failed or died, perhaps because rights were withdrawn."""
+    before = next((one for one in run.store.runs(run.replication.name, 2) if one.run_id != run.run_id), None)
+    return before is not None and before.state in ("failed", "died")
 
 
 def _read(run: Run, request: Request) -> tuple[LedgerView, Snapshot]:
@@ -142,9 +151,16 @@ def _widened(run: Run, view: LedgerView, request: Request) -> Request:
     return request if own(run.replication, view).begun else replace(request, topics=())
 
 
-def _begin(run: LeasedRun, request: Request, view: LedgerView, snapshot: Snapshot) -> tuple[Snapshot, LedgerView, Plan]:
+def _begin(
+    run: LeasedRun, request: Request, answers: Answers, view: LedgerView, snapshot: Snapshot
+) -> tuple[Snapshot, LedgerView, Plan]:
     run.clusters.ledger.ensure(run.replication)
-    snapshot = create_targets(run, view, snapshot, _widened(run, view, request))
+    had_ledger, widened = len(snapshot.ledger or {}) == 2, _widened(run, view, request)
+    created = create_targets(run, view, answers.in_(snapshot), widened)
+    if created.ledger == snapshot.ledger and not had_ledger:
+        created = run.snapshot(view, widened)
+    snapshot = answers.in_(created)
+    preflight.raise_errors(rights.missing_for_all(run.replication, snapshot))
     opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
     view = replace(view, positions={**view.positions, **opened})
     run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
@@ -248,9 +264,9 @@ def _not_openable(
     """The partitions that may not be opened, and the ends of targets that may have records of others."""
     wait, ends = run.deadline.within(run.replication.timeouts.request), dict[PartitionKey, int]()
     if run.replication.on_existing_target == "refuse":
-        occupied, unknown = opening.occupied_each(new, wait)
+        occupied, unknown = opening.records.occupied_each(new, wait)
     else:
         occupied = {}
-        ends, unknown = opening.ends(new, wait)
+        ends, unknown = opening.records.ends(new, wait)
     problems = {key: Problem.of(error) for key, error in unknown.items()}
     return refuse_occupied(new.values(), occupied, problems), ends

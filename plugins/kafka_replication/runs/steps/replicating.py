@@ -17,7 +17,7 @@ from kafka_replication.planning.backfill import next_slice
 from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.reporting.progress import Work, work_of
-from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runs.steps.advancing import advance_each
 from kafka_replication.runs.steps.bookkeeping import Bookkeeper
 from kafka_replication.runs.steps.fencing import fence_stale_producers
@@ -154,7 +154,7 @@ class _Work:
             message = "working on %d ranges, round %d"
             log_event(log, logging.INFO, Event.COPY_ROUND_STARTED, message, len(left), round_ + 1)
             with self._book.open(left), self._watching(left).working():
-                self._end = self._spark.submit(_job(self._run, left), self._book.enter)
+                self._end = self._spark.submit(job(self._run, left), self._book.enter)
             left = self._to_repeat(left)
             if left or self._book.failed:  # dead workers may have left transactions open
                 self._run.retry("fencing", lambda: fence_stale_producers(self._run), self.patience)
@@ -206,7 +206,7 @@ class _Work:
         )
 
 
-def _job(run: LeasedRun, tasks: list[RangeTask]) -> Job:
+def job(run: Run, tasks: list[RangeTask]) -> Job:
     """A job with these tasks. Its time limit is what is left of the run's."""
     settings = run.replication
     return Job(

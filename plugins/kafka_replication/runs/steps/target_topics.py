@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import tenacity
 
+from kafka_replication.config import Replication
 from kafka_replication.kafka import topics
+from kafka_replication.kafka.asking import ToCreate
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
 from kafka_replication.planning import preflight
@@ -124,11 +126,21 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, wanted: M
 
 def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) -> None:
     """Create ``target`` for the source topic ``name``, with the same number of partitions."""
-    settings, partitions = run.replication.target_topics, len(snapshot.source[name].partitions)
-    config = created_config(snapshot.source[name].config, settings)
+    wanted = to_create(run.replication, snapshot.source[name], target)
     run.check()
-    log.info("creating %s on the target with %d partitions", target, partitions)
-    topics.create(run.clusters.target_admin, target, partitions, settings.replication_factor, config)
+    log.info("creating %s on the target with %d partitions", target, wanted.partitions)
+    topics.create(run.clusters.target_admin, target, wanted.partitions, wanted.replication_factor, wanted.config)
+
+
+def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
+    """The target topic for a source topic, as it is created."""
+    settings = replication.target_topics
+    return ToCreate(
+        name=target,
+        partitions=len(source.partitions),
+        replication_factor=settings.replication_factor,
+        config=created_config(source.config, settings),
+    )
 
 
 def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:

@@ -1,0 +1,81 @@
+"""Ask the brokers for what they would refuse later. Nothing is created, joined, committed or fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AdminClient,
+    NewTopic,
+)
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.clients import translate
+from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
+from kafka_replication.model.keys import check_id
+from kafka_replication.runtime.deadline import Deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToCreate:
+    """A topic that a run would create. Without a ``replication_factor`` it is the brokers' default."""
+
+    name: str
+    partitions: int
+    replication_factor: int | None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def may_describe_group(admin: AdminClient, group: str, seconds: float) -> bool:
+    """False if the brokers deny ``Describe`` on the group. Another error says nothing about rights."""
+    try:
+        admin.describe_consumer_groups([group], request_timeout=seconds)[group].result(seconds * 2)
+    except KafkaException as e:
+        return bool(e.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED)
+    return True
+
+
+def check_transactions(target: clients.ClientConfig, replication: str, settings: Copy, deadline: Deadline) -> None:
+    """Ask for a producer id with the replication's own time-out, under an id that no copier uses.
+
+    Raises NotAuthorized, Refused if the brokers allow no transaction to last so long, and Unreachable.
+    """
+    with closing(TransactionalProducer(check_id(replication), "asking", target, settings, deadline)) as transaction:
+        transaction.fence()
+
+
+def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
+    """Why the brokers would not create these topics, by name (``CreateTopics`` with ``validate_only``).
+
+    A topic that exists meanwhile is none of them, and neither is one of which the brokers did not answer in time.
+    """
+    wanted = [
+        NewTopic(
+            topic.name,
+            topic.partitions,
+            -1 if topic.replication_factor is None else topic.replication_factor,
+            config=dict(topic.config),
+        )
+        for topic in topics
+    ]
+    refused = dict[str, ReplicationError]()
+    answers = admin.create_topics(wanted, validate_only=True, request_timeout=seconds) if wanted else {}
+    for name, answer in answers.items():
+        try:
+            answer.result(seconds * 2)
+        except KafkaException as e:
+            error = e.args[0]
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS and not error.retriable() and error.code() > 0:
+                refused[name] = _refusal(name, error)
+    return refused
+
+
+def _refusal(name: str, error: KafkaError) -> ReplicationError:
+    doing = f"creating topic {name}"
+    known = translate(error, doing)
+    return known if isinstance(known, NotAuthorized) else Refused(f"{doing}: {error.str()}", "correct target_topics")

@@ -1,0 +1,71 @@
+"""What a run would do and what it would refuse, found out without changing anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafka_replication.kafka.target_records import TargetRecords
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import NotAuthorized, ReplicationError
+from kafka_replication.planning import preflight, rights
+from kafka_replication.planning.findings import Finding
+from kafka_replication.planning.live import plan, refuse_occupied
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.steps.asking import ask
+
+
+def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
+    """The plan of a run now, and the findings about both clusters. Creates, opens and stores nothing.
+
+    The target is asked for a producer id under an id of its own, so no run at work is fenced. Raises NotAuthorized if
+    the ledger may not be read; `missing_rights` then tells all.
+    """
+    run.clusters.connect()
+    view = run.view()
+    snapshot = run.snapshot(view, request)
+    answers = ask(run, snapshot, transactions=True)
+    snapshot = answers.in_(snapshot)
+    found = preflight.check(run.replication, snapshot, known=bool(view.positions))
+    planned = plan(run.replication, snapshot, view, run.watermarks(view))
+    return _without_occupied(run, planned, snapshot), preflight.in_order([*found, *answers.findings])
+
+
+def missing_rights(run: Run) -> list[Finding]:
+    """Every right that is missing, as far as the brokers tell, also if the ledger may not be read."""
+    snapshot = run.snapshot(LedgerView())
+    snapshot = ask(run, snapshot, transactions=True).in_(snapshot)
+    for_topics = (rights.missing_for_topic(run.replication, snapshot, name) for name in snapshot.source)
+    return [*(right for found in for_topics for right in found), *rights.missing_for_all(run.replication, snapshot)]
+
+
+def told(run: Run, error: NotAuthorized) -> NotAuthorized:
+    """The error with every right that is missing now: a broker names the first one, and not what it is good for."""
+    try:
+        found = list(dict.fromkeys((f"{right.where}: {right.what}", right.remedy) for right in missing_rights(run)))
+    except ReplicationError:
+        return error
+    if not found:
+        return error
+    return NotAuthorized("; ".join(what for what, _ in found), "; ".join(remedy for _, remedy in found))
+
+
+def _without_occupied(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
+    """The plan without the new partitions whose target has records of others."""
+    if run.replication.on_existing_target == "append":
+        return planned
+    new = {one.key: one for one in planned.partitions if one.state is State.OPENING and _has_log(one, snapshot)}
+    if not new:
+        return planned
+    records = TargetRecords(run.replication.name, run.clusters.target, run.clusters.target_admin)
+    occupied, unknown = records.occupied_each(new, run.deadline.within(run.replication.timeouts.request))
+    problems = {key: Problem.of(error) for key, error in unknown.items()}
+    refused = refuse_occupied(new.values(), occupied, problems)
+    return replace(planned, partitions=tuple(refused.get(one.key, one) for one in planned.partitions))
+
+
+def _has_log(planned: PartitionPlan, snapshot: Snapshot) -> bool:
+    target = snapshot.target.get(planned.key.target_topic)
+    there = target.readable.get(planned.key.source.partition) if target else None
+    return there is not None and there.log_start < there.high_watermark

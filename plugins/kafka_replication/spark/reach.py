@@ -1,0 +1,78 @@
+"""Whether a run could start Spark: looks at its master and this installation, and starts nothing."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from os import environ
+from pathlib import Path
+
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.planning.findings import Finding
+from kafka_replication.spark.jobs import NEEDED
+from kafka_replication.spark.local import is_local
+
+SECONDS = 3.0
+_STANDALONE = re.compile(r"spark://([^/]+)")
+_KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/]+)")
+_DEFAULT_PORTS = {_STANDALONE: 7077, _KUBERNETES: 443}
+
+
+def check(spark: SparkConnection) -> Iterator[Finding]:
+    """What hinders a run from using this Spark connection. YARN's address is in Hadoop's files, and not looked at."""
+    where = f"Spark {spark.master}"
+    missing = [name for name in ("pyspark", "py4j") if find_spec(name) is None]
+    if missing:
+        yield Finding("error", where, f"{' and '.join(missing)} cannot be imported here", "install requirements.txt")
+    if not _java():
+        yield Finding(
+            "error", where, "no Java was found, which spark-submit needs", "install Java 17, or set JAVA_HOME"
+        )
+    if is_local(spark.master):
+        yield from _workers(where)
+    else:
+        yield from _master(where, spark.master)
+
+
+def _java() -> bool:
+    home = environ.get("JAVA_HOME")
+    return bool(home and (Path(home) / "bin" / "java").exists()) or shutil.which("java") is not None
+
+
+def _workers(where: str) -> Iterator[Finding]:
+    """In local mode the workers import what this process can import."""
+    for name in NEEDED:
+        try:
+            importlib.import_module(name)
+        except ImportError as e:
+            yield Finding("error", where, f"the workers cannot import {name}: {e}", "install requirements.txt")
+
+
+def _master(where: str, master: str) -> Iterator[Finding]:
+    for pattern, default in _DEFAULT_PORTS.items():
+        if found := pattern.match(master):
+            failures = [_connect(address, default) for address in found[1].split(",")]
+            if all(failures):
+                yield Finding(
+                    "error",
+                    where,
+                    f"the Spark master does not answer: {'; '.join(filter(None, failures))}",
+                    "start it, or correct host and port of the Spark connection",
+                )
+
+
+def _connect(address: str, default: int) -> str:
+    """Why nobody answers at this address; empty if somebody does."""
+    host, _, port = address.rpartition(":") if ":" in address else (address, "", str(default))
+    with suppress(ValueError):
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()
+            return ""
+        except OSError as e:
+            return f"{address}: {e}"
+    return f"{address} has no port"

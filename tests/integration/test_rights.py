@@ -1,0 +1,237 @@
+"""Each right of docs/connections.md: without it, `check` and a run name side, right and resource; with it they go on.
+
+One broker is both sides. Its two users have nothing but the documented rights, each on its own side.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
+
+from kafka_replication.config import Replication
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.planning.findings import Finding
+from kafka_replication.runs import checking, runner
+from kafka_replication.runs.run import Request, open_run
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.spark.launcher import Launcher
+from kafka_replication.store import open_store
+from kafka_replication.watermarks.store import WatermarkStore
+from tests.support.jobs import InProcess
+from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
+from tests.support.waiting import wait_until
+
+NAME, TOPIC, COPY = "orders-dr", "orders", "copy.orders"
+GROUP = Acl("DESCRIBE", "GROUP", f"kafka-replication/{NAME}")
+SOURCE = [*on_topic(TOPIC, "READ", "DESCRIBE_CONFIGS"), GROUP]
+ON_TARGET = ("READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
+TARGET = [
+    *(acl for name in (COPY, POSITIONS, RECEIPTS) for acl in on_topic(name, *ON_TARGET)),
+    Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True),
+    GROUP,
+]
+DOCUMENTED = [("source", acl) for acl in SOURCE] + [("target", acl) for acl in TARGET]
+SPOKEN = {
+    "READ": "Read",
+    "WRITE": "Write",
+    "CREATE": "Create",
+    "DESCRIBE": "Describe",
+    "DESCRIBE_CONFIGS": "DescribeConfigs",
+}
+
+
+@dataclass
+class Pair:
+    """The replication of one topic between two users of one broker."""
+
+    cluster: SecuredCluster
+    users: dict[str, str]
+    settings: dict[str, dict[str, Any]]
+    database: str = "store"
+
+    @cached_property
+    def store(self) -> WatermarkStore:
+        return open_store(self.store_url)
+
+    def new_store(self) -> None:
+        self.database = uuid.uuid4().hex
+        self.__dict__.pop("store", None)
+
+    def kafka(self, connection_id: str) -> dict[str, Any]:
+        return self.settings[connection_id]
+
+    def spark(self, connection_id: str) -> SparkConnection:
+        return SparkConnection("local[2,4]", {})
+
+    def apprise(self, connection_id: str) -> tuple[str, ...]:
+        return ()
+
+    name = NAME
+
+    @property
+    def connections(self) -> Pair:
+        return self
+
+    @property
+    def folder(self) -> Path:
+        return self.cluster.cluster.folder
+
+    @property
+    def store_url(self) -> str:
+        return f"sqlite:///{self.folder}/{self.database}.db"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": NAME,
+            "source": {"connection": "source"},
+            "target": {"connection": "target"},
+            "topics": {"include": [TOPIC], "rename": "copy.{topic}"},
+            "copy": {"transaction_timeout": 30, "chunk_seconds": 10},
+        }
+
+    def check(self, **more: Any) -> list[Finding]:
+        """The errors that a check finds, with a connection of its own, as a command has it."""
+        replication = Replication.model_validate(self.document() | more)
+        run = open_run(replication, self, self.store, "check", Deadline.after(60))
+        return [finding for finding in checking.check(run) if finding.severity == "error"]
+
+    def run(self, launcher: Launcher | None = None, **more: Any) -> str:
+        """Empty if the run did all of it, else what it said."""
+        launch = launcher or InProcess()
+        replication = Replication.model_validate(self.document() | more)
+        try:
+            report = runner.run(replication, self, self.store, lambda: launch, Request())
+        except ReplicationError as error:
+            return str(error)
+        return "" if report.outcome != "failed" else report.table()
+
+    def withdraw(self, side: str, acl: Acl) -> None:
+        self.cluster.withdraw(self.users[side], acl)
+
+    def grant(self, side: str, *acls: Acl) -> None:
+        self.cluster.grant(self.users[side], *acls)
+
+    def produce(self, count: int) -> None:
+        producer = Producer({**self.cluster.as_admin(), "log_level": 0})
+        for number in range(count):
+            producer.produce(TOPIC, b"value-%d" % number, b"key-%d" % number)
+        assert producer.flush(30) == 0
+
+    def values(self, topic: str) -> list[list[bytes | None]]:
+        """What a ``read_committed`` reader finds in each partition."""
+        settings = {"group.id": "judge", "enable.partition.eof": True, "auto.offset.reset": "earliest", "log_level": 0}
+        found: list[list[bytes | None]] = [[], []]
+        for partition, values in enumerate(found):
+            with closing(Consumer({**self.cluster.as_admin(), **settings})) as consumer:
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                while (message := consumer.poll(30)) is None or message.error() is None:
+                    assert message is not None, "no answer for 30 s"
+                    values.append(message.value())
+        return found
+
+    def assert_copied(self) -> None:
+        """Nothing is lost and nothing is there twice."""
+        assert self.values(COPY) == self.values(TOPIC)
+
+    def names(self) -> set[str]:
+        return set(self.cluster.admin.list_topics(timeout=30).topics)
+
+    def empty_the_target(self) -> None:
+        """As it is before the first run."""
+        there = sorted({COPY, POSITIONS, RECEIPTS} & self.names())
+        for future in self.cluster.admin.delete_topics(there).values() if there else ():
+            future.result(30)
+        wait_until(lambda: not {COPY, POSITIONS, RECEIPTS} & self.names())
+
+    def fill_the_target(self) -> None:
+        """As it is after a run."""
+        if not {COPY, POSITIONS, RECEIPTS} <= self.names():
+            self.new_store()
+            assert self.run() == ""
+
+
+@pytest.fixture(scope="module")
+def secured(stack_folder: Path) -> Iterator[SecuredCluster]:
+    with secured_cluster(stack_folder) as cluster:
+        cluster.admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def pair(secured: SecuredCluster) -> Pair:
+    users = {"source": "reader", "target": "writer"}
+    pair = Pair(secured, users, {side: secured.add_user(user) for side, user in users.items()})
+    pair.grant("source", *SOURCE)
+    pair.grant("target", *TARGET)
+    pair.produce(10)
+    return pair
+
+
+def prepared(pair: Pair, acl: Acl) -> None:
+    """`Create` matters only while the topics are missing."""
+    if acl.operation == "CREATE":
+        pair.empty_the_target()
+        pair.new_store()
+    else:
+        pair.fill_the_target()
+
+
+def said(side: str, acl: Acl, text: str, pair: Pair) -> bool:
+    """Whether the text names side, right and resource."""
+    what = re.escape(SPOKEN[acl.operation]) + rf" on {acl.kind.lower().replace('_', ' ')}\D*" + re.escape(acl.name)
+    return re.search(rf"{side} {re.escape(pair.cluster.address)}[^;]*: {what}", text) is not None
+
+
+@pytest.mark.parametrize(("side", "acl"), DOCUMENTED, ids=lambda value: str(value))
+def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) -> None:
+    prepared(pair, acl)
+    pair.withdraw(side, acl)
+    try:
+        began = time.monotonic()
+        found = pair.check()
+        print(f"\n{side} {acl}: {time.monotonic() - began:.2f} s")
+    finally:
+        pair.grant(side, acl)
+    assert len(found) == 1, [str(finding) for finding in found]
+    assert said(side, acl, str(found[0]), pair), str(found[0])
+    option = f"--{acl.kind.lower().replace('_', '-')} {acl.name}"
+    assert f"--operation {SPOKEN[acl.operation]} {option}" in found[0].remedy
+    assert f"--allow-principal User:{pair.users[side]}" in found[0].remedy
+    assert pair.check() == [], "with all documented rights"
+
+
+def test_check_finds_a_transaction_that_the_target_does_not_allow(pair: Pair) -> None:
+    assert pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION, "chunk_seconds": 10}) == []
+    (found,) = pair.check(copy={"transaction_timeout": LONGEST_TRANSACTION + 1, "chunk_seconds": 10})
+    assert pair.cluster.address in found.where and "INVALID_TRANSACTION_TIMEOUT" in found.what
+    assert "transaction.max.timeout.ms" in found.remedy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("side", "acl"), DOCUMENTED, ids=lambda value: str(value))
+def test_a_run_names_the_right_that_is_missing_and_goes_on_with_it(pair: Pair, side: str, acl: Acl) -> None:
+    prepared(pair, acl)
+    pair.produce(3)
+    pair.withdraw(side, acl)
+    try:
+        began = time.monotonic()
+        text = pair.run()
+        print(f"\n{side} {acl}: {time.monotonic() - began:.2f} s")
+    finally:
+        pair.grant(side, acl)
+    assert said(side, acl, text, pair), text
+    assert "exclude" not in text
+    assert pair.run() == ""

@@ -1,0 +1,23 @@
+"""The last line of `check`."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_replication.planning.findings import Finding
+from kafka_replication.reporting.findings import verdict
+
+ERROR, WARNING = Finding("error", "at", "what", "do"), Finding("warning", "at", "what", "do")
+
+
+@pytest.mark.parametrize(
+    ("findings", "said"),
+    [
+        ([], "ok: no findings"),
+        ([WARNING], "ok: a run finds nothing to refuse; 1 warning"),
+        ([WARNING, WARNING], "ok: a run finds nothing to refuse; 2 warnings"),
+        ([ERROR, WARNING], "not ok: 1 error, 1 warning"),
+    ],
+)
+def test_it_says_ok_only_if_nothing_would_be_refused(findings: list[Finding], said: str) -> None:
+    assert verdict(findings) == said

@@ -1,0 +1,46 @@
+"""What `check` says about Spark without starting it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.spark import reach
+from stack.ports import free_ports
+
+
+def said(master: str) -> list[str]:
+    return [finding.what for finding in reach.check(SparkConnection(master, {}))]
+
+
+def test_this_machine_can_run_spark() -> None:
+    assert said("local[*,4]") == []
+
+
+def test_a_master_that_listens_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert said(f"spark://127.0.0.1:{port}") == []
+        (closed,) = free_ports(1)
+        assert said(f"spark://127.0.0.1:{closed},127.0.0.1:{port}") == [], "one of two masters is enough"
+
+
+@pytest.mark.parametrize("scheme", ["spark://", "k8s://https://"])
+def test_a_master_that_does_not_listen_is_named(scheme: str) -> None:
+    (port,) = free_ports(1)
+    (what,) = said(f"{scheme}127.0.0.1:{port}")
+    assert f"127.0.0.1:{port}" in what and "does not answer" in what
+
+
+def test_a_worker_module_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "NEEDED", ("confluent_kafka", "not_there_at_all"))
+    (what,) = said("local[*,4]")
+    assert "not_there_at_all" in what
+
+
+def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert said("local[*,4]") == ["no Java was found, which spark-submit needs"]
