@@ -22,6 +22,7 @@ from kafka_replication.ledger.entries import (
     MappedOffset,
     Position,
     Receipt,
+    Removed,
     Segment,
     Start,
     Transform,
@@ -224,6 +225,28 @@ NOTES: dict[str, Entry] = {
         extra={"newer": [1, None]},
     ),
     "deleted": Deleted(source_topic=IDS.source_topic, run_id="run-1", time=TIME, extra={"newer": [1, None]}),
+    "removed": Removed(
+        generation=3,
+        target_start=500,
+        coverage=covered((0, 40), (60, 100)),
+        unexplained=covered((60, 100)),
+        again=covered((40, 60)),
+        passed=100,
+        run_id="run-1",
+        time=TIME,
+        receipts_from=7,
+        extra={"newer": [1, None]},
+    ),
+    "removed-without-receipts": Removed(
+        generation=1,
+        target_start=0,
+        coverage=covered(),
+        unexplained=covered(),
+        again=covered(),
+        passed=0,
+        run_id="run-1",
+        time=TIME,
+    ),
 }
 GOLDEN: dict[int, dict[str, Entry]] = {1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES}, 2: {**RECEIPTS_2}}
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
@@ -244,6 +267,7 @@ DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "gap": codec.decode_gap,
     "start": codec.decode_start,
     "deleted": codec.decode_deleted,
+    "removed": codec.decode_removed,
     "receipt": codec.decode_receipt,
 }
 

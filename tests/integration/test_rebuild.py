@@ -89,6 +89,8 @@ def test_another_store_than_that_of_the_runs_is_told_and_not_made(scene: Scenari
     assert err.splitlines()[0] == f"store: {other} (not there: no run is known, and none is made)"
     assert (out.count("not in this store"), "in sync" in out) == (2, False), out
     assert "WARNING 2 of 2 partitions are verified further in the ledger than this store knows" in out
+    _, _, err = command(scene, "plan", KAFKA_REPLICATION_STORE_URL=other)
+    assert err.count("2 of 2 partitions are verified further in the ledger than this store knows") == 1
     assert not (scene.folder / "other").exists()
 
 

@@ -184,6 +184,7 @@ def test_events_have_stable_ids() -> None:
         "cluster-unavailable",
         "ledger-not-writable",
         "gap",
+        "removed",
         "refused",
         "run-stalled",
         "run-died",

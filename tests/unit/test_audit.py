@@ -237,6 +237,7 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
                 "by_content": 0,
                 "by_receipt": 0,
                 "not_at_source": 0,
+                "verified_by": "none",
                 "missing": 0,
                 "extra": 0,
                 "moved": 0,
@@ -255,6 +256,6 @@ def test_the_text_shows_a_line_a_partition_and_each_stretch() -> None:
     head, line, *more = (
         AuditReport("orders-dr", "run-1", "time", (audited(Difference(Kind.ALTERED, 1, 11)),)).text().splitlines()
     )
-    assert head.split()[-5:] == ["missing", "extra", "moved", "altered", "outcome"]
-    assert line.split()[-5:] == ["0", "0", "0", "1", "differs"]
+    assert head.split()[-7:] == ["missing", "extra", "moved", "altered", "verified", "by", "outcome"]
+    assert line.split()[-6:] == ["0", "0", "0", "1", "none", "differs"]
     assert more == ["DIFFERS orders-3 altered source [1, 2), target [11, 12): 1 record"]

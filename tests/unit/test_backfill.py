@@ -102,7 +102,7 @@ class Case:
                 name: Topic(
                     name=name,
                     topic_id="t",
-                    partitions={0: PartitionOffsets(0, 0, 0)},
+                    partitions={0: PartitionOffsets(0, 9999, 9999)},
                     replication_factor=3,
                     config=self.target,
                 )
@@ -208,6 +208,8 @@ def test_the_document_of_a_dry_run() -> None:
                 "on_target": [[400, 450]],
                 "gone": [],
                 "to_copy": [[50, 400]],
+                "to_copy_again": [],
+                "lost_on_both_sides": [],
                 "to_verify": [],
                 "estimated_records": 350,
                 "estimated_bytes": 17_500,
@@ -314,7 +316,7 @@ def world_with_another_target(verified: Coverage, topic_id: str = "t") -> tuple[
         )
     }
     target = {
-        name: Topic(name=name, topic_id=topic_id, partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3)
+        name: Topic(name=name, topic_id=topic_id, partitions={0: PartitionOffsets(0, 9999, 9999)}, replication_factor=3)
         for name in ("orders", "again")
     }
     return Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target, starts={AT: 1000}), view
@@ -379,7 +381,7 @@ class Simulated:
         }
         target = {
             "orders": Topic(
-                name="orders", topic_id="t", partitions={0: PartitionOffsets(0, 0, 0)}, replication_factor=3
+                name="orders", topic_id="t", partitions={0: PartitionOffsets(0, 9999, 9999)}, replication_factor=3
             )
         }
         snapshot = Snapshot(source_cluster="SRC", target_cluster="TGT", source=source, target=target)
@@ -440,15 +442,10 @@ def test_any_order_of_live_runs_and_backfills_that_die_anywhere(
 @settings(deadline=None)
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4))
 def test_slices_are_bounded_and_come_to_an_end(most: int, before: list[tuple[int, int]]) -> None:
-    world = Simulated(
-        Position(
-            generation=1,
-            ids=IDS,
-            start=0,
-            next_offset=0,
-            coverage=covered(*((min(pair), max(pair)) for pair in before)),
-        )
-    )
+    position = Position(generation=1, ids=IDS, start=0, next_offset=0)
+    for pair in before:
+        position = position.after(OffsetRange(min(pair), max(pair)), None, 0)
+    world = Simulated(position)
     for _ in range(END + 1):
         part = world.planned(END, OffsetRange(5, 50), most)
         if not part.partitions:

@@ -20,6 +20,7 @@ LAST_FILES = {
     "gap": "gap-retention",
     "start": "start",
     "deleted": "deleted",
+    "removed": "removed",
     "receipt": "receipt",
 }
 

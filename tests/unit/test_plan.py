@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Deleted, Ids, Position, Start, Verified
+from kafka_replication.ledger.entries import ONE_WRITER, Deleted, Ids, Position, Removed, Start, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -69,12 +69,28 @@ def verified(until: int, *, start: int = 0, generation: int = 1) -> Verified:
     )
 
 
+def removed(coverage: Sequence[tuple[int, int]], unexplained: Sequence[tuple[int, int]]) -> Removed:
+    """Copies that the target no longer has, as the snapshot shows it."""
+    return Removed(
+        generation=1,
+        target_start=50,
+        coverage=Coverage.of(OffsetRange(*pair) for pair in coverage),
+        unexplained=Coverage.of(OffsetRange(*pair) for pair in unexplained),
+        again=Coverage(),
+        passed=0,
+        run_id="run-0",
+        time="2030-01-01T00:00:00.000Z",
+    )
+
+
 @dataclass(frozen=True)
 class Case:
-    """One partition's world. Without more: `orders` with one partition [0, 100), its target empty, nothing replicated yet."""
+    """One partition's world. Without more: `orders` with one partition [0, 100), nothing replicated yet."""
 
     source: Mapping[str, Topic] = field(default_factory=lambda: {"orders": topic("orders", "s-orders", (0, 100, 100))})
-    target: Mapping[str, Topic] = field(default_factory=lambda: {"orders": topic("orders", "t-orders", (0, 0, 0))})
+    target: Mapping[str, Topic] = field(
+        default_factory=lambda: {"orders": topic("orders", "t-orders", (0, 9999, 9999))}
+    )
     positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
     watermarks: Mapping[PartitionKey, int] = field(default_factory=dict)
@@ -83,6 +99,8 @@ class Case:
     config: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[PartitionKey, Start] = field(default_factory=dict)
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)
+    removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)  # what the snapshot shows
+    foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -93,6 +111,8 @@ class Case:
             target=self.target,
             starts=self.starts,
             until=self.until,
+            removed=self.removed,
+            foreign=self.foreign,
         )
 
     @property
@@ -118,6 +138,7 @@ def source(*offsets: tuple[int, int, int], topic_id: str = "s-orders") -> dict[s
 
 # --- what to do -------------------------------------------------------------------------------------------------------------------
 
+DONE: dict[str, Any] = {"positions": {key(): position(100)}, "verified": {key(): verified(100)}}
 WORK: dict[str, tuple[Case, State, tuple[int, int] | None, list[list[int]]]] = {
     "new": (Case(), State.OPENING, (0, 100), []),
     "new, and the source is empty": (Case(source=source((0, 0, 0))), State.OPENING, None, []),
@@ -251,6 +272,30 @@ WORK: dict[str, tuple[Case, State, tuple[int, int] | None, list[list[int]]]] = {
         (40, 60),
         [],
     ),
+    "copies were removed, and nothing explains it": (
+        Case(**DONE, removed={key(): removed([(0, 30)], [(10, 30)])}),
+        State.REMOVED,
+        None,
+        [],
+    ),
+    "copies were removed, which retention explains": (
+        Case(**DONE, removed={key(): removed([(0, 30)], [])}),
+        State.PARTLY_REMOVED,
+        None,
+        [],
+    ),
+    "copies of an earlier generation were removed": (
+        Case(**DONE, removed={key(): replace(removed([(0, 30)], [(0, 30)]), generation=7)}),
+        State.IN_SYNC,
+        None,
+        [],
+    ),
+    "removed before they were verified": (
+        Case(positions={key(): position(100)}, verified={}, removed={key(): removed([(0, 30)], [(0, 30)])}),
+        State.PENDING,
+        None,
+        [[0, 100]],
+    ),
 }
 
 
@@ -260,7 +305,7 @@ def test_what_there_is_to_do(case: Case, state: State, copy: tuple[int, int] | N
     assert made.state is state
     assert made.copy == (OffsetRange(*copy) if copy else None)
     assert made.verify.encode() == verify
-    assert (made.what, made.remedy, made.refused) == ("", "", False)
+    assert (made.what, bool(made.remedy), made.refused) == ("", bool(made.missed), False)
     assert case.plan().idle == (copy is None and not verify)
 
 
@@ -269,7 +314,52 @@ def test_what_there_is_to_do(case: Case, state: State, copy: tuple[int, int] | N
 OPENED = {key(): position(40)}
 AUDIT = topic("audit", "s-audit", (0, 10, 10))
 
+CONTRADICTS = (
+    f"the ledger contradicts itself: orders-0 (entries in kafka-replication.positions-{key().ledger_partition}): "
+)
+REPAIR = (
+    "find out who changed the ledger topics, or what restored an older state of them; then let the command show what the"
+    " receipts prove, and write it: kafka-replication ledger orders-dr.yaml --repair"
+)
 REFUSED: dict[str, tuple[Case, State, str, str]] = {
+    "target truncated": (
+        Case(target={"orders": topic("orders", "t-orders", (0, 30, 30))}, positions=OPENED),
+        State.TARGET_TRUNCATED,
+        "orders-0: orders-0 on the target ends at 30, but our records were there up to 40: the target lost its last 10 offsets"
+        " after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        f" topic: {RESET}",
+    ),
+    "the next offset lies in the coverage": (
+        Case(positions={key(): replace(position(40), next_offset=30)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position's next offset is 30, but its coverage has 39, too",
+        REPAIR,
+    ),
+    "the coverage does not reach the next offset": (
+        Case(positions={key(): replace(position(40), next_offset=90)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position's next offset is 90, but its coverage lacks [40, 90)",
+        REPAIR,
+    ),
+    "more is verified than was copied": (
+        Case(positions=OPENED, verified={key(): verified(70)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}[40, 70) are called verified, but the position says that they were never copied",
+        REPAIR,
+    ),
+    "it started above its next offset": (
+        Case(positions={key(): replace(position(40), start=41)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position says that it started at 41, above its next offset 40",
+        REPAIR,
+    ),
+    "foreign records": (
+        Case(positions=OPENED, foreign={key(): 41}),
+        State.FOREIGN,
+        "orders-0: orders-0 on the target holds a record at offset 41 that the ledger does not know (ours end at 40)",
+        ONE_WRITER,
+    ),
     "source topic re-created": (
         Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED),
         State.SOURCE_RECREATED,
@@ -342,9 +432,9 @@ def test_why_a_partition_is_refused(case: Case, state: State, what: str, remedy:
     assert (made.state, made.what, made.remedy) == (state, what, remedy)
     assert made.refused
     assert made.copy is None
-    assert not made.verify
+    assert bool(made.verify) is (state is State.FOREIGN)  # ours are read back, whatever lies behind them
     assert case.plan().refused == (made,)
-    assert case.plan().idle
+    assert case.plan().idle is (state is not State.FOREIGN)
 
 
 def test_the_most_fundamental_reason_comes_first() -> None:
@@ -429,7 +519,7 @@ def start(offset: int | None, start_from: str = "latest", topic_id: str = "s-ord
 SECOND = key(partition=1)
 LATER = Case(
     source=source((0, 100, 100), (0, 70, 70)),
-    target={"orders": topic("orders", "t-orders", (0, 0, 0), (0, 0, 0))},
+    target={"orders": topic("orders", "t-orders", (0, 9999, 9999), (0, 9999, 9999))},
     positions={key(): position(100, start=100)},
     starts={SECOND.source: 70},
     config={"start_from": "latest"},
@@ -523,7 +613,7 @@ def test_an_illegal_target_name_holds_up_no_other() -> None:
 
 
 GROWN_TARGET = {
-    "orders": topic("orders", "t-orders", (0, 0, 0), (0, 0, 0)),
+    "orders": topic("orders", "t-orders", (0, 9999, 9999), (0, 9999, 9999)),
     "audit": topic("audit", "t-audit", (0, 0, 0)),
 }
 OPENED_FROM_LATEST = {key(): position(100, start=100)}

@@ -70,7 +70,13 @@ OPENING = PartitionPlan(
     watermark=None,
     copy=OffsetRange(7, 9000000000),
 )
-ADDED = {State.UNREADABLE, State.UNFIT}  # to format 1, after the golden file was written
+ADDED = {
+    State.UNREADABLE,
+    State.UNFIT,
+    State.TARGET_TRUNCATED,
+    State.CONTRADICTED,
+    State.FOREIGN,
+}  # to format 1, after the golden file was written
 REFUSED = [
     PartitionPlan(
         key=key(10 + number, "thème", "цель"),

@@ -244,7 +244,7 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
     "verified after all": ({"verified": ((0, 100),), "verify_error": "another range differs"}, True, None, ""),
     "not stored": (
         {"verified": ((0, 100),), "watermark": 40},
-        True,
+        None,
         "orders-3 is verified up to 100, but the stored watermark is 40",
         "run again, which stores it; the log of the step advance has the reason",
     ),
@@ -362,6 +362,8 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
             },
         ],
         "gaps": [],
+        "removed": [],
+        "verified_by": "none",
         "notes": [],
     }
 
@@ -479,8 +481,9 @@ def test_a_plan_says_in_a_line_what_a_run_would_do() -> None:
 
 def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:
     made = RunReport(replication="orders-dr", run_id="run-2", ranges=(), gaps=listed({KEY: [gap("retention", 60, 90)]}))
+    made = replace(made, level="count")
     assert made.table().splitlines() == [
-        "everything is copied and verified",
+        "everything is copied and verified (by count)",
         "LOST orders-3 [60, 90): 30 offsets (retention, generation 1), given up by ann at time: too late",
     ]
     assert made.as_json()["gaps"][0]["from"] == 60

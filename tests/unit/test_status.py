@@ -73,8 +73,8 @@ SNAPSHOT = Snapshot(
 )
 VIEW = LedgerView(
     {
-        key(0): Position(generation=1, ids=IDS, start=10, next_offset=60),
-        key(2): Position(generation=1, ids=IDS, start=0, next_offset=7),
+        key(0): Position(generation=1, ids=IDS, start=10, next_offset=60, coverage=Coverage.of([OffsetRange(10, 60)])),
+        key(2): Position(generation=1, ids=IDS, start=0, next_offset=7, coverage=Coverage.of([OffsetRange(0, 7)])),
     },
     {
         key(0): Verified(
@@ -104,7 +104,11 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "watermark": 40,
             "lag": 60,
             "lag_seconds": None,
+            "removed": 0,
+            "no_longer_on_target": [],
+            "missed": [],
             "last_verified": TIME,
+            "verified_by": "digest",
             "lost": 0,
             "gaps": [],
             "error": None,
@@ -124,7 +128,11 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "watermark": None,
             "lag": 4,
             "lag_seconds": None,
+            "removed": 0,
+            "no_longer_on_target": [],
+            "missed": [],
             "last_verified": None,
+            "verified_by": "none",
             "lost": 0,
             "gaps": [],
             "error": None,
@@ -144,7 +152,11 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "watermark": 7,
             "lag": 0,
             "lag_seconds": None,
+            "removed": 0,
+            "no_longer_on_target": [],
+            "missed": [],
             "last_verified": None,
+            "verified_by": "none",
             "lost": 0,
             "gaps": [],
             "error": "orders-2: gone",
@@ -246,14 +258,16 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
         "watermark",
         "lag",
         "lag time",
+        "removed",
         "lost",
         "last verified",
+        "verified by",
     ]
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
-        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", "0", TIME],
-        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "0", "-"],
-        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "0", "-"],
+        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", "0", "0", TIME, "digest"],
+        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "0", "0", "-", "none"],
+        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "0", "0", "-", "none"],
     ]
     assert len({line.index("dr.orders") for line in lines}) == 1
     assert last == (

@@ -41,7 +41,7 @@ _EXPLAINS: Final = {
     Kind.MISSED: frozenset({Kind.LAG}),
 }
 # These explain a failure in the same topic, and the other way round.
-_OF_ONE_TOPIC: Final = frozenset({Kind.GAP, Kind.REFUSED, Kind.FAILED})
+_OF_ONE_TOPIC: Final = frozenset({Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.FAILED})
 
 Rows = dict[CauseKey, OpenCause]
 

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     CLUSTER = "cluster-unavailable"
     LEDGER = "ledger-not-writable"
     GAP = "gap"
+    REMOVED = "removed"
     REFUSED = "refused"
     STALLED = "run-stalled"
     DIED = "run-died"
@@ -36,6 +37,7 @@ _TITLES = {
     Kind.CLUSTER: "a cluster cannot be reached",
     Kind.LEDGER: "the ledger cannot be written",
     Kind.GAP: "source offsets were lost before they were copied",
+    Kind.REMOVED: "copies are no longer on the target",
     Kind.REFUSED: "partitions cannot be copied",
     Kind.STALLED: "a run makes no progress",
     Kind.DIED: "a run died or was stopped",

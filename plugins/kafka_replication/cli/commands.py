@@ -20,6 +20,7 @@ from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json
 from kafka_replication.cli.act import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
+from kafka_replication.cli.repair import repaired
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
@@ -32,6 +33,7 @@ from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.reporting.report import RunReport, plan_table
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
+from kafka_replication.reporting.verified import verified_rows
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking, rebuild, runner, steps
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
@@ -166,8 +168,7 @@ def backfill(
 
         def execute(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
             report = backfilling.execute(run, launch, request)
-            nothing = "nothing to do: all of it is on the target already, and verified"
-            return _reported(report, "" if report.ranges else nothing)
+            return _reported(report, "" if report.ranges else backfill_report.nothing_done(report))
 
         return sight.with_spark(run, context.obj, execute)
 
@@ -215,7 +216,10 @@ def status(
 
 @app.command()
 def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
-    """Verify what is copied but not verified yet, and advance the watermarks."""
+    """Verify what is copied but not verified yet, and advance the watermarks.
+
+    The exit code is 1 if copies differ, or if the target does not hold what the ledger says.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
         return sight.with_spark(run, context.obj, verified)
@@ -227,28 +231,10 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
             with OnDemand(launch) as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
-        rows = [
-            {
-                "topic": result.key.source.topic,
-                "partition": result.key.source.partition,
-                "verified": result.verified.encode(),
-                "records": result.records,
-                "error": result.error,
-                "remedy": result.remedy or None,
-                "watermark": moved.get(result.key),
-            }
-            for result in results
-        ]
-        lines = [
-            f"{result.key.source}: {result.verified} verified, {result.records} records"
-            + (f"; FAILED {result.error}" if result.error else "")
-            for result in results
-        ]
-        return (
-            {"replication": run.replication.name, "ranges": rows},
-            "\n".join(lines) or "nothing to verify",
-            int(any(result.error for result in results)),
-        )
+            rows = verified_rows(results, moved, standing(leased_run, sight.snapshot))
+        document = {"replication": run.replication.name, "ranges": [row.as_json() for row in rows]}
+        text = "\n".join(map(str, rows)) or "nothing to verify"
+        return document, text, int(any(row.error for row in rows))
 
     _act(file, as_json, action, writes=True)
 
@@ -259,8 +245,22 @@ Force = Annotated[
 ]
 
 
+Repair = Annotated[
+    bool,
+    typer.Option("--repair", help="Show what receipts prove where entries contradict each other, and ask to write it."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --repair: write it without asking.")]
+
+
 @app.command()
-def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, force: Force = False) -> None:
+def ledger(
+    file: File,
+    as_json: Json = False,
+    rebuild_store: Rebuild = False,
+    force: Force = False,
+    repair: Repair = False,
+    yes: Yes = False,
+) -> None:
     """Show the entries of the target's ledger: positions, verified coverage and receipts."""
 
     def restore(run: Run) -> tuple[Any, str, int]:
@@ -293,4 +293,5 @@ def ledger(file: File, as_json: Json = False, rebuild_store: Rebuild = False, fo
         text = ledger_table(view, counts) if counts else "the ledger has no entries"
         return {"replication": run.replication.name, "partitions": rows}, text, 0
 
-    _act(file, as_json, restore if rebuild_store else action, writes=rebuild_store)
+    chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
+    _act(file, as_json, chosen, writes=rebuild_store or repair)

@@ -52,7 +52,8 @@ class SegmentReader:
         return VerificationFailed(
             f"{self._key.source}: unverifiable: {at} on the target now starts at {start}; our records from"
             f" {segment.first} on were removed (retention or deletion) before they could be read back",
-            "raise retention.ms on the target; then accept the unverified offsets with kafka-replication approve-gap",
+            "raise retention.ms on the target; then copy again what the source still has (kafka-replication backfill),"
+            " or accept the unverified offsets with kafka-replication approve-gap",
         )
 
     def close(self) -> None:

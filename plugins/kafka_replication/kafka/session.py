@@ -11,7 +11,7 @@ from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Gap, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -85,8 +85,7 @@ class PartitionSession:
             raise ForeignWriter(
                 f"{self.key.target} on the target holds a record at offset {foreign} that the ledger does not know"
                 f" (ours end at {ours})",
-                "stop the other writer, or find out which older ledger was restored; a target belongs to one"
-                " replication alone",
+                ONE_WRITER,
             )
 
     def commit(self, position: Position, receipt: Receipt) -> None:

@@ -126,7 +126,7 @@ class TransactionalProducer:
         self.guard("begin_transaction", self.producer.begin_transaction)
         self._begun = time.monotonic()
 
-    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Add one record to the open transaction."""
         self.writes_to(topic)
         self.guard("sending", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))

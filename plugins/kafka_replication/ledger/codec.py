@@ -25,6 +25,7 @@ from kafka_replication.ledger.entries import (
     Placement,
     Position,
     Receipt,
+    Removed,
     Start,
     Verified,
 )
@@ -40,6 +41,7 @@ FORMATS: Mapping[str, Mapping[int, type[formats.EntryFormat]]] = {
     "gap": {1: formats.Gap1},
     "start": {1: formats.Start1},
     "deleted": {1: formats.Deleted1},
+    "removed": {1: formats.Removed1},
     "receipt": {1: formats.Receipt1, 2: formats.Receipt2},
 }
 
@@ -62,6 +64,8 @@ def _content(entry: Entry) -> tuple[str, dict[str, Any]]:
             return "start", _start(entry)
         case Deleted():
             return "deleted", {"source_topic": entry.source_topic, "run_id": entry.run_id, "time": entry.time}
+        case Removed():
+            return "removed", _removed(entry)
         case Receipt():
             return "receipt", _receipt(entry)
 
@@ -87,6 +91,20 @@ def _verified(entry: Verified) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         **_receipts_from(entry),
+    }
+
+
+def _removed(entry: Removed) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "target_start": entry.target_start,
+        "coverage": entry.coverage.encode(),
+        "unexplained": entry.unexplained.encode(),
+        "again": entry.again.encode(),
+        "passed": entry.passed,
+        "run_id": entry.run_id,
+        "time": entry.time,
+        "receipts_from": entry.receipts_from,
     }
 
 
@@ -182,6 +200,13 @@ def decode_deleted(data: bytes) -> Deleted:
     """Raises LedgerUnreadable."""
     entry = _decode("deleted", data)
     assert isinstance(entry, Deleted)
+    return entry
+
+
+def decode_removed(data: bytes) -> Removed:
+    """Raises LedgerUnreadable."""
+    entry = _decode("removed", data)
+    assert isinstance(entry, Removed)
     return entry
 
 

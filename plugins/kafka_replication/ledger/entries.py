@@ -15,10 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
+ONE_WRITER = (
+    "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
+)
 UPGRADE = "upgrade this installation: a newer version wrote it"
 
 
@@ -47,6 +50,11 @@ class Position:
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("generation", "start", "next_offset", "target_end"):
+            if not 0 <= getattr(self, name) <= MAX_OFFSET:
+                raise ValueError(f"{name} {getattr(self, name)} cannot be")
 
     def after(self, copied: OffsetRange, leader_epoch: int | None, target_end: int) -> Position:
         """This position after ``copied`` was added to the target. ``leader_epoch`` is that of its last offset, None if
@@ -154,6 +162,26 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Copies that were on the target and are no longer there.
+
+    A run writes it when the target's log start has moved over records of ours, and a backfill when it gives offsets
+    back to be copied again.
+    """
+
+    generation: int
+    target_start: int  # the target's log start up to which ``coverage`` is known
+    coverage: Coverage  # source offsets of these copies, without those that were given back
+    unexplained: Coverage  # the part of ``coverage`` that the target's retention does not explain
+    again: Coverage  # source offsets that were given back: only a second copy counts
+    passed: int  # the watermark may stand here, although offsets below it were given back
+    run_id: str
+    time: str  # RFC 3339 UTC
+    receipts_from: int | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
 
@@ -247,4 +275,4 @@ class Receipt:
         return self.placement.segments
 
 
-Entry = Position | Verified | Gap | Start | Deleted | Receipt
+Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt

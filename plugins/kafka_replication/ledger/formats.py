@@ -20,6 +20,7 @@ from kafka_replication.ledger.entries import (
     Placement,
     Position,
     Receipt,
+    Removed,
     Segment,
     Start,
     Transform,
@@ -209,6 +210,32 @@ class Deleted1(EntryFormat):
 
     def value(self) -> Deleted:
         return Deleted(source_topic=self.source_topic, run_id=self.run_id, time=self.time, extra=self.unknown)
+
+
+class Removed1(EntryFormat):
+    generation: Number
+    target_start: Number
+    coverage: JsonCoverage
+    unexplained: JsonCoverage
+    again: JsonCoverage
+    passed: Number
+    run_id: str
+    time: str
+    receipts_from: Number | None
+
+    def value(self) -> Removed:
+        return Removed(
+            generation=self.generation,
+            target_start=self.target_start,
+            coverage=self.coverage,
+            unexplained=self.unexplained,
+            again=self.again,
+            passed=self.passed,
+            run_id=self.run_id,
+            time=self.time,
+            receipts_from=self.receipts_from,
+            extra=self.unknown,
+        )
 
 
 class _Receipt(EntryFormat):

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Entry, Position
+from kafka_replication.ledger.entries import Entry, Position, Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey
+
+Damaged = dict[tuple[str, PartitionKey], LedgerUnreadable]  # why entries of a kind and a key cannot be read
 
 
 class Ledger(Protocol):
@@ -33,8 +35,11 @@ class Ledger(Protocol):
     def ensure(self, replication: Replication) -> None:
         """Create missing topics. Raises Refused if existing ones have settings that are not allowed."""
 
-    def view(self) -> LedgerView:
-        """All entries of this replication except receipts; empty if no ledger exists."""
+    def view(self, damaged: Damaged | None = None) -> LedgerView:
+        """All entries of this replication except receipts; empty if no ledger exists.
+
+        With ``damaged``, an entry that cannot be read is left out, and the reason is added there.
+        """
 
     def position(self, key: PartitionKey) -> Position | None:
         """The newest position of ``key``; None if the partition was never opened.
@@ -62,3 +67,6 @@ class Ledger(Protocol):
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         """Add the entry to a transaction that the caller began and will commit."""
+
+    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+        """Delete a receipt in such a transaction: its copies are gone."""

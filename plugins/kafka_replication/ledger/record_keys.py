@@ -36,6 +36,10 @@ def deleted_key(key: PartitionKey) -> bytes:
     return key.entry("deleted")
 
 
+def removed_key(key: PartitionKey) -> bytes:
+    return key.entry("removed")
+
+
 def decode_key(data: bytes | None) -> tuple[str, PartitionKey, tuple[int, ...]]:
     """(kind, key, further numbers). Raises LedgerUnreadable for a key that this product did not write."""
     try:

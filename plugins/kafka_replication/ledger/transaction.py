@@ -25,8 +25,8 @@ class TransactionPort(Protocol):
     def begin(self) -> None:
         """Begin a transaction. Call it after `fence`, and only while no transaction is open."""
 
-    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        """Add one record to the open transaction. Returns before it is acknowledged."""
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        """Add one record to the open transaction. Returns before it is acknowledged. None deletes what the key has."""
 
     def flush(self) -> None:
         """Wait until all sent records are acknowledged. Raises Stalled if none is during the stall time-out."""

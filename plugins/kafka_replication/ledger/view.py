@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from kafka_replication.ledger.entries import Deleted, Gap, Position, Start, Verified
+from kafka_replication.ledger.entries import Deleted, Gap, Position, Removed, Start, Verified
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+
+NONE: Final = "none"  # the level of what was not verified
+
+
+def weakest(levels: Iterable[str]) -> str:
+    """The weakest of these levels, without those of partitions of which nothing was verified; `NONE` if none was."""
+    found = set(levels)
+    return next((level for level in ("count", "digest") if level in found), NONE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,6 +36,7 @@ class LedgerView:
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
     starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
+    removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)  # copies that the target no longer has
     # other replications, by target topic
     owners: Mapping[str, tuple[Owner, ...]] = field(default_factory=dict, compare=False)
 
@@ -71,6 +81,11 @@ class LedgerView:
         entry = self.verified.get(key)
         return entry if entry is not None and entry.generation == generation else None
 
+    def level(self, key: PartitionKey, generation: int) -> str:
+        """How the copies of this generation were verified: ``digest``, ``count``, or ``none`` if nothing was."""
+        entry = self._verified(key, generation)
+        return entry.level if entry and entry.coverage else NONE
+
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of this generation that were never copied, and were given up by approval."""
         return Coverage.of(
@@ -79,7 +94,37 @@ class LedgerView:
 
     def unproven(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of this generation that were copied, but whose verification was given up by approval."""
-        return Coverage.of(gap.range for gap in self.gaps.get(key, ()) if gap.generation == generation and gap.copied)
+        given_up = (gap.range for gap in self.gaps.get(key, ()) if gap.generation == generation and gap.copied)
+        return Coverage.of(given_up).subtract(self.given_back(key, generation))
+
+    def removal(self, key: PartitionKey, generation: int) -> Removed | None:
+        """What is known of copies of this generation that the target no longer has."""
+        entry = self.removed.get(key)
+        return entry if entry is not None and entry.generation == generation else None
+
+    def given_back(self, key: PartitionKey, generation: int) -> Coverage:
+        """The offsets that were given back to be copied again, whether they were or not."""
+        entry = self.removal(key, generation)
+        return entry.again if entry else Coverage()
+
+    def gone(self, key: PartitionKey) -> Coverage:
+        """The offsets of a known partition that were on the target once and are not there now."""
+        position = self.positions[key]
+        entry = self.removal(key, position.generation)
+        return entry.coverage.union(self._not_again(position, entry)) if entry else Coverage()
+
+    def missed(self, key: PartitionKey) -> Coverage:
+        """The part of `gone` that neither the target's retention explains nor an approval accepts."""
+        position = self.positions[key]
+        entry = self.removal(key, position.generation)
+        if entry is None:
+            return Coverage()
+        accepted = self.unproven(key, position.generation)
+        return entry.unexplained.subtract(accepted).union(self._not_again(position, entry))
+
+    @staticmethod
+    def _not_again(position: Position, entry: Removed) -> Coverage:
+        return entry.again.subtract(position.coverage)
 
     def verified_or_waived(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that the watermark may pass: read back and equal, or given up by approval."""
@@ -93,4 +138,6 @@ class LedgerView:
     def verified_end(self, key: PartitionKey) -> int:
         """Where the watermark of a known partition may stand: the end of its contiguous verified coverage."""
         position = self.positions[key]
-        return self.verified_or_waived(key, position.generation).contiguous_end(position.start)
+        entry = self.removal(key, position.generation)
+        start = max(position.start, entry.passed if entry else 0)
+        return self.verified_or_waived(key, position.generation).contiguous_end(start)

@@ -13,3 +13,12 @@ def approve_gap(key: PartitionKey, gap: OffsetRange) -> str:
         f"kafka-replication approve-gap {key.replication}.yaml --topic {at.topic} --partition {at.partition} "
         f'--from {gap.from_} --until {gap.until} --target-topic {key.target_topic} --reason "..."'
     )
+
+
+def backfill(key: PartitionKey, offsets: OffsetRange) -> str:
+    """The command that copies what is not on the target of these offsets."""
+    at = key.source
+    return (
+        f"kafka-replication backfill {key.replication}.yaml --topic {at.topic} --partition {at.partition} "
+        f"--from {offsets.from_} --until {offsets.until} --target-topic {key.target_topic}"
+    )

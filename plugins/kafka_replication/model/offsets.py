@@ -69,12 +69,15 @@ class Coverage:
 
     @classmethod
     def decode(cls, pairs: object) -> Coverage:
-        """The inverse of `encode`. Raises ValueError for anything that is not a list of pairs."""
+        """The inverse of `encode`. Raises ValueError for anything that `encode` does not return."""
         if not isinstance(pairs, list) or not all(
             isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs
         ):
             raise ValueError(f"not coverage: {pairs!r}")
-        return cls.of(OffsetRange(*pair) for pair in pairs)
+        decoded = cls.of(OffsetRange(*pair) for pair in pairs)
+        if decoded.encode() != pairs:
+            raise ValueError(f"not coverage, whose ranges are in order and do not overlap: {pairs!r}")
+        return decoded
 
     def encode(self) -> list[list[int]]:
         return [[range_.from_, range_.until] for range_ in self.ranges]
@@ -112,6 +115,10 @@ class Coverage:
             if start < range_.until:
                 rest.append(OffsetRange(start, range_.until))
         return Coverage.of(rest)
+
+    def intersection(self, other: Coverage) -> Coverage:
+        """The offsets in both sets."""
+        return Coverage.of(shared for range_ in other.ranges for shared in self.within(range_))
 
     def within(self, wanted: OffsetRange) -> Coverage:
         """The part of ``wanted`` that is covered."""

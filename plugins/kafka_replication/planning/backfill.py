@@ -8,7 +8,7 @@ covers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from kafka_replication.config import Replication
@@ -18,7 +18,7 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
-from kafka_replication.planning.live import Planner, own
+from kafka_replication.planning.live import Planner, as_compared, own
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
@@ -44,8 +44,9 @@ class BackfillLine:
 
     ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
     records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
-    although they come after the copies in the source. ``keeps`` is how long the target keeps records, in ms (None: for
-    ever); ``oldest`` is a timestamp in ms.
+    although they come after the copies in the source. ``again``, a part of ``left``, was on the target once; ``lost``
+    was, too, but the source no longer has it; the verification of ``given_up`` was given up. ``keeps`` is how long the
+    target keeps records, in ms (None: for ever); ``oldest`` is a timestamp in ms.
     """
 
     plan: PartitionPlan
@@ -53,6 +54,9 @@ class BackfillLine:
     covered: Coverage = Coverage()  # noqa: RUF009 - an immutable value
     gone: Coverage = Coverage()  # noqa: RUF009
     left: Coverage = Coverage()  # noqa: RUF009
+    again: Coverage = Coverage()  # noqa: RUF009
+    lost: Coverage = Coverage()  # noqa: RUF009
+    given_up: Coverage = Coverage()  # noqa: RUF009
     newer: int = 0
     records: int | None = None
     bytes: int | None = None
@@ -92,11 +96,16 @@ class BackfillPlan:
         """Raise Refused, which names every refused partition, so that the user knows before a part of the range is
         copied.
         """
-        if self.refused:
-            raise Refused(
-                "; ".join(line.plan.what for line in self.refused),
-                "; ".join(dict.fromkeys(line.plan.remedy for line in self.refused)),
-            )
+        raise_refused(self.plan)
+
+
+def raise_refused(plan: Plan) -> None:
+    """Raise Refused if the plan refuses a partition. It names all of them."""
+    if plan.refused:
+        raise Refused(
+            "; ".join(planned.what for planned in plan.refused),
+            "; ".join(dict.fromkeys(planned.remedy for planned in plan.refused)),
+        )
 
 
 def one_topic(replication: Replication, request: BackfillRequest) -> Replication:
@@ -165,6 +174,7 @@ class BackfillInput:
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
     live: Plan
+    again: Mapping[PartitionKey, Coverage] = field(default_factory=dict)  # to be copied a second time
 
 
 def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
@@ -172,6 +182,7 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
 
     ``opens``: a partition that was never opened starts where its range starts, not where live copying would start.
     """
+    given = replace(given, ledger=as_compared(given.ledger, given.snapshot))
     view = own(given.replication, given.ledger)
     planner = Planner(replication=given.replication, snapshot=given.snapshot, ledger=view, watermarks=given.watermarks)
     live = {planned.key: planned for planned in given.live.partitions}
@@ -223,16 +234,24 @@ def _entry(
 def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, position: Position | None) -> BackfillLine:
     topic = given.snapshot.source[entry.key.source.topic]
     log_start = topic.offsets(entry.key.source.partition).log_start
+    again = given.again.get(entry.key, Coverage())
+    removed = given.ledger.gone(entry.key) if position else Coverage()
     coverage = position.coverage if position else Coverage()
-    missing = Coverage(coverage.missing_from(asked))
+    # What was on the target once is no gap at the source.
+    missing = Coverage(coverage.union(removed).missing_from(asked))
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
-    left = missing.subtract(gone)
+    waiting = removed.subtract(coverage).subtract(Coverage.of([OffsetRange(0, log_start)])).within(asked)
+    left = missing.subtract(gone).union(again).union(waiting)
+    coverage = coverage.subtract(removed)
     line = BackfillLine(
         plan=entry,
         asked=asked,
         covered=Coverage.of(_within(coverage, asked)),
         gone=gone,
         left=left,
+        again=again.union(waiting),
+        lost=removed.within(asked).subtract(left),
+        given_up=given.ledger.unproven(entry.key, entry.generation).within(asked).subtract(removed),
         keeps=_keeps(given, topic, entry.key.target_topic),
         newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,
     )
@@ -243,9 +262,10 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
         )
     if not entry.refused and left:
         state = State.OPENING if entry.state is State.OPENING else State.BEHIND
+        copy = OffsetRange(min(asked.from_, left.ranges[0].from_), max(asked.until, left.ranges[-1].until))
         # Pending offsets inside the range are reported with it, so that no offset is in two lines of a report.
         line = replace(
-            line, plan=replace(entry, state=state, copy=asked, verify=entry.verify.subtract(Coverage.of([asked])))
+            line, plan=replace(entry, state=state, copy=copy, verify=entry.verify.subtract(Coverage.of([copy])))
         )
     elif not entry.refused and entry.state is State.IN_SYNC and entry.verify:
         line = replace(line, plan=replace(entry, state=State.PENDING))

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.config import Replication
+from kafka_replication.ledger.contradictions import of_entries
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning import gaps, preflight, refusals
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning import gaps, preflight, refusals, removal
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.refusals import Refusal
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
@@ -25,6 +26,7 @@ def plan(
     replication: Replication, snapshot: Snapshot, ledger: LedgerView, watermarks: Mapping[PartitionKey, int]
 ) -> Plan:
     """One entry for each selected source partition, and for each known partition whose topic is gone."""
+    ledger = as_compared(ledger, snapshot)
     own_entries = own(replication, ledger)
     planner = Planner(
         replication=replication,
@@ -42,6 +44,11 @@ def plan(
             for partition in planned
         )
     return Plan(replication.name, (*planned, *planner.pending_elsewhere(ledger)))
+
+
+def as_compared(ledger: LedgerView, snapshot: Snapshot) -> LedgerView:
+    """The ledger with what the snapshot shows of copies that are gone."""
+    return replace(ledger, removed={**ledger.removed, **snapshot.removed}) if snapshot.removed else ledger
 
 
 def without_source(replication: Replication, ledger: LedgerView, problem: Problem) -> Snapshot:
@@ -74,6 +81,7 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
         {key: approved for key, approved in ledger.gaps.items() if key in positions},
         {key: start for key, start in ledger.starts.items() if is_own(key)},
         {key: deleted for key, deleted in ledger.deleted.items() if key in positions},
+        {key: removed for key, removed in ledger.removed.items() if key in positions},
         ledger.owners,
     )
 
@@ -137,9 +145,13 @@ class Planner:
             target = self.snapshot.target.get(key.target_topic)
             if key in self.ledger.positions or target is None or target.topic_id != position.ids.target_topic:
                 continue
-            left = position.coverage.subtract(ledger.verified_or_waived(key, position.generation))
-            if left:
-                yield self._known(key, State.PENDING, position, position.next_offset, verify=left)
+            left, missed = ledger.pending(key), ledger.missed(key)
+            if left or missed:
+                state = State.PENDING if left else State.REMOVED
+                missed = missed.subtract(left)
+                remedy = removal.remedy(key, missed.ranges[0], None) if missed else ""
+                gone = {"removed": ledger.gone(key), "missed": missed, "remedy": remedy}
+                yield self._known(key, state, position, position.next_offset, verify=left, **gone)
 
     def one(self, key: PartitionKey) -> PartitionPlan:
         source = self.snapshot.source[key.source.topic]
@@ -155,9 +167,13 @@ class Planner:
 
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
         copy = self.next_range(key, position.next_offset, source)
-        copied = position.coverage.subtract(self.ledger.verified_or_waived(key, position.generation))
-        state = State.BEHIND if copy else State.PENDING if copied else State.IN_SYNC
-        return self.entry(key, state, position, source, copy=copy, verify=copied)
+        copied = self.ledger.pending(key)
+        removed, missed = self.ledger.gone(key), self.ledger.missed(key).subtract(copied)
+        state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
+        remedy = removal.remedy(key, missed.ranges[0], source.offsets(key.source.partition).log_start) if missed else ""
+        return self.entry(
+            key, state, position, source, copy=copy, verify=copied, removed=removed, missed=missed, remedy=remedy
+        )
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
         until = source.offsets(key.source.partition).last_stable
@@ -214,6 +230,14 @@ class Planner:
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Refusal | None:
         """The first reason why this position cannot be continued, most fundamental first; None if it can."""
+        if contradictions := of_entries(key, self.ledger):
+            return refusals.contradicted(key, contradictions)
+        return self.refusal_of_topics(key, position, source, target, ids)
+
+    def refusal_of_topics(
+        self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
+    ) -> Refusal | None:
+        """The first reason that the two topics and the store give."""
         number, was = key.source.partition, position.ids
         unfit, problem = self.unfit.get(key.source.topic), source.problem_of(number)
         if source.topic_id and (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):
@@ -235,6 +259,15 @@ class Planner:
             return refusals.truncated(key, position, offsets.last_stable)
         if number not in target.partitions:
             return refusals.fewer_partitions(key, source, target)
+        return self.refusal_of_target(key, position, target)
+
+    def refusal_of_target(self, key: PartitionKey, position: Position, target: Topic) -> Refusal | None:
+        """Why the target's records are not those that the ledger knows; None if its two ends do not say so."""
+        end = target.offsets(key.target.partition).high_watermark
+        if end < position.target_end:
+            return refusals.target_truncated(key, position, end)
+        if key in self.snapshot.foreign:
+            return refusals.foreign(key, position, self.snapshot.foreign[key])
         return None
 
     def vanished(self, key: PartitionKey, position: Position) -> PartitionPlan:
@@ -265,7 +298,9 @@ class Planner:
         )
 
     def refused(self, key: PartitionKey, refusal: Refusal, position: Position, source: Topic) -> PartitionPlan:
-        return self.entry(key, refusal.state, position, source, what=refusal.what, remedy=refusal.remedy)
+        # Records of others lie behind ours, which can be read back all the same.
+        verify = self.ledger.pending(key) if refusal.state is State.FOREIGN else Coverage()
+        return self.entry(key, refusal.state, position, source, verify=verify, what=refusal.what, remedy=refusal.remedy)
 
     def entry(self, key: PartitionKey, state: State, position: Position, source: Topic, **more: Any) -> PartitionPlan:
         offsets = source.readable.get(key.source.partition)
@@ -286,3 +321,8 @@ class Planner:
             watermark=self.watermarks.get(key),
             **more,
         )
+
+
+def _at_rest(removed: Coverage, missed: Coverage) -> State:
+    """The state of a partition of which everything was copied and verified."""
+    return State.REMOVED if missed else State.PARTLY_REMOVED if removed else State.IN_SYNC

@@ -31,14 +31,31 @@ class State(StrEnum):
     UNREADABLE = "does not answer"
     UNFIT = "topic cannot be used"
     DELETED = "source topic deleted"
+    REMOVED = "removed from the target"
+    PARTLY_REMOVED = "in sync, partly removed"
+    TARGET_TRUNCATED = "target truncated"
+    FOREIGN = "foreign records"
+    CONTRADICTED = "ledger contradicts itself"
 
 
-REFUSALS = frozenset(State) - {State.IN_SYNC, State.BEHIND, State.PENDING, State.OPENING, State.DELETED}
+REFUSALS = frozenset(State) - {
+    State.IN_SYNC,
+    State.BEHIND,
+    State.PENDING,
+    State.OPENING,
+    State.DELETED,
+    State.REMOVED,
+    State.PARTLY_REMOVED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """What this run does for one partition. ``copy`` and ``verify`` are source offsets."""
+    """What this run does for one partition. All offsets are those of the source.
+
+    ``removed`` were copied and are no longer on the target. Neither the target's retention nor an approval explains
+    why ``missed``, a part of them, is not there.
+    """
 
     key: PartitionKey
     state: State
@@ -51,6 +68,8 @@ class PartitionPlan:
     copy: OffsetRange | None = None
     verify: Coverage = Coverage()  # noqa: RUF009 - an immutable value
     leader_epoch: int | None = None
+    removed: Coverage = Coverage()  # noqa: RUF009
+    missed: Coverage = Coverage()  # noqa: RUF009
     what: str = ""
     remedy: str = ""
 
@@ -61,6 +80,8 @@ class PartitionPlan:
     @property
     def ranges(self) -> list[OffsetRange]:
         """The ranges that a report lists for this partition."""
+        if self.state is State.TARGET_RECREATED:  # with all copies
+            return [OffsetRange(self.start, max(self.position, self.source_end))]
         if self.refused:
             return [OffsetRange(self.position, max(self.position, self.source_end))]
         return [*self.verify, *([self.copy] if self.copy else [])]
@@ -96,13 +117,13 @@ class Plan:
 
     @property
     def to_account_for(self) -> tuple[PartitionPlan, ...]:
-        """The partitions that a report lists: those to copy, to verify, or refused."""
-        return tuple(p for p in self.partitions if p.copy or p.verify or p.refused)
+        """The partitions that a report lists: those to copy, to verify, refused, or with copies that are missed."""
+        return tuple(p for p in self.partitions if p.copy or p.verify or p.refused or p.missed)
 
     @property
     def workable(self) -> tuple[PartitionKey, ...]:
-        """The partitions that the plan does not refuse."""
-        return tuple(p.key for p in self.partitions if not p.refused)
+        """The partitions that the plan does not refuse, or of which it verifies what is there."""
+        return tuple(p.key for p in self.partitions if p.verify or not p.refused)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from kafka_replication.ledger.formats import JsonCoverage, JsonIds, JsonRange, Number
 from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 
 FORMAT = 1  # the format that is written
@@ -42,6 +42,11 @@ _STATES_1: Mapping[str, State] = {
     "does not answer": State.UNREADABLE,
     "topic cannot be used": State.UNFIT,
     "source topic deleted": State.DELETED,
+    "removed from the target": State.REMOVED,
+    "in sync, partly removed": State.PARTLY_REMOVED,
+    "target truncated": State.TARGET_TRUNCATED,
+    "foreign records": State.FOREIGN,
+    "ledger contradicts itself": State.CONTRADICTED,
 }
 _TEXTS_1 = {state: text for text, state in _STATES_1.items()}
 
@@ -79,6 +84,8 @@ class Partition1(_Stored):
     to_copy: JsonRange | None = Field(alias="copy")
     verify: JsonCoverage
     leader_epoch: int | None
+    removed: JsonCoverage = Coverage()
+    missed: JsonCoverage = Coverage()
     what: str
     remedy: str
 
@@ -96,6 +103,8 @@ class Partition1(_Stored):
             copy=self.to_copy,
             verify=self.verify,
             leader_epoch=self.leader_epoch,
+            removed=self.removed,
+            missed=self.missed,
             what=self.what,
             remedy=self.remedy,
         )
@@ -127,18 +136,24 @@ def as_json(plan: Plan) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "replication": plan.replication,
-        "partitions": [
-            asdict(planned)
-            | {
-                "state": _TEXTS_1[planned.state],
-                "copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
-                "verify": planned.verify.encode(),
-            }
-            for planned in plan.partitions
-        ],
+        "partitions": [_partition(planned) for planned in plan.partitions],
         **_receipts_from(plan),
         **({"notes": list(plan.left_to_others)} if plan.left_to_others else {}),
     }
+
+
+def _partition(planned: PartitionPlan) -> dict[str, Any]:
+    document = asdict(planned) | {
+        "state": _TEXTS_1[planned.state],
+        "copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
+        "verify": planned.verify.encode(),
+    }
+    for name in ("removed", "missed"):  # optional fields
+        offsets: Coverage = getattr(planned, name)
+        document[name] = offsets.encode()
+        if not offsets:
+            del document[name]
+    return document
 
 
 def _receipts_from(plan: Plan) -> dict[str, dict[str, int]]:

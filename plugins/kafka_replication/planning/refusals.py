@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
 from kafka_replication.model import commands
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -79,6 +80,34 @@ def truncated(key: PartitionKey, position: Position, last_stable: int) -> Refusa
         "find out which records the source lost (unclean leader election, restored disk); no gap can be approved,"
         f" because the copies differ from the source now: re-create {key.target_topic} and reset the topic:"
         f" {reset_command(key)}",
+    )
+
+
+def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
+    return Refusal(
+        State.CONTRADICTED,
+        "the ledger contradicts itself: " + "; ".join(contradictions),
+        "find out who changed the ledger topics, or what restored an older state of them; then let the command show"
+        f" what the receipts prove, and write it: kafka-replication ledger {key.replication}.yaml --repair",
+    )
+
+
+def target_truncated(key: PartitionKey, position: Position, end: int) -> Refusal:
+    return Refusal(
+        State.TARGET_TRUNCATED,
+        f"{key.source}: {key.target} on the target ends at {end}, but our records were there up to"
+        f" {position.target_end}: the target lost its last {position.target_end - end} offsets after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create"
+        f" {key.target_topic} and reset the topic: {reset_command(key)}",
+    )
+
+
+def foreign(key: PartitionKey, position: Position, offset: int) -> Refusal:
+    return Refusal(
+        State.FOREIGN,
+        f"{key.source}: {key.target} on the target holds a record at offset {offset} that the ledger does not know"
+        f" (ours end at {position.target_end})",
+        ONE_WRITER,
     )
 
 

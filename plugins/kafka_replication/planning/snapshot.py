@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kafka_replication.ledger.entries import Removed
 from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Login, Right, Side
 
@@ -93,5 +95,9 @@ class Snapshot:
     until: Mapping[TopicPartition, int] = field(default_factory=dict)  # a requested end, resolved to offsets
     ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested
     defaults: TopicDefaults | None = None  # None: not requested, or the brokers do not allow it
+    # What the comparison with the ledger showed: copies that are gone, where that changed since the ledger's entry, and
+    # the target offset of the first record of somebody else behind our last one.
+    removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)
+    foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
     denied: frozenset[Right] = frozenset()  # what the brokers do not allow, as far as they were asked
     logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked

@@ -10,7 +10,8 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.planning import refusals, removal
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.report import RangeReport
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
@@ -29,6 +30,7 @@ class Evidence:
     outcomes: Mapping[tuple[PartitionKey, OffsetRange], RangeOutcome]
     not_verified: Mapping[PartitionKey, VerifyResult]
     not_advanced: Mapping[PartitionKey, Refused] = field(default_factory=dict)
+    foreign: Mapping[PartitionKey, int] = field(default_factory=dict)  # target offsets of records of others, at the end
 
 
 def account(evidence: Evidence) -> tuple[RangeReport, ...]:
@@ -37,7 +39,13 @@ def account(evidence: Evidence) -> tuple[RangeReport, ...]:
     """
     lines = [line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned)]
     others = (p for p in evidence.plan.partitions if not (p.copy or p.verify or p.refused))
-    return (*lines, *(line for planned in others if (line := _in_sync(evidence, planned)).error))
+    lines += [line for planned in others if (line := _in_sync(evidence, planned)).error]
+    return tuple(map(_said_plainly, lines))
+
+
+def _said_plainly(line: RangeReport) -> RangeReport:
+    """A line with an error says nothing good beside it: that its digest is equal."""
+    return replace(line, digest_ok=None) if line.error and line.digest_ok else line
 
 
 def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:
@@ -53,24 +61,49 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
     key, view = planned.key, evidence.view
     position = view.position(key, planned.generation)
     verified = view.verified_or_waived(key, planned.generation) if position else Coverage()
-    end = verified.contiguous_end(position.start) if position else 0
+    end = view.verified_end(key) if position else 0
     for range_ in planned.ranges:
         line = _sums(evidence, planned, range_)
         is_verified = position is not None and verified.contains(range_)
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
         if line.digest_ok and view.unproven(key, planned.generation).within(range_):
             line = replace(line, digest_ok=None)
-        yield _stored(evidence, line, end)
+        yield _alone(evidence, _stored(evidence, line, end))
+    yield from (_missed(evidence, planned, range_) for range_ in planned.missed)
+
+
+def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
+    """The line of copies that were on the target once, and are not there now."""
+    return RangeReport(
+        key=planned.key,
+        range=range_,
+        missing=range_.span,
+        watermark=evidence.watermarks.get(planned.key),
+        error=removal.missed_text(planned.key, Coverage.of([range_])),
+        remedy=planned.remedy,
+    )
+
+
+def _alone(evidence: Evidence, line: RangeReport) -> RangeReport:
+    """Add an error if somebody else wrote behind our last record."""
+    position = evidence.view.positions.get(line.key)
+    if line.error or line.key not in evidence.foreign or position is None:
+        return line
+    refusal = refusals.foreign(line.key, position, evidence.foreign[line.key])
+    return replace(line, error=refusal.what, remedy=refusal.remedy)
 
 
 def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
     """The terms of ``span`` (see `RangeReport`), from the receipts and the approved gaps."""
     key = planned.key
     receipts = [r for r in evidence.receipts.get(key, ()) if r.generation == planned.generation]
-    here = copied_in(range_, (r for r in receipts if r.run_id == evidence.run_id))
-    before = copied_in(range_, (r for r in receipts if r.run_id != evidence.run_id))
+    if planned.state is State.TARGET_RECREATED:  # what the receipts say was there is gone
+        receipts = []
+    parts, counted = shares(range_, receipts)
+    here = sum((part for receipt, part in parts if receipt.run_id == evidence.run_id), Copied())
+    before = sum((part for receipt, part in parts if receipt.run_id != evidence.run_id), Copied())
     whole = here + before
-    lost = evidence.view.lost(key, planned.generation).within(range_).span
+    lost = evidence.view.lost(key, planned.generation).subtract(counted).within(range_).span
     return RangeReport(
         key=key,
         range=range_,
@@ -136,8 +169,22 @@ class Copied:
 
 def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
     """The sums of ``receipts`` inside ``range_``."""
-    shared = ((receipt, receipt.range.intersection(range_)) for receipt in receipts)
-    return sum((_share(receipt, common.span) for receipt, common in shared if common), Copied())
+    return sum((part for _, part in shares(range_, receipts)[0]), Copied())
+
+
+def shares(range_: OffsetRange, receipts: Iterable[Receipt]) -> tuple[list[tuple[Receipt, Copied]], Coverage]:
+    """What each receipt says of ``range_``, and all offsets that they are about.
+
+    An offset of two receipts, which contradict each other, counts once: no number of a report is above the span.
+    """
+    parts, counted = list[tuple[Receipt, Copied]](), Coverage()
+    for receipt in sorted(receipts, key=lambda receipt: receipt.range):
+        common = receipt.range.intersection(range_)
+        left = Coverage(counted.missing_from(common)) if common else Coverage()
+        if left:
+            parts.append((receipt, _share(receipt, left.span)))
+            counted = counted.union(left)
+    return parts, counted
 
 
 def _share(receipt: Receipt, span: int) -> Copied:

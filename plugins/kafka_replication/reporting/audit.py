@@ -14,7 +14,7 @@ from typing import Any
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.reporting.table import table
 from kafka_replication.verification.audit import Difference, Kind, area_of
@@ -67,6 +67,7 @@ class PartitionAudit:
     lost: tuple[ApprovedGap, ...] = ()
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0
+    verified_by: str = "none"  # how the copies were verified when they were made: digest, count or none
     notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     _single: list[Difference] = field(default_factory=list)
@@ -96,6 +97,12 @@ class PartitionAudit:
         kind = Kind.MISSING if missing > 0 else Kind.EXTRA if missing < 0 else Kind.ALTERED
         self.counts[kind] += abs(missing) or 1
         self._whole.append(Stretch(kind, receipt.range, area_of(receipt), abs(missing) or 1))
+
+    def given_back(self, offsets: Coverage) -> None:
+        """Add offsets that were given back to be copied again, and were not copied yet."""
+        for range_ in offsets:
+            self.counts[Kind.MISSING] += range_.span
+            self._whole.append(Stretch(Kind.MISSING, range_, None, range_.span))
 
     def finish(self) -> None:
         """Count a record that is missing at one offset and extra at another as moved, whatever the distance."""
@@ -165,6 +172,7 @@ class PartitionAudit:
             "by_content": self.by_content,
             "by_receipt": self.by_receipt,
             "not_at_source": self.not_at_source,
+            "verified_by": self.verified_by,
             **{str(kind): count for kind, count in self.counts.items()},
             "differences": [stretch.as_json() for stretch in listed],
             "unlisted": unlisted,
@@ -225,6 +233,7 @@ class AuditReport:
             "by content",
             "by receipt",
             *map(str, Kind),
+            "verified by",
             "outcome",
         )
         rows = [
@@ -233,6 +242,7 @@ class AuditReport:
                 partition.key.target_topic,
                 str(partition.range),
                 *(f"{number:,}" for number in partition.numbers),
+                partition.verified_by,
                 partition.outcome,
             )
             for partition in self.partitions

@@ -10,7 +10,7 @@ from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill import BackfillLine, BackfillPlan
 from kafka_replication.planning.backfill_request import show
-from kafka_replication.reporting.report import new_topics
+from kafka_replication.reporting.report import RunReport, new_topics
 from kafka_replication.reporting.table import amount, table
 
 DAY = 86_400_000
@@ -47,6 +47,8 @@ def _row(line: BackfillLine) -> dict[str, Any]:
         "on_target": line.covered.encode(),
         "gone": line.gone.encode(),
         "to_copy": line.left.encode(),
+        "to_copy_again": line.again.encode(),
+        "lost_on_both_sides": line.lost.encode(),
         "to_verify": line.plan.verify.encode(),
         "estimated_records": line.records,
         "estimated_bytes": line.bytes,
@@ -86,6 +88,7 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
     rows = [_cells(line, present) for line in backfill_plan.lines]
     text = table(head, rows) + f"\n{summary(backfill_plan)}"
     for line in backfill_plan.lines:
+        text += _not_there_any_more(line)
         if line.newer and not line.plan.refused:
             text += (
                 f"\nORDER {line.key.source}: the copies land after {line.newer:,} newer offsets that are on"
@@ -100,6 +103,32 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
     return text + "".join(f"\nREFUSED {line.plan.what}\n  remedy: {line.plan.remedy}" for line in backfill_plan.refused)
 
 
+def _not_there_any_more(line: BackfillLine) -> str:
+    """What was on the target once."""
+    where, text = f"{line.key.source}", ""
+    if line.again and not line.plan.refused:
+        text += f"\nAGAIN {where}: {line.again} are not on {line.key.target_topic} any more and will be copied again"
+    if line.lost:
+        text += f"\nLOST {where}: {line.lost} are not on {line.key.target_topic} any more, nor at the source"
+    if line.given_up:
+        text += f"\nUNPROVEN {where}: the verification of {line.given_up} was given up"
+    return text
+
+
+def nothing_to_do(*, lost: bool, given_up: bool) -> str:
+    """Why there is nothing to do, without a word that does not hold."""
+    if lost:
+        return "nothing to do: what is not on the target any more, the source does not have either"
+    verified = "verified, or its verification was given up" if given_up else "verified"
+    return f"nothing to do: all of it is on the target already, and {verified}"
+
+
+def nothing_done(report: RunReport) -> str:
+    """The text of a backfill that had nothing to do."""
+    text = nothing_to_do(lost=bool(report.removed), given_up=any(approved.gap.copied for approved in report.gaps))
+    return "\n".join([text, *report.removed])
+
+
 def summary(backfill_plan: BackfillPlan) -> str:
     """One sentence about the whole plan."""
     todo = [line for line in backfill_plan.lines if line.plan.copy]
@@ -107,7 +136,11 @@ def summary(backfill_plan: BackfillPlan) -> str:
         counts = f"{len(backfill_plan.refused)} of {len(backfill_plan.lines)}"
         return f"{counts} partitions are refused: nothing would be copied"
     if backfill_plan.plan.idle:
-        return "nothing to do: all of it is on the target already, and verified"
+        lost, given_up = (
+            any(line.lost for line in backfill_plan.lines),
+            any(line.given_up for line in backfill_plan.lines),
+        )
+        return nothing_to_do(lost=lost, given_up=given_up)
     if not todo:
         return (
             "nothing to copy: all of it is on the target already; the part that is not verified yet would be verified"

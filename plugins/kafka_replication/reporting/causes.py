@@ -209,6 +209,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
         chosen = [row for row in refused if (row.plan.state in _GAPS) == (kind is Kind.GAP)]
         for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
             yield _refused(replication, kind, topic, list(group))
+    yield from _removed(rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
         first = min(late)
@@ -232,6 +233,20 @@ def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[Pa
         places=tuple(f"{row.plan.key.source} at {row.plan.position}" for row in rows),
         patience=replication.alerts.stalled_after if away else 0,
     )
+
+
+def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+    """Copies that are no longer on the target, one cause for each topic."""
+    missed = sorted((row for row in rows if row.plan.missed), key=lambda row: row.plan.key)
+    for topic, group in itertools.groupby(missed, key=lambda row: row.plan.key.source.topic):
+        of_topic = list(group)
+        others = f" (and of {len(of_topic) - 1} other partitions of {topic})" if len(of_topic) > 1 else ""
+        yield Cause(
+            key=CauseKey(Kind.REMOVED, topic),
+            what=f"{of_topic[0].problem}{others}",
+            remedy=of_topic[0].plan.remedy,
+            places=tuple(f"{row.plan.key.source} {row.plan.missed}" for row in of_topic),
+        )
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:
@@ -261,13 +276,17 @@ def unverified(replication: Replication, row: PartitionStatus, now: datetime) ->
 
 
 def problems(replication: Replication, rows: Iterable[PartitionStatus], now: datetime) -> list[str]:
-    """Why ``status`` exits with 1: partitions that are refused, beyond the limit, or unverified for long."""
+    """Why ``status`` exits with 1: partitions that are refused, miss copies on the target, are beyond the limit, or are
+    unverified for long.
+    """
     found = []
     for row in rows:
         at = row.plan.key.source
         if row.plan.refused:
             verb = "is refused" if row.answers else "does not answer"
             found.append(f"{at} {verb}: {row.plan.what}")
+        elif row.plan.missed:
+            found.append(f"{at}: {row.problem}")
         elif why := beyond(replication, row) or unverified(replication, row, now):
             found.append(f"{at} {why}")
     return found

@@ -10,6 +10,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.planning.removal import removal_text
 from kafka_replication.reporting.table import amount, table
 
 
@@ -81,6 +82,8 @@ class RunReport:
     ranges: tuple[RangeReport, ...]
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
+    removed: tuple[str, ...] = ()  # copies that are no longer on the target, as text for people
+    level: str = "none"  # the weakest way in which copies were verified: digest, count or none
     notes: tuple[str, ...] = ()  # what is reported once although nothing failed
 
     @property
@@ -100,6 +103,8 @@ class RunReport:
             "outcome": self.outcome,
             "ranges": [line.as_json() for line in self.ranges],
             "gaps": [gap.as_json() for gap in self.gaps],
+            "removed": list(self.removed),
+            "verified_by": self.level,
             "notes": list(self.notes),
         }
 
@@ -123,17 +128,27 @@ class RunReport:
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
             for line in self.failed
         ]
-        nothing = "nothing was copied" if self.notes else "everything is copied and verified"
-        ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else nothing
+        ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
         notes = (f"NOTE {note}" for note in self.notes)
-        return "\n".join([ranges, *legend(self.ranges), *left_out, *failed, *map(str, self.gaps), *notes])
+        return "\n".join(
+            [ranges, *legend(self.ranges), *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
+        )
+
+    def _nothing(self) -> str:
+        """What a report without ranges says."""
+        if self.notes:
+            return "nothing was copied"
+        if self.level == "none":
+            return "everything is copied; there was nothing to verify"
+        return f"everything is copied and verified (by {self.level})"
 
     def summary(self) -> str:
         """One line about the run as a whole."""
         records, size = sum(line.copied for line in self.ranges), sum(line.bytes for line in self.ranges)
         partitions = len({line.key for line in self.ranges})
         done = f"{partitions:,} partitions, {records:,} records copied, {amount(size)}" if self.ranges else ""
+        done += f", verified by {self.level}" if self.level != "none" and done and not self.failed else ""
         failed = f"{len(self.failed):,} of {len(self.ranges):,} ranges failed" if self.failed else ""
         return ": ".join(filter(None, [self.outcome.replace("_", " "), "; ".join(filter(None, [done, failed]))]))
 
@@ -147,7 +162,7 @@ def legend(ranges: Iterable[RangeReport]) -> list[str]:
             line.not_visible for line in lines
         ),
         "lost: given up with approve-gap": any(line.lost for line in lines),
-        "missing: not on the target yet": any(line.missing for line in lines),
+        "missing: not on the target": any(line.missing for line in lines),
     }
     shown = [meaning for meaning, is_shown in meanings.items() if is_shown]
     return [f"({'; '.join(shown)})"] if shown else []
@@ -189,13 +204,16 @@ def plan_table(plan: Plan) -> str:
         for p in plan.partitions
     ]
     refused = "".join(f"\nREFUSED {p.what}\n  remedy: {p.remedy}" for p in plan.refused)
-    return f"{table(head, rows)}\n{plan_summary(plan)}{refused}" + "".join(f"\n{note}" for note in plan.notes)
+    removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
+    notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
+    return f"{table(head, rows)}\n{plan_summary(plan)}{refused}{notes}"
 
 
 def plan_summary(plan: Plan) -> str:
     """What a run would do, in one or two lines."""
     if plan.idle:
-        return "nothing to do" if plan.refused or not plan.partitions else "nothing to do: all of it is on the target"
+        known = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
+        return "nothing to do: all of it is on the target" if known else "nothing to do"
     offsets = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
     done = [f"to copy: {offsets:,} offsets of {len(plan.to_copy):,} partitions"] if plan.to_copy else []
     done += [f"to verify: {len(plan.pending):,} partitions"] if plan.pending else []

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import NONE, LedgerView
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis
 from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
+from kafka_replication.planning.removal import missed_text, removal_text
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.table import table
@@ -25,7 +26,8 @@ class PartitionStatus:
     """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset.
 
     ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
-    None if its time is not known. ``in_store`` says whether the watermark is what the ledger has verified.
+    None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count`` or ``none``.
+    ``in_store`` says whether the watermark is what the ledger has verified.
     """
 
     plan: PartitionPlan
@@ -35,6 +37,7 @@ class PartitionStatus:
     high_watermark: int | None = None
     gaps: tuple[ApprovedGap, ...] = ()
     lag_seconds: float | None = None
+    level: str = NONE
     in_store: bool = True
 
     @property
@@ -52,6 +55,11 @@ class PartitionStatus:
         )
 
     @property
+    def problem(self) -> str:
+        """Why the partition is refused, or which copies are missed; empty if nothing is wrong."""
+        return self.plan.what or (missed_text(self.plan.key, self.plan.missed) if self.plan.missed else "")
+
+    @property
     def answers(self) -> bool:
         """Whether both sides of the partition answered."""
         return self.plan.state is not State.UNREADABLE
@@ -65,12 +73,17 @@ class PartitionStatus:
     def lag(self) -> int | None:
         if self.source_end is None:
             return None
-        return self.source_end - _watermark(self)
+        return max(0, self.source_end - _watermark(self))
+
+    @property
+    def removed(self) -> int:
+        """How many offsets were copied and are no longer on the target."""
+        return self.plan.removed.span
 
     @property
     def withheld(self) -> int:
         """How many offsets an open transaction hides: those from the last stable offset to the high watermark."""
-        return self.high_watermark - self.plan.source_end if self.high_watermark is not None else 0
+        return max(0, self.high_watermark - self.plan.source_end) if self.high_watermark is not None else 0
 
     def as_json(self) -> dict[str, Any]:
         """The stable interface of ``status --json``."""
@@ -88,10 +101,14 @@ class PartitionStatus:
             "watermark": self.plan.watermark,
             "lag": self.lag,
             "lag_seconds": None if self.lag_seconds is None else round(self.lag_seconds, 3),
+            "removed": self.removed,
+            "no_longer_on_target": self.plan.removed.encode(),
+            "missed": self.plan.missed.encode(),
             "last_verified": self.last_verified,
+            "verified_by": self.level,
             "lost": self.lost,
             "gaps": [gap.as_json() for gap in self.gaps],
-            "error": self.plan.what or None,
+            "error": self.problem or None,
             "remedy": self.plan.remedy or None,
         }
 
@@ -109,6 +126,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 plan=planned,
                 log_start=offsets.log_start if offsets else None,
                 last_verified=entry.time if entry else None,
+                level=view.level(planned.key, planned.generation),
                 position=position.next_offset if position else None,
                 high_watermark=offsets.high_watermark if offsets else None,
                 gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
@@ -162,8 +180,10 @@ def status_table(rows: list[PartitionStatus]) -> str:
         "watermark",
         "lag",
         "lag time",
+        "removed",
         "lost",
         "last verified",
+        "verified by",
     )
     lines = [
         (
@@ -177,8 +197,10 @@ def status_table(rows: list[PartitionStatus]) -> str:
             _text(row.plan.watermark),
             _text(row.lag),
             "-" if row.lag_seconds is None else duration(row.lag_seconds) if row.lag_seconds else "0 s",
+            str(row.removed),
             str(row.lost),
             row.last_verified or "-",
+            row.level,
         )
         for row in rows
     ]
@@ -189,8 +211,9 @@ def status_table(rows: list[PartitionStatus]) -> str:
     ]
     silent = {f"NO ANSWER {row.plan.what}\n  remedy: {row.plan.remedy}": None for row in rows if not row.answers}
     gaps = (str(gap) for row in rows for gap in row.gaps)
+    removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
     not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
-    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *gaps])
+    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *removed, *gaps])
 
 
 def _not_in_store(rows: list[PartitionStatus]) -> str:

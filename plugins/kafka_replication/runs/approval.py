@@ -140,8 +140,12 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         receipts = read.of(key, position.generation)
         pending = position.coverage.subtract(view.verified_or_waived(key, position.generation))
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
-        expired = missing if read.incomplete(key) else Coverage()
+        # Receipts of copies that are gone were deleted when a part of these was given back.
+        expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
         gone = gaps.unverifiable(pending, receipts, session.target_start(), expired)
+        if gone is None:  # what was verified, and removed from the target after that
+            gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
+            gone = gone or next(iter(planned.missed), None)
         if gone is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"

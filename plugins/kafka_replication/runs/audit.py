@@ -116,9 +116,11 @@ def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRe
         if gap.generation == position.generation and gap.range.intersection(request.range)
     ]
     result = PartitionAudit(key=key, generation=position.generation, range=range_, lost=listed({key: gaps}))
+    result.verified_by = sides.view.level(key, position.generation)
     try:
         lost = sides.view.lost(key, position.generation)
         wanted = Coverage.of([*ranges, *position.coverage.within(request.range)]).subtract(lost)
+        result.given_back(sides.view.gone(key).subtract(position.coverage).within(request.range))
         expired = _expired(run, sides, result, wanted)
         work = _PartitionAuditor(
             run=run,
@@ -137,9 +139,12 @@ def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRe
 
 
 def _expired(run: Run, sides: Sides, result: PartitionAudit, wanted: Coverage) -> Coverage:
-    """The offsets of ``wanted`` whose receipts have expired. Adds a note to the audit."""
+    """The offsets of ``wanted`` whose receipts have expired, or were deleted with their copies. Adds a note."""
     receipts = sides.receipts.of(result.key, result.generation)
     missing = wanted.subtract(Coverage.of(receipt.range for receipt in receipts))
+    if missing and not missing.subtract(sides.view.gone(result.key)):
+        result.notes.append(f"{missing} are no longer on the target, nor are their receipts: they were not compared")
+        return missing
     if not (missing and sides.receipts.incomplete(result.key)):
         return Coverage()
     result.notes.append(

@@ -16,7 +16,8 @@ from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.sampling import samples
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.model.keys import consumer_group
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning import preflight
 from kafka_replication.planning.backfill import (
@@ -25,15 +26,18 @@ from kafka_replication.planning.backfill import (
     one_topic,
     partitions_of,
     plan_backfill,
+    raise_refused,
     resolve,
 )
 from kafka_replication.planning.backfill_request import BackfillRequest
-from kafka_replication.planning.live import plan
+from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import steps
+from kafka_replication.runs.again import give_back_each, offsets_to_copy_again
+from kafka_replication.runs.defending import defended
 from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
@@ -97,6 +101,10 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
     if previewed.plan.idle:  # create and open nothing if there is nothing to do
         return store(run, KIND, previewed, outdated)
     narrowed, only = run.of(one_topic(run.replication, request)), Request(topics=request.topics)
+    view = run.view()
+    snapshot = narrowed.snapshot(view, only)
+    raise_refused(defended(narrowed, view, snapshot, previewed.plan))
+    give_back_each(narrowed, snapshot, _again(previewed))
     if request.target_topic is None:
         snapshot, view, live = preparing.begin(run, only)
     else:
@@ -107,6 +115,11 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
     backfill_plan = _planned(narrowed, request, snapshot, view, live)
     backfill_plan.raise_refused()
     return store(run, KIND, _estimated(narrowed, backfill_plan), outdated)
+
+
+def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
+    """What has to be given back before it can be copied a second time."""
+    return {line.key: line.again for line in previewed.lines if line.again and line.plan.copy}
 
 
 def store(run: LeasedRun, kind: str, backfill_plan: BackfillPlan, outdated: str | None) -> Plan:
@@ -146,8 +159,17 @@ def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: Ledge
     moments = [point for point in (request.from_, request.until) if isinstance(point, datetime)]
     times = {moment: offsets.at_time(run.clusters.source_admin, wanted, ceil_millis(moment)) for moment in moments}
     ranges = resolve(request, snapshot.source, times)
+    asked = {
+        PartitionKey(run.replication.name, at, run.replication.target_topic(at.topic)): range_
+        for at, range_ in ranges.items()
+    }
     given = BackfillInput(
-        replication=run.replication, snapshot=snapshot, ledger=view, watermarks=run.watermarks(view), live=live
+        replication=run.replication,
+        snapshot=snapshot,
+        ledger=view,
+        watermarks=run.watermarks(view),
+        live=live,
+        again=offsets_to_copy_again(run, as_compared(view, snapshot), snapshot, asked),
     )
     return plan_backfill(given, ranges, opens=request.target_topic is not None)
 

@@ -25,14 +25,17 @@ from kafka_replication.planning.live import own
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.starts import unresolved
+from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
+from kafka_replication.runs.comparing import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
 from kafka_replication.watermarks.lease import Hold
 from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_said = set[str]()  # the replications of which was said that the store knows less than the ledger
 MOST_FENCED: Final = 30  # calls; with the pauses between them about a minute
 REQUESTS_AFTER_FAILURE: Final = 10  # of timeouts.request: 5 minutes by default
 Show = Callable[[Progress], None]  # called in a thread of its own
@@ -81,13 +84,21 @@ class Run:
         return REQUESTS_AFTER_FAILURE * self.replication.timeouts.request
 
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
-        """The stored watermarks. Those of an earlier generation than the ledger's are no longer valid, and left out."""
+        """The stored watermarks. Those of an earlier generation than the ledger's are no longer valid, and left out.
+
+        A store that knows less than the ledger is said once.
+        """
         positions = view.positions
-        return {
+        known = {
             key: watermark.offset
             for key, watermark in self.store.watermarks(self.replication.name).items()
             if key not in positions or watermark.generation >= positions[key].generation
         }
+        finding = store_finding(unknown_to_store(view, known), len(positions))
+        if finding is not None and self.replication.name not in _said:
+            _said.add(self.replication.name)
+            log.warning("%s", finding)
+        return known
 
     def stored_plan(self) -> Plan | None:
         """The plan that an earlier task or attempt of this run stored; None if there is none."""
@@ -99,7 +110,9 @@ class Run:
         return self.clusters.ledger.view()
 
     def snapshot(self, view: LedgerView, request: Request = Request()) -> Snapshot:
-        """A snapshot of both clusters, for the topics that the replication selects and ``request`` names."""
+        """A snapshot of both clusters, for the topics that the replication selects and ``request`` names, compared with
+        ``view``.
+        """
         own_entries = own(self.replication, view)
         own_positions = own_entries.positions
         known, other_targets = (
@@ -116,7 +129,12 @@ class Run:
             other_targets,
             unresolved(self.replication, own_entries),
         )
-        return replace(snapshot, logins=self.clusters.logins)
+        return self.comparison.compared(view, replace(snapshot, logins=self.clusters.logins))
+
+    @property
+    def comparison(self) -> Comparison:
+        """Compares the target with the ledger."""
+        return Comparison(replication=self.replication, clusters=self.clusters, run_id=self.run_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ AT_ONCE = 8  # replications
 LATELY = timedelta(minutes=5)
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
-_OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REFUSED, Kind.LAG})
+_OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG})
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
 
 

@@ -33,7 +33,7 @@ class ForgetsToFence(Broken):
 class SendsOutside(Broken):
     """Sends records without the transaction."""
 
-    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         other = clients.producer(self.config)
         other.produce(topic, key=key, value=value, partition=partition)
         other.flush(30)
@@ -56,7 +56,7 @@ class CommitsWhenItIsClosed(Broken):
 class LosesTheLast(Broken):
     """Forgets a record that is sent while another one is on its way."""
 
-    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         if not len(self.producer):
             super().send(topic, partition, key, value)
 
@@ -64,7 +64,7 @@ class LosesTheLast(Broken):
 class HidesErrors(Broken):
     """Commits without looking at the answer."""
 
-    def send(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         self.producer.produce(topic, key=key, value=value, partition=partition)
         self.producer.flush(10)
 

@@ -10,13 +10,15 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Replication
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import topics, writable, writer
+from kafka_replication.kafka.ledger.newest import NewestEntry
 from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
-from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Start, Verified
+from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Receipt, Removed, Start, Verified
+from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import ClusterName
@@ -61,14 +63,15 @@ class KafkaLedger:
             topics.create_missing(self._admin, replication)
             self._exists = True
 
-    def view(self) -> LedgerView:
+    def view(self, damaged: Damaged | None = None) -> LedgerView:
         if not self.exists():
             return LedgerView()
         positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
         gaps: dict[PartitionKey, list[Gap]] = {}
         starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
+        removed = dict[PartitionKey, Removed]()
         for newest in self._positions.entries():
-            match newest.entry():
+            match _read(newest, damaged):
                 case Position() as position:
                     positions[newest.key] = position
                 case Verified() as entry:
@@ -79,8 +82,10 @@ class KafkaLedger:
                     starts[newest.key] = start
                 case Deleted() as noted:
                     deleted[newest.key] = noted
+                case Removed() as gone:
+                    removed[newest.key] = gone
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted, self._positions.owners())
+        return LedgerView(positions, verified, in_order, starts, deleted, removed, self._positions.owners())
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))
@@ -105,3 +110,17 @@ class KafkaLedger:
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:
         writer.write(transaction, key, entry)
+
+    def delete(self, transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+        writer.delete(transaction, key, receipt)
+
+
+def _read(newest: NewestEntry, damaged: Damaged | None) -> Entry | None:
+    """The entry; None if it cannot be read, which is added to ``damaged``. Raises LedgerUnreadable without that."""
+    try:
+        return newest.entry()
+    except LedgerUnreadable as error:
+        if damaged is None:
+            raise
+        damaged[newest.kind, newest.key] = error
+        return None

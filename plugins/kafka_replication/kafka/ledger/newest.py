@@ -27,6 +27,7 @@ _DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "gap": codec.decode_gap,
     "start": codec.decode_start,
     "deleted": codec.decode_deleted,
+    "removed": codec.decode_removed,
     "receipt": codec.decode_receipt,
 }
 

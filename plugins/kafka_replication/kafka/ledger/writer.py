@@ -11,6 +11,7 @@ from kafka_replication.ledger.entries import (
     Gap,
     Position,
     Receipt,
+    Removed,
     Start,
     Verified,
 )
@@ -19,6 +20,7 @@ from kafka_replication.ledger.record_keys import (
     gap_key,
     position_key,
     receipt_key,
+    removed_key,
     start_key,
     verified_key,
 )
@@ -30,6 +32,11 @@ def write(transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None
     """Add the entry to the open transaction, in the key's ledger partition."""
     topic, record_key = _place(key, entry)
     transaction.send(topic, key.ledger_partition, record_key, codec.encode(entry))
+
+
+def delete(transaction: TransactionPort, key: PartitionKey, receipt: Receipt) -> None:
+    """Add a record without a value, which deletes the receipt, to the open transaction."""
+    transaction.send(RECEIPTS, key.ledger_partition, receipt_key(key, receipt), None)
 
 
 def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
@@ -44,5 +51,7 @@ def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
             return POSITIONS, start_key(key)
         case Deleted():
             return POSITIONS, deleted_key(key)
+        case Removed():
+            return POSITIONS, removed_key(key)
         case Receipt():
             return RECEIPTS, receipt_key(key, entry)

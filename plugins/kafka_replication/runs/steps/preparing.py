@@ -8,17 +8,18 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.ledger.entries import Deleted, Position, Start
+from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight, rights
-from kafka_replication.planning.live import own, plan, refuse_occupied
+from kafka_replication.planning.live import as_compared, own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.planning.starts import starts_to_write
+from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.asking import Answers, ask
 from kafka_replication.runs.steps.fencing import fence_stale_producers
@@ -161,14 +162,35 @@ def _begin(
         created = run.snapshot(view, widened)
     snapshot = answers.in_(created)
     preflight.raise_errors(rights.missing_for_all(run.replication, snapshot))
+    view = note_removals(run, view, snapshot)
     opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
     view = replace(view, positions={**view.positions, **opened})
-    run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
+    run_plan = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     return (
         snapshot,
         view,
         replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions)),
     )
+
+
+def note_removals(run: LeasedRun, view: LedgerView, snapshot: Snapshot) -> LedgerView:
+    """Store what the snapshot shows of copies that are no longer on the target. Returns the ledger with it.
+
+    Later runs read receipts from there on only, and what was not explained when it was noticed stays so.
+    """
+    new = {key: entry for key, entry in snapshot.removed.items() if run.holds(key.target_topic)}
+    if new:
+        run.again_if_fenced("noting what was removed from the target", lambda: _note(run, new))
+    return as_compared(view, snapshot)
+
+
+def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
+    with closing(run.opening()) as opening:
+        view = opening.fence()
+        run.check()
+        opening.commit({}, {}, [(key, entry) for key, entry in new.items() if view.position(key, entry.generation)])
+    for key, entry in new.items():
+        log.info("%s: no longer on the target: %s, not explained: %s", key, entry.coverage, entry.unexplained)
 
 
 def raise_findings(findings_: list[preflight.Finding]) -> None:

@@ -12,6 +12,7 @@ from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.live import plan, refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.steps.asking import ask
 
@@ -28,7 +29,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     answers = ask(run, snapshot, transactions=True)
     snapshot = answers.in_(snapshot)
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
-    planned = plan(run.replication, snapshot, view, run.watermarks(view))
+    planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     return _without_occupied(run, planned, snapshot), preflight.in_order([*found, *answers.findings])
 
 

@@ -6,10 +6,12 @@ import logging
 import math
 from collections.abc import Collection, Mapping
 
+from kafka_replication.ledger.view import LedgerView, weakest
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import gaps
 from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.removal import removal_text
 from kafka_replication.reporting.arithmetic import Evidence, account
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.run import LeasedRun
@@ -45,16 +47,33 @@ def report(
         outcomes=outcomes,
         not_verified={result.key: result for result in verified if result.error},
         not_advanced=not_advanced,
+        foreign=_foreign(run, plan, view),
     )
     document = RunReport(
         replication=run.replication.name,
         run_id=run.run_id,
         ranges=account(evidence),
         gaps=gaps.listed(view.gaps),
+        removed=tuple(
+            removal_text(p.key, gone, view.missed(p.key))
+            for p in plan.partitions
+            if p.key in view.positions and (gone := view.gone(p.key))
+        ),
+        level=weakest(view.level(p.key, p.generation) for p in plan.partitions if p.key in view.positions),
         notes=plan.notes,
     )
     _store(run, document)
     return document
+
+
+def _foreign(run: LeasedRun, plan: Plan, view: LedgerView) -> Mapping[PartitionKey, int]:
+    """Records of others behind ours that came during this run. What was there before is in the plan."""
+    keys = [p.key for p in plan.partitions if (p.copy or p.verify) and p.key in view.positions]
+    try:
+        return run.comparison.foreign_now(view, keys) if keys else {}
+    except ReplicationError as error:  # the next run looks again, before it copies
+        log.warning("%s: whether others wrote to the target was not found out: %s", run.replication.name, error)
+        return {}
 
 
 def _has_failed(plan: Plan, outcomes: Collection[RangeOutcome]) -> bool:

@@ -1,0 +1,38 @@
+"""``ledger --repair``: show what the receipts prove, ask, and write it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from kafka_replication.runs import repair, steps
+from kafka_replication.runs.leasing import EVERYTHING, leased
+from kafka_replication.runs.run import Run
+
+NOTHING = "nothing to repair: the entries do not contradict each other"
+
+
+def repaired(run: Run, *, yes: bool) -> tuple[Any, str, int]:
+    """Repair what contradicts itself. The exit code is 1 if something is to be repaired and nobody agreed."""
+    with leased(run, EVERYTHING) as leased_run:
+        steps.fence_stale_producers(leased_run)
+        found = repair.proposals(leased_run)
+        agreed = bool(found) and (yes or _agreed("\n".join(map(str, found))))
+        if agreed:
+            repair.carry_out(leased_run, found)
+    rows = [proposal.as_json() for proposal in found]
+    document = {"replication": run.replication.name, "written": agreed, "partitions": rows}
+    if not found:
+        return document, NOTHING, 0
+    end = "written" if agreed else "nothing was changed; add --yes to write it"
+    return document, "\n".join([*map(str, found), end]), int(not agreed)
+
+
+def _agreed(text: str) -> bool:
+    """Whether the person at the terminal agrees. Without a terminal nobody does."""
+    if not sys.stdin.isatty():
+        return False
+    typer.echo(text, err=True)
+    return typer.confirm("write these positions?", default=False, err=True)

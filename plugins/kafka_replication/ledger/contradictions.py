@@ -1,0 +1,69 @@
+"""Entries of one partition that cannot all be true: somebody changed the ledger, or a part of it is older. Pure.
+
+Each contradiction is a text that names source offsets. Copying from such a position could double or lose records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kafka_replication.ledger.entries import POSITIONS, KafkaSegments, Position, Receipt
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+
+
+def of_entries(key: PartitionKey, view: LedgerView) -> list[str]:
+    """What position, verified coverage and gaps of a known partition say against each other."""
+    return [f"{_where(key)}: {text}" for text in _of_entries(key, view)]
+
+
+def _of_entries(key: PartitionKey, view: LedgerView) -> Iterator[str]:
+    position = view.positions[key]
+    next_, coverage = position.next_offset, position.coverage
+    if next_ < position.start:
+        yield f"the position says that it started at {position.start}, above its next offset {next_}"
+        return
+    if coverage.contiguous_end(next_) != next_:
+        yield f"the position's next offset is {next_}, but its coverage has {coverage.contiguous_end(next_) - 1}, too"
+    passed = coverage.union(view.given_back(key, position.generation))
+    if holes := Coverage(passed.missing_from(OffsetRange(position.start, next_))):
+        yield f"the position's next offset is {next_}, but its coverage lacks {holes}"
+    if more := view.read_back(key, position.generation).subtract(coverage):
+        yield f"{more} are called verified, but the position says that they were never copied"
+    if more := view.lost(key, position.generation).subtract(passed):
+        yield f"the loss of {more} was approved, but the position does not pass them"
+
+
+def of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> list[str]:
+    """What these receipts say against the position. ``receipts`` has at least those of what is not verified."""
+    return [f"{_where(key)}: {text}" for text in _of_receipts(key, view, receipts)]
+
+
+def _of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Iterator[str]:
+    position = view.positions[key]
+    known = of_position(position, receipts.of(key, position.generation))
+    proven = Coverage.of(receipt.range for receipt in known)
+    if more := proven.subtract(position.coverage):
+        yield f"receipts say that {more} were copied, but the position says that they were not"
+    unproven = view.pending(key).subtract(view.gone(key)).subtract(proven)
+    if unproven and not receipts.incomplete(key):
+        yield f"the position says that {unproven} were copied, but there is no receipt"
+    if (end := target_end(known)) > position.target_end:
+        yield f"a receipt ends at offset {end} of {key.target}, but the position says {position.target_end}"
+
+
+def of_position(position: Position, receipts: Iterable[Receipt]) -> list[Receipt]:
+    """The receipts that were written for the same topics as this position."""
+    return [receipt for receipt in receipts if receipt.ids == position.ids]
+
+
+def target_end(receipts: Iterable[Receipt]) -> int:
+    """One past the highest target offset of these receipts; 0 if they wrote no record."""
+    placed = (receipt.placement for receipt in receipts if isinstance(receipt.placement, KafkaSegments))
+    return max((segment.last + 1 for placement in placed for segment in placement.segments), default=0)
+
+
+def _where(key: PartitionKey) -> str:
+    return f"{key.source} (entries in {POSITIONS}-{key.ledger_partition})"

@@ -1,0 +1,75 @@
+"""What the command ``verify`` tells: what was read back, and which copies are known to be gone or mixed with others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.planning.plan import State
+from kafka_replication.reporting.status import PartitionStatus
+from kafka_replication.verification.verify import VerifyResult
+
+# The states in which the target does not hold what the ledger says, whatever was read back.
+_CONTRADICTED = frozenset({State.TARGET_RECREATED, State.TARGET_TRUNCATED, State.FOREIGN, State.LEDGER_LOST})
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedRow:
+    """One partition: the offsets that were verified now, with so many records, or why they are not."""
+
+    key: PartitionKey
+    verified: Coverage
+    records: int
+    watermark: int | None
+    error: str | None
+    remedy: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.key.source.topic,
+            "partition": self.key.source.partition,
+            "verified": self.verified.encode(),
+            "records": self.records,
+            "error": self.error,
+            "remedy": self.remedy or None,
+            "watermark": self.watermark,
+        }
+
+    def __str__(self) -> str:
+        text = f"{self.key.source}: {self.verified} verified, {self.records} records"
+        return f"{text}; FAILED {self.error}" if self.error else text
+
+
+def verified_rows(
+    results: Sequence[VerifyResult], moved: Mapping[PartitionKey, int], standing: Iterable[PartitionStatus]
+) -> list[VerifiedRow]:
+    """One row for each result, and one for each other partition of which the target contradicts the ledger."""
+    contradicted = {row.plan.key: row for row in standing if row.plan.state in _CONTRADICTED or row.plan.missed}
+    return [*_read_back(results, moved, contradicted), *_others(results, moved, contradicted)]
+
+
+def _read_back(
+    results: Sequence[VerifyResult],
+    moved: Mapping[PartitionKey, int],
+    contradicted: Mapping[PartitionKey, PartitionStatus],
+) -> Iterator[VerifiedRow]:
+    for result in results:
+        row = contradicted.get(result.key)
+        error, remedy = result.error, result.remedy
+        if row is not None and not error:
+            error, remedy = row.problem, row.plan.remedy
+        yield VerifiedRow(result.key, result.verified, result.records, moved.get(result.key), error, remedy)
+
+
+def _others(
+    results: Sequence[VerifyResult],
+    moved: Mapping[PartitionKey, int],
+    contradicted: Mapping[PartitionKey, PartitionStatus],
+) -> Iterator[VerifiedRow]:
+    known = {result.key for result in results}
+    for key, row in contradicted.items():
+        if key not in known:
+            yield VerifiedRow(key, Coverage(), 0, moved.get(key), row.problem, row.plan.remedy)

@@ -1,0 +1,158 @@
+"""Repair entries that contradict each other: propose what the receipts prove, and write it after an approval."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_end
+from kafka_replication.ledger.entries import Position, Receipt, Verified
+from kafka_replication.ledger.port import Damaged
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey, verified_id
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.runs.run import LeasedRun, Run
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What is wrong with the entries of one partition, and what they would become. ``before`` is None if the position
+    cannot be read.
+    """
+
+    key: PartitionKey
+    wrong: tuple[str, ...]
+    before: Position | None
+    after: Position
+    verified: Verified | None  # the entry to write; None: as it is, or there is none
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.key.source.topic,
+            "partition": self.key.source.partition,
+            "target_topic": self.key.target_topic,
+            "wrong": list(self.wrong),
+            "before": _as_json(self.before) if self.before else None,
+            "after": _as_json(self.after),
+        }
+
+    def __str__(self) -> str:
+        was = _text(self.before) if self.before else "unreadable"
+        wrong = "".join(f"\n  {text}" for text in self.wrong)
+        return f"{self.key}{wrong}\n  position now:      {was}\n  receipts prove:    {_text(self.after)}"
+
+
+def _as_json(position: Position) -> dict[str, Any]:
+    return {
+        "next_offset": position.next_offset,
+        "coverage": position.coverage.encode(),
+        "target_end": position.target_end,
+    }
+
+
+def _text(position: Position) -> str:
+    return f"next {position.next_offset}, on the target {position.coverage}, ours end at {position.target_end}"
+
+
+def proposals(run: Run) -> list[Repair]:
+    """What is to be repaired. Changes nothing. Reads all receipts.
+
+    Raises Refused for a position that cannot be read and of which no receipt is left.
+    """
+    damaged: Damaged = {}
+    view = run.clusters.ledger.view(damaged)
+    for (kind, key), error in damaged.items():
+        if kind not in ("position", "verified"):
+            raise Refused(f"{key}: {error.what}", error.remedy)
+    keys = sorted({*view.positions, *(key for _, key in damaged)})
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
+    return [repair for key in keys if (repair := _proposal(key, view, receipts, damaged))]
+
+
+def _proposal(key: PartitionKey, view: LedgerView, receipts: Receipts, damaged: Damaged) -> Repair | None:
+    before = view.positions.get(key)
+    unreadable = [damaged[kind, key].what for kind in ("position", "verified") if (kind, key) in damaged]
+    if before is None:
+        assumed = _assumed(key, receipts, unreadable)
+        view = replace(view, positions={**view.positions, key: assumed})
+    wrong = [] if before is None else [*of_entries(key, view), *of_receipts(key, view, receipts)]
+    if not (unreadable or wrong):
+        return None
+    after = _proven(key, view, receipts)
+    verified = _less(key, view, after)
+    if ("verified", key) in damaged:  # everything is read back again
+        verified = Verified(generation=after.generation, coverage=Coverage(), level="digest", run_id="", time="")
+    return Repair(key=key, wrong=(*unreadable, *wrong), before=before, after=after, verified=verified)
+
+
+def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -> Position:
+    """A position of the newest generation that has receipts, as if nothing had been copied yet."""
+    generation = max(receipts.generations(key), default=0)
+    known = receipts.of(key, generation)
+    if not known:
+        raise Refused(
+            f"{key.source}: {'; '.join(unreadable)}; no receipt is left that proves what was copied",
+            f"reset {key.source.topic}",
+        )
+    newest, start = max(known, key=lambda receipt: receipt.time), min(receipt.range.from_ for receipt in known)
+    return Position(generation=generation, ids=newest.ids, start=start, next_offset=start)
+
+
+def _proven(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Position:
+    """The position that receipts and approvals prove. Where receipts expired, what was read back counts."""
+    position = view.positions[key]
+    generation = position.generation
+    known: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
+    coverage = Coverage.of(receipt.range for receipt in known).union(view.lost(key, generation))
+    if entry := view.removal(key, generation):
+        coverage = coverage.union(entry.coverage)
+    if receipts.incomplete(key):
+        coverage = coverage.union(view.read_back(key, generation))
+    start = min(position.start, position.next_offset)
+    passed = coverage.union(view.given_back(key, generation))
+    return replace(
+        position,
+        start=start,
+        next_offset=passed.contiguous_end(start),
+        coverage=coverage,
+        leader_epoch=None,
+        target_end=max(target_end(known), 0) or position.target_end,
+    )
+
+
+def _less(key: PartitionKey, view: LedgerView, after: Position) -> Verified | None:
+    """The verified entry without offsets that were never copied; None if it stays as it is."""
+    entry = view.verified.get(key)
+    if entry is None or entry.generation != after.generation or not entry.coverage.subtract(after.coverage):
+        return None
+    return replace(entry, coverage=entry.coverage.intersection(after.coverage))
+
+
+def carry_out(run: LeasedRun, repairs: Iterable[Repair]) -> None:
+    """Write the proposed entries, each partition in one transaction of its own id.
+
+    Raises Refused if a position is no longer as it was shown.
+    """
+    repairs = list(repairs)
+    with closing(run.writer(verified_id(run.replication.name), "what is verified")) as writer:
+        writer.fence()
+    for repair in repairs:
+        run.check()
+        with closing(run.session(repair.key)) as session:
+            session.fence()
+            now = session.ledger.view({}).positions.get(repair.key)
+            if now != repair.before:
+                raise Refused(f"{repair.key.source}: its position changed meanwhile", "start the command again")
+            session.transaction.begin()
+            session.ledger.write(session.transaction, repair.key, repair.after)
+            if repair.verified is not None:
+                session.ledger.write(session.transaction, repair.key, repair.verified)
+            session.transaction.commit()
+        log.info("%s was repaired: %s", repair.key, _text(repair.after))

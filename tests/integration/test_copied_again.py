@@ -1,0 +1,173 @@
+"""What is gone from the target and still at the source is copied again by a backfill: once, verified, and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.model.errors import Fenced, Refused
+from kafka_replication.planning.again import GivenBack
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.plan import State
+from kafka_replication.reporting.backfill import plan_table
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs import again, audit
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.standing import standing
+from tests.support.actions import approve, copied_once
+from tests.support.jobs import InProcess, after_copy
+from tests.support.scenario import Rec, Scenario, numbered, only
+
+CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 50}}
+
+
+def backfill(scene: Scenario, from_: int, until: int) -> RunReport:
+    request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
+    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+
+
+def dry_run(scene: Scenario, from_: int, until: int) -> str:
+    request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
+    return plan_table(backfilling.preview(scene.bare_run(), request))
+
+
+def state(scene: Scenario) -> State:
+    return standing(scene.bare_run())[0].plan.state
+
+
+def assert_whole_again(scene: Scenario) -> None:
+    """Every record is there once, all of it is verified, and an audit finds only that the order is another one."""
+    found = scene.check()
+    assert not (found.lost or found.doubled or found.altered or found.foreign), str(found)
+    assert (state(scene), scene.watermark()) == (State.IN_SYNC, 200)
+    view = scene.bare_run().view()
+    assert str(view.read_back(scene.key(), 1)) == str(scene.position().coverage) == "[0, 200)"
+    report = audit.audit(scene.bare_run())
+    assert report.outcome == "clean", report.text()
+    scene.idle_run()
+
+
+def test_after_an_approval_of_unverified_copies(scene: Scenario) -> None:
+    """The source still has them: an approval is not the end of them."""
+    scene.settings |= CHUNKS
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    scene.run(after_copy(lambda: scene.target.delete_before(scene.topic, 0, 60)))
+    approve(scene, 0, 100)
+    assert scene.run().outcome == "done" and state(scene) is State.PARTLY_REMOVED
+    text = dry_run(scene, 0, 200)
+    assert f"AGAIN {scene.topic}-0: [0, 59) are not on {scene.topic} any more and will be copied again" in text
+    assert "after 140 newer offsets" in text or "ORDER" in text
+    report = backfill(scene, 0, 200)
+    assert report.outcome == "done", report.table()
+    assert only(report).copied == 59
+    assert "UNPROVEN" in dry_run(scene, 0, 200) and "verification was given up" in dry_run(scene, 0, 200)
+    assert not scene.check().lost and not scene.check().doubled
+
+
+@pytest.mark.parametrize("removed", [50, 60, 203])
+def test_what_was_verified_and_removed(scene: Scenario, removed: int) -> None:
+    """At the end of a chunk, inside of one, and all of it: then nothing newer lies behind."""
+    scene.settings |= CHUNKS
+    copied_once(scene, 200)
+    scene.target.delete_before(scene.topic, 0, removed)
+    text = dry_run(scene, 0, 200)
+    assert "AGAIN" in text and ("ORDER" in text) is (removed < 200)
+    assert state(scene) is State.REMOVED
+    report = backfill(scene, 0, 200)
+    assert report.outcome == "done", report.table()
+    assert_whole_again(scene)
+    assert str(scene.bare_run().view().removed[scene.key()].again).startswith("[0, ")
+
+
+def test_markers_and_holes_do_not_move_the_boundary(scene: Scenario) -> None:
+    """Of a chunk that has offsets without records, the source says which of them are gone."""
+    scene.settings |= {"copy": {"chunk_records": 500}}
+    scene.source.create(scene.topic)
+    for first in range(0, 100, 10):
+        scene.source.transaction(scene.topic, numbered(10, first), abort=first % 20 == 10)
+    assert scene.run().outcome == "done"
+    scene.target.delete_before(scene.topic, 0, 25)
+    report = backfill(scene, 0, 110)
+    assert report.outcome == "done", report.table()
+    assert only(report).copied == 25
+    found = scene.check()
+    assert not (found.lost or found.doubled or found.altered or found.foreign), str(found)
+    assert audit.audit(scene.bare_run()).outcome == "clean"
+
+
+def test_a_source_that_changed_is_not_guessed_at(scene: Scenario) -> None:
+    scene.settings |= CHUNKS
+    copied_once(scene, 200)
+    scene.target.delete_before(scene.topic, 0, 60)
+    scene.source.delete_before(scene.topic, 0, 55)
+    with pytest.raises(Refused, match=r"only the first records of \[50, 100\) are gone"):
+        backfill(scene, 55, 200)
+    assert str(scene.position().coverage) == "[0, 200)"
+    assert "LOST" in dry_run(scene, 0, 50) and "the source does not have either" in dry_run(scene, 0, 50)
+
+
+def dies_before(session: PartitionSession, given: GivenBack) -> None:
+    raise KeyboardInterrupt
+
+
+def dies_inside(session: PartitionSession, given: GivenBack) -> None:
+    session.transaction.begin()
+    session.ledger.write(session.transaction, session.key, given.entries[0])
+    raise KeyboardInterrupt
+
+
+def dies_after(session: PartitionSession, given: GivenBack) -> None:
+    WRITE(session, given)
+    raise KeyboardInterrupt
+
+
+WRITE = again._write
+
+
+@pytest.mark.parametrize("death", [dies_before, dies_inside, dies_after])
+def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch, death: Callable[[PartitionSession, GivenBack], None]
+) -> None:
+    scene.settings |= CHUNKS
+    copied_once(scene, 200)
+    scene.target.delete_before(scene.topic, 0, 60)
+    monkeypatch.setattr(again, "_write", death)
+    with pytest.raises(KeyboardInterrupt):
+        backfill(scene, 0, 200)
+    monkeypatch.undo()
+    assert state(scene) is State.REMOVED and scene.watermark() == 200
+    assert scene.run().outcome == "failed"
+    assert backfill(scene, 0, 200).outcome == "done"
+    assert_whole_again(scene)
+
+
+def test_a_copier_that_was_at_work_is_fenced(scene: Scenario) -> None:
+    copied_once(scene, 200)
+    zombie = scene.bare_run().session(scene.key())
+    try:
+        zombie.fence()
+        position = zombie.position()
+        assert position is not None
+        scene.target.delete_before(scene.topic, 0, 60)
+        assert backfill(scene, 0, 200).outcome == "done"
+        with pytest.raises(Fenced):
+            zombie.move(position)
+    finally:
+        zombie.close()
+    assert_whole_again(scene)
+
+
+def test_the_second_copies_can_be_lost_too(scene: Scenario) -> None:
+    scene.settings |= CHUNKS
+    copied_once(scene, 200)
+    for removed in (60, 240):
+        scene.target.delete_before(scene.topic, 0, removed)
+        assert state(scene) is State.REMOVED
+        assert backfill(scene, 0, 200).outcome == "done"
+        assert_whole_again(scene)
+    scene.source.produce(scene.topic, [Rec(b"new")])
+    assert scene.run().outcome == "done" and scene.watermark() == 201

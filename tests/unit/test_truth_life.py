@@ -1,0 +1,302 @@
+"""Random lives of one partition: whatever happens to the target, nobody says `in sync` where an audit finds a difference.
+
+The target is simulated: a log of our records, markers, aborted records and records of others, with a start and an id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kafka_replication.config import Replication
+from kafka_replication.ledger.contradictions import of_entries, of_receipts
+from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Removed, Segment, Verified
+from kafka_replication.ledger.receipts import Receipts, StoredReceipt
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.again import Remainder, give_back, is_gone_in_part, to_copy_again
+from kafka_replication.planning.live import as_compared, plan
+from kafka_replication.planning.plan import PartitionPlan, State
+from kafka_replication.planning.removal import Looked, Retention, expected_end, may_be_gone, removed
+from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
+REPLICATION = Replication.model_validate(
+    {
+        "name": "orders-dr",
+        "source": {"connection": "a"},
+        "target": {"connection": "b"},
+        "topics": {"include": ["orders"]},
+    }
+)
+OURS, MARKER, ABORTED, FOREIGN = range(4)
+CHUNK = 4
+
+
+@dataclass
+class Target:
+    """``log[n]`` is what lies at offset n: its kind, and the source offset of a record of ours."""
+
+    id: str = "t0"
+    start: int = 0
+    log: list[tuple[int, int]] = field(default_factory=list)
+
+    def ours(self) -> list[int]:
+        return [source for kind, source in self.log[self.start :] if kind == OURS]
+
+    def first_foreign(self, behind: int) -> int | None:
+        found = (at for at, (kind, _) in enumerate(self.log) if kind == FOREIGN and at >= max(behind, self.start))
+        return next(found, None)
+
+
+class Life(RuleBasedStateMachine):
+    """What the ledger holds, what the target holds, and everything that a run, a person or a stranger does."""
+
+    @initialize(harm=st.sampled_from(["none", "none", "none", "truncated", "created again", "stranger"]))
+    def open(self, harm: str) -> None:
+        self.harm = harm  # what ends a life: most lives have none of it
+        self.target, self.source = Target(), list[bool]()  # whether a source offset has a visible record
+        self.position = Position(generation=1, ids=Ids("SRC", "s", "t0"), start=0, next_offset=0)
+        self.verified: Verified | None = None
+        self.gaps: tuple[Gap, ...] = ()
+        self.noted: Removed | None = None
+        self.receipts: list[StoredReceipt] = []
+        self.written = 0  # the end of the receipts topic
+
+    # --- what the ledger and the snapshot show ---
+
+    @property
+    def view(self) -> LedgerView:
+        return LedgerView(
+            {KEY: self.position},
+            {KEY: self.verified} if self.verified else {},
+            {KEY: self.gaps},
+            removed={KEY: self.noted} if self.noted else {},
+        )
+
+    def read(self, since: int = 0) -> Receipts:
+        stored = tuple(stored for stored in self.receipts if stored.offset >= since)
+        number = KEY.ledger_partition
+        return Receipts(stored={KEY: stored}, since={KEY: since}, log_starts={number: 0}, ends={number: self.written})
+
+    def snapshot(self) -> Snapshot:
+        end = len(self.target.log)
+        there = Topic(
+            name="orders",
+            topic_id=self.target.id,
+            partitions={0: PartitionOffsets(self.target.start, end, end)},
+            replication_factor=1,
+        )
+        length = len(self.source)
+        source = replace(there, topic_id="s", partitions={0: PartitionOffsets(0, length, length)})
+        taken = Snapshot(
+            source_cluster="SRC", target_cluster="TGT", source={"orders": source}, target={"orders": there}
+        )
+        if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view):
+            first = self.target.first_foreign(self.position.target_end)
+            taken = replace(taken, foreign={} if first is None else {KEY: first})
+        if may_be_gone(KEY, self.view, there):
+            since = self.noted.receipts_from if self.noted else None
+            looked = Looked(
+                receipts=self.read(since or 0),
+                log_start=self.target.start,
+                retention=Retention(None, None),
+                young=None,
+                run_id="r",
+                time="t",
+            )
+            taken = replace(taken, removed={KEY: removed(KEY, self.view, looked)})
+        return taken
+
+    def planned(self) -> PartitionPlan:
+        (found,) = plan(REPLICATION, self.snapshot(), self.view, {}).partitions
+        return found
+
+    # --- what happens ---
+
+    @rule(records=st.lists(st.booleans(), min_size=1, max_size=9))
+    def produce(self, records: list[bool]) -> None:
+        self.source += records
+
+    @rule(leaves_aborted=st.booleans())
+    def run(self, leaves_aborted: bool) -> None:
+        snapshot = self.snapshot()
+        self.noted = snapshot.removed.get(KEY, self.noted)
+        found = self.planned()
+        if found.copy:
+            if leaves_aborted:
+                self.target.log += [(ABORTED, 0), (MARKER, 0)]
+            self.copy(found.copy)
+        if not found.refused:
+            self.read_back()
+
+    @rule(data=st.data())
+    def backfill(self, data: st.DataObject) -> None:
+        first = data.draw(st.integers(0, len(self.source)))
+        wanted = OffsetRange(first, data.draw(st.integers(first, len(self.source))))
+        snapshot = self.snapshot()
+        view = as_compared(self.view, snapshot)
+        if self.planned().refused or not wanted.span:
+            return
+        again = to_copy_again(KEY, view, self.read().of(KEY, 1), wanted, 0)
+        if again:
+            self.give_back(view, again)
+        for range_ in self.position.left_of(wanted):
+            self.copy(range_)
+        for range_ in self.position.left_of(OffsetRange(0, self.position.next_offset)):
+            if again.within(range_):
+                self.copy(range_)
+        self.read_back()
+
+    @precondition(lambda self: self.target.log)
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        self.target.start = data.draw(st.integers(self.target.start, len(self.target.log)))
+
+    @precondition(lambda self: self.harm == "stranger")
+    @rule(count=st.integers(1, 3))
+    def write_as_a_stranger(self, count: int) -> None:
+        self.target.log += [(FOREIGN, 0)] * count
+
+    @precondition(lambda self: self.harm == "truncated" and len(self.target.log) > self.target.start)
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        del self.target.log[data.draw(st.integers(self.target.start, len(self.target.log) - 1)) :]
+
+    @precondition(lambda self: self.harm == "created again")
+    @rule()
+    def create_again(self) -> None:
+        self.target = Target(id="t1")
+
+    @rule()
+    def approve(self) -> None:
+        found = self.planned()
+        for range_ in found.missed:
+            self.gaps += (
+                Gap(
+                    generation=1,
+                    kind="unverifiable",
+                    range=range_,
+                    reason="r",
+                    approved_by="a",
+                    ids=self.position.ids,
+                    run_id="r",
+                    time="t",
+                ),
+            )
+
+    # --- how it is done ---
+
+    def give_back(self, view: LedgerView, again: Coverage) -> None:
+        entry = view.removed[KEY]
+        cut = next((stored.receipt for stored in self.receipts if is_gone_in_part(stored.receipt, entry)), None)
+        given = give_back(KEY, view, self.read().of(KEY, 1), again, self.remainder(cut, entry), ("r", "t"))
+        self.receipts = [stored for stored in self.receipts if stored.receipt not in given.deleted]
+        for one in given.entries:
+            match one:
+                case Position():
+                    self.position = one
+                case Verified():
+                    self.verified = one
+                case Removed():
+                    self.noted = one
+                case Receipt():
+                    self.store(one)
+
+    def remainder(self, cut: Receipt | None, entry: Removed) -> Remainder | None:
+        if cut is None:
+            return None
+        (segment,) = cut.segments
+        visible = [offset for offset in range(cut.range.from_, cut.range.until) if self.source[offset]]
+        first = visible[entry.target_start - segment.first]
+        kept = replace(segment, first=entry.target_start, count=segment.last + 1 - entry.target_start)
+        receipt = replace(
+            cut, range=OffsetRange(first, cut.range.until), count=kept.count, placement=KafkaSegments((kept,))
+        )
+        return Remainder(cut.range, first, receipt)
+
+    def store(self, receipt: Receipt) -> None:
+        self.receipts = [
+            stored for stored in self.receipts if stored.receipt.range.from_ != receipt.range.from_
+        ]  # the key is the first offset
+        self.receipts.append(StoredReceipt(self.written, receipt))
+        self.written += 2
+
+    def copy(self, wanted: OffsetRange) -> None:
+        while left := self.position.left_of(wanted):
+            self.copy_chunk(OffsetRange(left[0].from_, min(left[0].until, left[0].from_ + CHUNK)))
+
+    def copy_chunk(self, chunk: OffsetRange) -> None:
+        visible = [offset for offset in range(chunk.from_, chunk.until) if self.source[offset]]
+        first, segments = len(self.target.log), KafkaSegments()
+        if visible:
+            self.target.log += [*((OURS, offset) for offset in visible), (MARKER, 0)]
+            last = first + len(visible) - 1
+            segments = KafkaSegments((Segment(partition=0, first=first, last=last, count=len(visible), digest="d"),))
+        self.position = self.position.after(chunk, None, first + len(visible) if visible else 0)
+        self.store(
+            Receipt(
+                generation=1,
+                range=chunk,
+                count=len(visible),
+                bytes=0,
+                digest="d",
+                digest_kind="k",
+                engine="e",
+                placement=segments,
+                ids=self.position.ids,
+                run_id="r",
+                time="t",
+            )
+        )
+
+    def read_back(self) -> None:
+        """All that can be read back: the records of a pending receipt are there."""
+        pending = self.view.pending(KEY)
+        equal = [
+            stored.receipt.range
+            for stored in self.receipts
+            if pending.contains(stored.receipt.range)
+            and all(segment.first >= self.target.start for segment in stored.receipt.segments)
+        ]
+        self.verified = self.view.verified_with(KEY, 1, Coverage.of(equal), level="digest", run_id="r", time="t")
+
+    # --- what must hold ---
+
+    @invariant()
+    def in_sync_means_that_an_audit_finds_nothing(self) -> None:
+        found = self.planned()
+        if found.state is State.IN_SYNC:
+            assert self.target.id == "t0"
+            assert sorted(self.target.ours()) == [offset for offset, there in enumerate(self.source) if there]
+            assert self.target.first_foreign(0) is None
+        if not found.refused and not found.missed and not self.gaps and not found.verify:
+            missing = {offset for offset in range(self.position.next_offset) if self.source[offset]} - {
+                *self.target.ours()
+            }
+            assert not missing, "nothing explains it, and nobody accepted it"
+
+    @invariant()
+    def nothing_is_there_twice(self) -> None:
+        if self.target.id == "t0":
+            assert len(self.target.ours()) == len({*self.target.ours()})
+
+    @invariant()
+    def our_own_ledger_never_contradicts_itself(self) -> None:
+        view = as_compared(self.view, self.snapshot())
+        assert of_entries(KEY, view) == []
+        assert of_receipts(KEY, view, self.read()) == []
+
+    @invariant()
+    def no_number_is_negative(self) -> None:
+        found = self.planned()
+        assert found.missed.subtract(found.removed).span == 0
+        assert self.view.verified_end(KEY) <= self.position.next_offset
+
+
+Life.TestCase.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+test_life = Life.TestCase
