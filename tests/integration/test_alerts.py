@@ -171,6 +171,7 @@ def test_a_cluster_that_is_away_is_told_after_a_while(scene: Scenario, received:
     assert events(watching.look()) == ["healed cluster-unavailable"]
 
 
+@pytest.mark.slow
 def test_a_ledger_that_takes_nothing_has_an_alert_of_its_own(
     source_cluster: Brokers, target3: KafkaCluster, received: Inbox, tmp_path: Path
 ) -> None:
