@@ -14,8 +14,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
-from kafka_replication.kafka.clients import translate
 from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.translate import translate
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
 from kafka_replication.model.keys import check_id
 from kafka_replication.runtime.deadline import Deadline

@@ -20,7 +20,6 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka import admission, callbacks
 from kafka_replication.kafka.admission import CONNECTION, SIDE
 from kafka_replication.kafka.heard import Heard, HearingAdmin, HearingConsumer, HearingProducer
-from kafka_replication.kafka.translate import translate as translate
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.model.rights import Login, Side
 
