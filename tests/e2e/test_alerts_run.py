@@ -47,6 +47,7 @@ def told(by: list[Received]) -> list[str]:
     return [alert.title.split(":")[0] for alert in by]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_once_and_healed_by_a_good_one(
     airflow: Airflow, received: Inbox, source_cluster: Brokers
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +35,7 @@ from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.leases import acquire
 from tests.support.received import Inbox, inbox
-from tests.support.scenario import Cluster, Scenario, numbered
+from tests.support.scenario import Cluster, Rec, Scenario, numbered
 from tests.support.waiting import wait_until
 
 
@@ -280,14 +281,14 @@ def test_status_says_with_its_exit_code_that_something_is_wrong(scene: Scenario)
 def test_a_failed_run_in_this_process(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
     """A run that fails for some partitions only is told by the topic, with ranges and errors."""
     copied_once(scene)
-    scene.target.produce(scene.topic, numbered(1))  # of somebody else
-    scene.source.produce(scene.topic, numbered(10, 50))
+    scene.target.set(scene.topic, max_message_bytes="1000")
+    scene.source.produce(scene.topic, [Rec(b"large", os.urandom(5_000), (), 1_700_000_000_000)])
     try:
         scene.run(InProcess(), Request())
     except ReplicationError:
         pytest.fail("the run itself must not fail")
     assert events(watcher(scene, received, tmp_path).look()) == [f"opened run-failed {scene.topic}"]
-    assert f"{scene.topic}-0 [50, 60)" in received.mails[0].text
+    assert f"{scene.topic}-0 [50, 51)" in received.mails[0].text
 
 
 @dataclass(frozen=True)

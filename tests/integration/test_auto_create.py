@@ -46,6 +46,7 @@ def test_fencing_without_a_ledger(obliging: KafkaCluster) -> None:
     assert POSITIONS not in clients.admin(config).list_topics(timeout=10).topics
 
 
+@pytest.mark.slow
 def test_copying_to_a_topic_that_is_deleted_meanwhile(
     source_cluster: KafkaCluster, obliging: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_run_whose_time_is_used_up_ends_by_name(own_scene: Scenario, own_clust
     scene.assert_copied()
 
 
+@pytest.mark.slow
 def test_the_steps_after_a_failed_copy_take_minutes_at_most(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
     """The target died and stays away: the ledger is tried for ten times `timeouts.request`, not 500 times."""
     scene, broker = own_scene, own_cluster.broker(0)

@@ -149,6 +149,7 @@ def test_latest_is_resolved_once_also_for_a_partition_that_does_not_answer(
     assert scene.watermark(1) == 27
 
 
+@pytest.mark.slow
 def test_what_answers_is_shown_and_what_does_not_is_named(
     source_scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +184,7 @@ def test_what_answers_is_shown_and_what_does_not_is_named(
     )
 
 
+@pytest.mark.slow
 def test_a_backfill_of_healthy_partitions_is_done(source_scene: Scenario, target3: KafkaCluster) -> None:
     scene = source_scene
     spread(scene.source, scene.topic, 1)

@@ -76,7 +76,7 @@ def elect_the_one_that_missed_some(scene: Scenario, brokers: KafkaCluster) -> No
     ("written_since", "named"),
     [
         (0, f"the source ends at {KEPT}, {LOST} offsets below the position {KEPT + LOST}"),
-        (LOST + 20, "truncated below offset 100"),
+        pytest.param(LOST + 20, "truncated below offset 100", marks=pytest.mark.slow),
     ],
     ids=("shorter than what was copied", "as long again, with other records"),
 )

@@ -170,6 +170,7 @@ def test_local_spark_sees_no_secret(ready: Scenario) -> None:
     assert_kept(Looking(ready, SparkConnection("local[2]", {}), page))
 
 
+@pytest.mark.slow
 def test_a_spark_cluster_sees_no_secret(ready: Scenario, spark_cluster: SparkConnection) -> None:
     [page] = free_ports(1)
     assert_kept(Looking(ready, spark_cluster, page))

@@ -206,10 +206,10 @@ def kill_only_the_run(run: SparkRun) -> None:
     run.process.send_signal(signal.SIGKILL)
 
 
-SLOW_KILL = pytest.param(kill_jvm, marks=pytest.mark.slow)
+SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_run)]
 
 
-@pytest.mark.parametrize("kill", [kill_workers, kill_driver, kill_run, kill_only_the_run, SLOW_KILL])
+@pytest.mark.parametrize("kill", [kill_workers, kill_driver, kill_only_the_run, *SLOW_KILLS])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SMALL}
     run = SparkRun(ready, halted=True)
@@ -245,6 +245,7 @@ def test_a_run_that_is_stopped_leaves_no_transaction_open(ready: Scenario, numbe
     assert_complete(ready)
 
 
+@pytest.mark.slow
 def test_java_uses_the_class_data_archive_and_a_run_survives_one_that_was_cut_off(
     ready: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
