@@ -119,14 +119,13 @@ class SparkRun:
         return json.loads(document) if document else {}
 
     def assert_nothing_left(self) -> None:
-        try:
+        with contextlib.suppress(AssertionError):  # what is left is named below
             wait_until(lambda: not self.descendants())
-        finally:
-            self._stop.set()
-            self._watcher.join()
-            left = [command(each)[:200] for each in self.descendants() if is_alive(each)]
-            for each in self.descendants():
-                each.kill()
+        self._stop.set()
+        self._watcher.join()
+        left = [f"{each.pid} of {each.ppid()}: {command(each)[:200]}" for each in self.descendants()]
+        for each in self.descendants():
+            each.kill()
         assert not left
 
 

@@ -14,6 +14,7 @@ from kafka_replication.runtime.identity import is_running
 
 log = logging.getLogger(__name__)
 INTERVAL = 0.5
+GRACE = 20.0  # seconds
 
 
 def watch() -> psutil.Process | None:
@@ -42,7 +43,13 @@ def _watch(parent: psutil.Process | None) -> None:
 
 
 def end(parent: psutil.Process | None) -> None:
-    """Ask the JVM to end, which ends its Python workers. psutil signals no other process that got the same pid."""
+    """Ask the JVM to end, which ends its Python workers. If it has not ended after `GRACE`, kill it: its workers see
+    that, too. psutil signals no other process that got the same pid.
+    """
     with contextlib.suppress(psutil.Error):
         if parent is not None and is_running(parent):
             parent.terminate()
+            with contextlib.suppress(psutil.TimeoutExpired):
+                parent.wait(GRACE)
+                return
+            parent.kill()
