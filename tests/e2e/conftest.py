@@ -24,7 +24,9 @@ def gate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: Brokers, target_cluster: Brokers) -> Iterator[Airflow]:
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, source_cluster: Brokers, target_cluster: Brokers
+) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags" / "replications").mkdir(parents=True)
     for file in (REPOSITORY / "dags").glob("*.py"):
