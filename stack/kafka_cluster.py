@@ -282,7 +282,7 @@ class KafkaCluster:
             "transaction.state.log.num.partitions": "4",
             "log.cleaner.dedupe.buffer.size": "2097152",
             "group.initial.rebalance.delay.ms": "0",
-            # Without it the active controller writes a record every half second, which is a fifth of what an idle broker does.
+            # Otherwise the active controller writes a record every half second: a fifth of what an idle broker does.
             "metadata.max.idle.interval.ms": "0",
             # A killed broker may come back when its session has ended: 5 s instead of 9 s, with a heartbeat every
             # second.
