@@ -18,17 +18,15 @@ from kafka_replication.ledger.entries import (
     Entry,
     Gap,
     Ids,
-    KafkaSegments,
     MappedOffset,
     Position,
     Receipt,
     Removed,
-    Segment,
     Start,
     Transform,
-    UnknownPlacement,
     Verified,
 )
+from kafka_replication.ledger.placement import KafkaSegments, Segment, UnknownPlacement
 from kafka_replication.model.offsets import Coverage, OffsetRange
 
 FOLDER = Path(__file__).with_name("ledger")

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_replication.kafka import clients, cursor
 from kafka_replication.kafka.scan import assign
-from kafka_replication.ledger.entries import Segment
+from kafka_replication.ledger.placement import Segment
 from kafka_replication.model.errors import VerificationFailed
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.verification.digest import Fingerprint

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model import times
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey

@@ -12,19 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import (
-    GAP_KINDS,
-    Gap,
-    Ids,
-    KafkaSegments,
-    MappedOffset,
-    Position,
-    Receipt,
-    Segment,
-    Transform,
-    UnknownPlacement,
-    Verified,
-)
+from kafka_replication.ledger.entries import GAP_KINDS, Gap, Ids, MappedOffset, Position, Receipt, Transform, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment, UnknownPlacement
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey

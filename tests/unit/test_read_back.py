@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries, of_receipts
-from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Removed, Segment, Verified
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey

@@ -5,9 +5,12 @@ Every ``check_`` function returns its argument, or raises ValueError with a text
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 from functools import lru_cache
+
+from kafka_replication.model import partitioning
 
 LEDGER_PREFIX = "kafka-replication."
 AUDIT_SUFFIX = ".audit"
@@ -135,6 +138,18 @@ def check_callback(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text, re.ASCII):
         raise ValueError("must read package.module:function")
     return text
+
+
+def check_partitioning(text: str) -> str:
+    """Raises ValueError unless it is a partitioning that is built in, or reads ``package.module:function``."""
+    if text in partitioning.BUILT_IN:
+        return text
+    try:
+        return check_callback(text)
+    except ValueError:
+        near = difflib.get_close_matches(text.lower(), partitioning.BUILT_IN, n=1)
+        question = f", did you mean '{near[0]}'?" if near else ""
+        raise ValueError(f"must be {', '.join(partitioning.BUILT_IN)} or package.module:function{question}") from None
 
 
 def check_class(text: str) -> str:

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange

@@ -11,7 +11,7 @@ from kafka_replication.kafka import clients
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
-from kafka_replication.ledger.entries import KafkaSegments, Segment
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.port import Record, RefusedAt

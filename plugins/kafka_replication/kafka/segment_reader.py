@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.scan import headers_of, without_gc
-from kafka_replication.ledger.entries import Segment
+from kafka_replication.ledger.placement import Segment
 from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafka_replication.ledger.entries import POSITIONS, KafkaSegments, Position, Receipt
+from kafka_replication.ledger.entries import POSITIONS, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kafka_replication.ledger.entries import Position, Receipt, Removed, Segment
+from kafka_replication.ledger.entries import Position, Receipt, Removed
+from kafka_replication.ledger.placement import Segment
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands

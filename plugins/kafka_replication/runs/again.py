@@ -11,7 +11,8 @@ from typing import Any
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.scan import headers_of, offset_of
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.ledger.entries import KafkaSegments, Receipt, Removed
+from kafka_replication.ledger.entries import Receipt, Removed
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group, verified_id

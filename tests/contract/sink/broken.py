@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.port import Record
