@@ -93,7 +93,7 @@ class PartitionSession:
         self.ledger.write(self.transaction, self.key, position)
         self.ledger.write(self.transaction, self.key, receipt)
         self.transaction.commit()
-        if receipt.segments:
+        if receipt.parts and not receipt.spread:
             self._known, self._marker = position.target_end, 1
 
     def target_end(self) -> int:
