@@ -271,7 +271,7 @@ class _PartitionAuditor:
 
 def _places(receipt: Receipt) -> Sequence[int]:
     """The target offset of each record of the chunk, in source order."""
-    runs = [range(segment.first, segment.last + 1) for segment in receipt.segments]
+    runs = [range(range_.from_, range_.until) for part in receipt.parts for range_ in part.offsets]
     return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
 

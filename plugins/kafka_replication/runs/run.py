@@ -194,6 +194,7 @@ class LeasedRun(Run):
             self.clusters.target_admin,
             self.replication.copying,
             self.deadline,
+            self.replication.placing,
         )
 
 
