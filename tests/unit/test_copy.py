@@ -337,7 +337,7 @@ def assert_consistent(world: World) -> None:
     for receipt in receipts:
         inside = [offset for offset in world.records if offset in receipt.range]
         assert receipt.count == len(inside)
-        assert [target.log[at].record for each in receipt.segments for at in range(each.first, each.last + 1)] == inside
+        assert [target.log[at].record for each in receipt.parts for at in range(each.first, each.until)] == inside
 
 
 FAULTS = st.dictionaries(
@@ -749,7 +749,7 @@ def test_a_range_without_visible_records_still_moves_the_position() -> None:
     assert world.target.position == Position(
         generation=1, ids=IDS, start=0, next_offset=9, coverage=Coverage.of([OffsetRange(0, 9)])
     )
-    assert next(iter(world.target.receipts.values())).segments == ()
+    assert next(iter(world.target.receipts.values())).parts == ()
 
 
 def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commit() -> None:

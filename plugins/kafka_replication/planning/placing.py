@@ -26,7 +26,7 @@ def refusal_of_partitions(
     numbers = partitioning.targets(key.source.partition, partitions)
     if not numbers:
         return Refusal(
-            State.UNFIT,
+            State.FEWER_PARTITIONS,
             f"{key.source}: partition_map has no target partition for it",
             f"add '{key.source.partition}: <target partition>' to partition_map",
         )
@@ -75,10 +75,12 @@ def refusal_of_change(
 def note_of_change(partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int) -> str:
     """What readers should know about a change that was not refused; empty if there is none."""
     by = position.spread.by if position.spread and position.coverage else None
-    if by is None or (by.name, by.partitions) == (partitioning.name, partitions):
+    mapped = str(partitioning.map.get(key.source.partition, "")) if partitioning.name == MAP else ""
+    moved = by is not None and by.name == MAP and by.hash != mapped
+    if by is None or ((by.name, by.partitions) == (partitioning.name, partitions) and not moved):
         return ""
     return (
         f"{key.source}: from offset {position.next_offset} on, records are spread by {partitioning.name} over"
-        f" {partitions} partitions of {key.target_topic}, no longer by {by.name} over {by.partitions}: records of one"
+        f" {partitions} partitions of {key.target_topic}, no longer by {by}: records of one"
         " key may lie in two partitions"
     )

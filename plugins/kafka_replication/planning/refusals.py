@@ -129,8 +129,7 @@ def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Refus
     return Refusal(
         State.FEWER_PARTITIONS,
         f"{key.source}: {key.target_topic} has {partitions} partitions, the source {len(source.partitions)}",
-        f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}; or"
-        " spread the records (partitioning)",
+        f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}",
     )
 
 
