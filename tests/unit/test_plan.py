@@ -317,8 +317,8 @@ OPENED = {key(): position(40)}
 THREE = {"orders": topic("orders", "t-orders", *[(0, 10, 10)] * 3)}
 
 
-def spread(name: str, *ends: int, hash: str = "") -> Position:
-    by = PartitionedBy(name=name, hash=hash, partitions=len(ends))
+def spread(name: str, *ends: int, mapped: str = "") -> Position:
+    by = PartitionedBy(name=name, hash=mapped, partitions=len(ends))
     return replace(position(40), target_end=0, spread=Spread(by, ends))
 
 
@@ -498,8 +498,8 @@ def test_why_a_partition_is_refused(case: Case, state: State, what: str, remedy:
         ({"partitioning": "by_key", "target_topics": {"partitions": 3}}, spread("by_key", 9)),
         ({"partitioning": "round_robin"}, spread("round_robin", 9, 0)),
         ({"partitioning": "a.b:c"}, spread("by_key", 9, 0, 10)),
-        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 0, 0, 10, hash="2")),
-        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 10, 0, 0, hash="0")),
+        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 0, 0, 10, mapped="2")),
+        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 10, 0, 0, mapped="0")),
     ],
 )
 def test_a_change_of_partitioning_that_the_file_states_goes_on_and_is_told(

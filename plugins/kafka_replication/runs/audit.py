@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from kafka_replication.kafka import offsets, topics
@@ -14,7 +15,7 @@ from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, LedgerUnreadable, ReplicationError
+from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
@@ -22,6 +23,7 @@ from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.run import Run
+from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
@@ -55,6 +57,13 @@ class Sides:
     view: LedgerView
     receipts: Receipts
 
+    def log(self, at: TopicPartition) -> OffsetRange | None:
+        """What can be read of a target partition; None if it is gone or does not answer."""
+        topic = self.target.get(at.topic)
+        if topic is None or at not in self.ends:
+            return None
+        return OffsetRange(min(topic.offsets(at.partition).log_start, self.ends[at]), self.ends[at])
+
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
@@ -64,13 +73,14 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
         )
     sides = _sides(run, keys)
+    read = _read_targets(run, sides, keys, request)
     if (
         not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
         and request.range != EVERYTHING
     ):
         raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger lists what was copied")
     return AuditReport(
-        run.replication.name, run.run_id, now(), tuple(_audit_partition(run, sides, key, request) for key in keys)
+        run.replication.name, run.run_id, now(), tuple(_audit_partition(run, sides, key, request, read) for key in keys)
     )
 
 
@@ -80,13 +90,16 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
 
 def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
     target = topics.describe_all(run.clusters.target_admin, {key.target_topic for key in keys})
-    there = [
-        key.target
-        for key in keys
-        if key.target_topic in target and key.target.partition in target[key.target_topic].partitions
-    ]
-    wait = longest_wait(run.replication.copying, run.deadline)
-    ends, failures = offsets.stable_ends_each(run.clusters.target_admin, there, wait)
+    positions = run.view().positions
+    wanted = {
+        TopicPartition(key.target_topic, number) for key in keys for number in positions[key].ends(key.source.partition)
+    }
+    there = [at for at in wanted if at.topic in target and at.partition in target[at.topic].partitions]
+    admin = run.clusters.target_admin
+    if run.replication.placing.shared:  # transactions of others may stay open
+        ends, failures = offsets.last_stable_each(admin, there)
+    else:
+        ends, failures = offsets.stable_ends_each(admin, there, longest_wait(run.replication.copying, run.deadline))
     cluster, source = (
         topics.cluster_id(run.clusters.source_admin),
         topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
@@ -102,7 +115,59 @@ def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
     )
 
 
-def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
+def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], request: AuditRequest) -> TargetRead:
+    """Read, once, each target partition that has chunks of several keys, or records of others between ours.
+
+    If whole topics are audited, records that belong to no receipt are looked for, too. Not if receipts have expired:
+    such a record may be of one of them.
+    """
+    read, claims = TargetRead(), _claims(sides, keys, request)
+    whole = request.partition is None and request.range == EVERYTHING and not run.replication.placing.shared
+    expired = {key.target_topic for key in keys if sides.receipts.incomplete(key)}
+    for at, here in sorted(claims.items()):
+        if (log_ := sides.log(at)) is None:
+            read.failed[at] = sides.failures.get(at) or _gone(at)
+            continue
+        if run.replication.on_existing_target == "append":
+            first = min(claim.part.first for claim in here)
+            log_ = OffsetRange(min(max(first, log_.from_), log_.until), log_.until)
+        look = read.read_all if whole and at.topic not in expired else read.read
+        look(partial(_open_target, run), at, here, log_)
+    return read
+
+
+def _gone(at: TopicPartition) -> Refused:
+    return Refused(f"{at} on the target is gone", "restore it, or reset the topic with kafka-replication reset")
+
+
+def _claims(
+    sides: Sides, keys: Collection[PartitionKey], request: AuditRequest
+) -> Mapping[TopicPartition, Sequence[Claim]]:
+    """The parts of all chunks in target partitions where a receipt has one of those that `spread_audit` compares."""
+    claims: dict[TopicPartition, list[Claim]] = {}
+    spread = set[TopicPartition]()
+    for key in keys:
+        generation, topic = sides.view.positions[key].generation, sides.target.get(key.target_topic)
+        for receipt in sides.receipts.all(key):
+            if topic is None or receipt.ids.target_topic != topic.topic_id:
+                continue
+            asked = receipt.generation == generation and receipt.range.intersection(request.range) is not None
+            for part in receipt.parts:
+                at = TopicPartition(key.target_topic, part.partition)
+                wanted = asked and receipt.spread
+                claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
+                spread |= {at} if receipt.spread else set()
+    return {at: here for at, here in claims.items() if at in spread}
+
+
+def _open_target(run: Run, at: TopicPartition) -> Cursor:
+    group = consumer_group(run.replication.name)
+    return Cursor(run.clusters.target, group, at, run.replication.copying.stall_timeout)
+
+
+def _audit_partition(
+    run: Run, sides: Sides, key: PartitionKey, request: AuditRequest, read: TargetRead
+) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
     receipts = sides.receipts.of(key, position.generation)
@@ -129,8 +194,10 @@ def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRe
             chosen=select_receipts(wanted.subtract(expired), receipts),
             result=result,
             some_expired=bool(expired),
+            read=read,
         )
         work.all(complete=request.range == EVERYTHING)
+        result.differ(read.extra_of(key, sides.view.positions))
     except ReplicationError as e:
         result.errors.append(str(e))
     result.finish()
@@ -164,31 +231,57 @@ class _PartitionAuditor:
     chosen: Sequence[Receipt]
     result: PartitionAudit
     some_expired: bool
+    read: TargetRead
     readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be read
     target_log: OffsetRange = field(init=False, default=OffsetRange(0, 0))
 
     def all(self, *, complete: bool) -> None:
-        run, key = self.run, self.key
-        if any(receipt.spread for receipt in self.chosen):
-            self.result.errors.append("copies that lie in several target partitions cannot be audited yet")
-            return
         self._check_source()
-        if not self._check_target():
+        self._check_target_id()
+        self._spread()
+        plain = any(not receipt.spread for receipt in self.chosen)
+        if (plain or (not self.chosen and self.run.replication.placing.sole)) and self._check_target():
+            self._plain(complete=complete)
+
+    def _spread(self) -> None:
+        """The chunks whose target partitions were read for all source partitions together."""
+        chosen = [receipt for receipt in self.chosen if receipt.spread]
+        if not chosen:
             return
+        if self.key.target_topic not in self.sides.target:
+            raise _gone(self.key.target)
+        stall, group = self.run.replication.copying.stall_timeout, consumer_group(self.run.replication.name)
+        with closing(Cursor(self.run.clusters.source, group, self.key.source, stall)) as source:
+            auditor = SpreadAuditor(
+                key=self.key,
+                read=self.read,
+                result=self.result,
+                open_target=partial(_open_target, self.run),
+                log=self.sides.log,
+                source=lambda receipt: records(source.read(receipt.range)),
+            )
+            for receipt in chosen:
+                readable = self.readable and receipt.range.intersection(self.readable) == receipt.range
+                auditor.chunk(receipt, readable=bool(readable))
+
+    def _plain(self, *, complete: bool) -> None:
+        """The chunks in a target partition that has no other writer, in its order."""
+        run, key = self.run, self.key
         stall, group = run.replication.copying.stall_timeout, consumer_group(run.replication.name)
         others = [
             receipt
             for receipt in self.sides.receipts.all(self.key)
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
-        work = units(self.chosen, others, self._window(complete))
+        work = units([receipt for receipt in self.chosen if not receipt.spread], others, self._window(complete))
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
         ):
             for unit in work:
                 self._audit_unit(unit, source, target)
-            self.result.source_records, self.result.target_records = source.records, target.records
+            self.result.source_records += source.records
+            self.result.target_records += target.records
 
     def _check_source(self) -> None:
         topic, ids = self.sides.source.get(self.key.source.topic), self.sides.view.positions[self.key].ids
@@ -212,16 +305,14 @@ class _PartitionAuditor:
         if at in self.sides.failures:
             raise self.sides.failures[at]
         if topic is None or at not in self.sides.ends:
-            self.result.errors.append(
-                f"{at} on the target is gone. Remedy: restore it, or reset the topic with kafka-replication reset"
-            )
-            return False
-        if topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
-            self.result.notes.append("the target topic was re-created since the copy: its current content is compared")
-        self.target_log = OffsetRange(
-            min(topic.offsets(at.partition).log_start, self.sides.ends[at]), self.sides.ends[at]
-        )
+            raise _gone(at)
+        self.target_log = self.sides.log(at) or self.target_log
         return True
+
+    def _check_target_id(self) -> None:
+        topic = self.sides.target.get(self.key.target_topic)
+        if topic and topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
+            self.result.notes.append("the target topic was re-created since the copy: its current content is compared")
 
     def _window(self, complete: bool) -> OffsetRange | None:
         """The target offsets to search for records of other writers: the whole log, or the requested chunks.
@@ -230,6 +321,9 @@ class _PartitionAuditor:
         have expired, records before the first chunk with a receipt belong to expired ones, because receipts and records
         have the same order.
         """
+        at = self.key.target
+        if self.run.replication.placing.shared or at in self.read.extra or self.sides.view.positions[self.key].spread:
+            return None  # others may write there, or it was read whole already
         if self.some_expired and complete and self.run.replication.on_existing_target == "refuse":
             areas = [area for receipt in self.sides.receipts.all(self.key) if (area := area_of(receipt))]
             first = min((area.from_ for area in areas), default=self.target_log.until)
