@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from confluent_kafka import murmur2
 
-from kafka_replication.model.errors import Refused
+from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import audit
+from kafka_replication.runs import audit, checking
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.run import open_run
 from kafka_replication.runs.standing import standing
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
@@ -143,8 +144,11 @@ def test_a_function_that_fails_names_itself_and_the_record(scene: Scenario) -> N
     error = only(report).error or ""
     assert f"{__name__}:fails gives no partition from 0 to 1 for the record at offset 7: it returned 2" in error, error
     assert scene.watermark() == 7
-    report = scene.run(partitioning=f"{__name__}:missing")
-    assert "cannot be imported" in (only(report).error or ""), report.table()
+    missing = f"{__name__}:missing"
+    with pytest.raises(BadInput, match=f"the partitioning {missing} cannot be imported"):
+        scene.run(partitioning=missing)
+    with pytest.raises(BadInput, match="cannot be imported"):
+        checking.check(open_run(scene.replication(partitioning=missing), scene.connections, scene.store, "check"))
 
 
 def fails(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:

@@ -14,7 +14,16 @@ from confluent_kafka import murmur2
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.partitioning import BY_KEY, KEEP, MAP, ROUND_ROBIN, PartitionedBy, Partitioning, block
+from kafka_replication.model.partitioning import (
+    BUILT_IN,
+    BY_KEY,
+    KEEP,
+    MAP,
+    ROUND_ROBIN,
+    PartitionedBy,
+    Partitioning,
+    block,
+)
 from kafka_replication.sinks.port import Record, RefusedAt
 
 Choose = Callable[[Record], int]
@@ -70,6 +79,12 @@ def _by_key(number: int, count: int) -> Choose:
         return murmur2(key, count) if key is not None else block(number, record[0], count)
 
     return choose
+
+
+def check(partitioning: Partitioning) -> None:
+    """Raise BadInput for a function that cannot be imported here."""
+    if partitioning.name not in BUILT_IN:
+        imported(partitioning.name)
 
 
 def imported(name: str) -> tuple[Callable[..., Any], str]:
