@@ -28,6 +28,11 @@ def _check_no_blank(text: str) -> str:
     return text
 
 
+def listed(value: object) -> object:
+    """A list of one, where the file has its only item instead of a list."""
+    return (value,) if isinstance(value, str) else value
+
+
 Whole = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, AfterValidator(_check_no_blank)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.transactions import longest_wait
@@ -22,6 +25,7 @@ from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.run import Run
+from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
@@ -54,6 +58,7 @@ class Sides:
     source: Mapping[str, Topic]
     view: LedgerView
     receipts: Receipts
+    pipeline: Pipeline | None  # as the replication's file and the user's functions are today
 
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
@@ -99,6 +104,7 @@ def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
         source=source,
         view=run.view(),
         receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
+        pipeline=run.pipeline,
     )
 
 
@@ -253,14 +259,19 @@ class _PartitionAuditor:
             self.result.not_auditable(receipt, e)
             return
         records = target.seen(area, total) if area else iter(())
-        if self.readable and receipt.range.intersection(self.readable) == receipt.range:
+        pipeline = self.sides.pipeline
+        today = self.result.recomputes(receipt, pipeline.identity if pipeline else None)
+        if today and self.readable and receipt.range.intersection(self.readable) == receipt.range:
             self.result.by_content += receipt.range.span
-            differences = compare(source.seen(receipt.range), records, _places(receipt))
+            made = source.seen(receipt.range, change=self._change(receipt))
+            differences = compare(made, records, _places(receipt))
             if _matches_receipt(
                 receipt, total
             ):  # records that the source removed since, as by compaction, are no error
                 self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
                 differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
+                if differences and pipeline is not None:
+                    self.result.not_pure(receipt)
             self.result.differ(differences)
         else:
             self.result.by_receipt += receipt.range.span
@@ -268,9 +279,16 @@ class _PartitionAuditor:
             if not _matches_receipt(receipt, total):
                 self.result.differ_by_receipt(receipt, total.count)
 
+    def _change(self, receipt: Receipt) -> Callable[[Record], Iterable[Record]] | None:
+        """What the copier made of a source record of this chunk."""
+        if self.sides.pipeline is None:
+            return None
+        origin = Origin(receipt.ids.source_cluster, self.key.source.topic, self.key.source.partition)
+        return partial(self.sides.pipeline.outputs, origin=origin)
+
 
 def _places(receipt: Receipt) -> Sequence[int]:
-    """The target offset of each record of the chunk, in source order."""
+    """The target offset of each record that the chunk wrote, in order."""
     runs = [range(segment.first, segment.last + 1) for segment in receipt.segments]
     return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
