@@ -163,7 +163,7 @@ def test_the_hash_covers_expression_order_and_the_module(tmp_path: Path, monkeyp
     first = with_text("def f(record):\n    return record\n")
     assert with_text("def f(record):\n    return record\n") == first
     assert with_text("LIMIT = 3\ndef f(record):\n    return record\n") != first
-    kinds = [
+    kinds: list[dict[str, Any]] = [
         {"filter": "`true`"},
         {"filter": "`false`"},
         {"exclude_from": ("a",)},
@@ -234,7 +234,7 @@ def test_the_arithmetic_adds_up(
         return
     offset, records = 0, list[Record]()
     for hole, *fields in found:
-        records.append((offset + hole, *fields))  # type: ignore[arg-type]
+        records.append((offset + hole, *fields))
         offset += hole + 1
     range_, log = OffsetRange(0, offset + after + 1), Log()
     piped = Piped(pipeline(exclude_from=excluded, filter=expression, transform=tuple(names)), ORIGIN, log)

@@ -16,6 +16,13 @@ from kafka_replication.model.offsets import MAX_OFFSET
 from kafka_replication.sinks.port import Record
 
 
+class WrongResult(StepFailed):
+    """A function returned what cannot be written."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"it returned {what}", "TypeError")
+
+
 def imported(name: str) -> tuple[Callable[[transforms.Record], object], str]:
     """The function, and the text of the modules that define it."""
     module_name, _, attribute = name.partition(":")
@@ -57,10 +64,10 @@ def transforming(function: Callable[[transforms.Record], object]) -> Step:
         try:
             made = list(_several(function(given)))
         except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
-            why = _where(e, function)
+            failed = _where(e, function)
         else:
             return [_checked(one, offset) for one in made]
-        raise StepFailed(why)  # outside of the handler: the error, which may show the record, is not its context
+        raise failed  # outside of the handler: the error, which may show the record, is not its context
 
     return step
 
@@ -73,17 +80,18 @@ def _several(result: object) -> Iterable[object]:
         return (result,)
     if isinstance(result, (list, tuple, Iterator)):
         return result
-    raise StepFailed(f"it returned {type(result).__name__}, which is neither a Record nor several nor None")
+    raise WrongResult(f"{type(result).__name__}, which is neither a Record nor several nor None")
 
 
-def _where(error: Exception, function: Callable[..., object]) -> str:
+def _where(error: Exception, function: Callable[..., object]) -> StepFailed:
     """The kind of an error and its line in the user's code. Not its text, which may show the record."""
     if isinstance(error, StepFailed):
-        return str(error)
+        return StepFailed(str(error), error.error)
     own = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
     frames = list(_frames(error.__traceback__))[1:]  # the first one is ours
     file, line = next(((file, line) for file, line in reversed(frames) if file == own), (frames or [("", 0)])[-1])
-    return f"{type(error).__name__}" + (f" in {Path(file).name}, line {line}" if file else "")
+    name = type(error).__name__
+    return StepFailed(f"{name} in {Path(file).name}, line {line}" if file else name, name)
 
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
@@ -95,29 +103,29 @@ def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
 def _checked(made: object, offset: int) -> Record:
     """The record that a function returned, as a writer takes it. Raises StepFailed if it cannot be written."""
     if not isinstance(made, transforms.Record):
-        raise StepFailed(f"it returned {type(made).__name__} in place of a Record")
+        raise WrongResult(f"{type(made).__name__} in place of a Record")
     for name, content in (("key", made.key), ("value", made.value)):
         if content is not None and not isinstance(content, bytes):
-            raise StepFailed(f"it returned a {name} that is {type(content).__name__}, not bytes")
+            raise WrongResult(f"a {name} that is {type(content).__name__}, not bytes")
     timestamp = made.timestamp
     if isinstance(timestamp, bool) or not isinstance(timestamp, int):
-        raise StepFailed(f"it returned a timestamp that is {type(timestamp).__name__}, not a whole number of ms")
+        raise WrongResult(f"a timestamp that is {type(timestamp).__name__}, not a whole number of ms")
     if not 0 < timestamp <= MAX_OFFSET:
-        raise StepFailed("it returned a timestamp that is not above 0, which the client would replace by the time now")
+        raise WrongResult("a timestamp that is not above 0, which the client would replace by the time now")
     return offset, timestamp, made.key, made.value, _headers(made.headers)
 
 
 def _headers(headers: object) -> list[tuple[str, bytes | None]] | None:
     if not isinstance(headers, (list, tuple)):
-        raise StepFailed(f"it returned headers that are {type(headers).__name__}, not a tuple of pairs")
+        raise WrongResult(f"headers that are {type(headers).__name__}, not a tuple of pairs")
     for pair in headers:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise StepFailed("it returned a header that is no pair of a name and a value")
+            raise WrongResult("a header that is no pair of a name and a value")
         name, value = pair
         if not _is_name(name):
-            raise StepFailed("it returned a header whose name is not text without a NUL")
+            raise WrongResult("a header whose name is not text without a NUL")
         if value is not None and not isinstance(value, bytes):
-            raise StepFailed(f"it returned a header whose value is {type(value).__name__}, not bytes")
+            raise WrongResult(f"a header whose value is {type(value).__name__}, not bytes")
     return [(name, value) for name, value in headers] or None
 
 

@@ -16,6 +16,7 @@ from kafka_replication.config.names import PROVENANCE
 from kafka_replication.copying.functions import imported, transforming
 from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
 from kafka_replication.ledger.entries import Transform
+from kafka_replication.model.failures import FailureKind
 from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt
 from kafka_replication.verification.digest import Fingerprint
 
@@ -41,7 +42,7 @@ class Pipeline:
             try:
                 records = [made for one in records for made in step(one, origin)]
             except StepFailed as failure:
-                raise _refusal(record, origin, name, str(failure)) from None
+                raise _refusal(record, origin, name, failure) from None
         return records
 
 
@@ -123,16 +124,21 @@ class Piped:
             if refused.offset is not None:
                 raise
             read = self.copied + self.filtered
-            raise RefusedAt(refused.what, refused.remedy, self._last if read == 1 else None, read) from refused
+            offset = self._last if read == 1 else None
+            raise RefusedAt(
+                refused.what, refused.remedy, offset, read, kind=refused.kind, error=refused.error
+            ) from refused
 
 
-def _refusal(record: Record, origin: Origin, name: str, why: str) -> RefusedAt:
+def _refusal(record: Record, origin: Origin, name: str, failure: StepFailed) -> RefusedAt:
     offset, timestamp, key, value, headers = record
     digest = Fingerprint()
     digest.add(timestamp, key, value, headers)
     return RefusedAt(
         f"{origin}: {name} fails for the record at offset {offset} (partition {origin.partition}, digest"
-        f" {digest.hexdigest()}): {why}",
+        f" {digest.hexdigest()}): {failure}",
         f"correct {name}, then run again: the records before offset {offset} are copied, later ones are not",
         offset,
+        kind=FailureKind.TRANSFORM,
+        error=failure.error,
     )

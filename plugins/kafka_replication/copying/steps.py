@@ -29,7 +29,13 @@ class Origin:
 
 
 class StepFailed(Exception):
-    """A step cannot be applied to a record. The text says why, and has nothing of the record."""
+    """A step cannot be applied to a record. The text says why, and has nothing of the record. ``error`` is the class of
+    the error.
+    """
+
+    def __init__(self, why: str, error: str) -> None:
+        super().__init__(why)
+        self.error = error
 
 
 Step = Callable[[Record, Origin], Iterable[Record]]  # raises StepFailed
@@ -66,8 +72,8 @@ def filtering(expression: Expression) -> Step:
         try:
             return (record,) if expression.keeps(document) else ()
         except (ValueError, TypeError, RecursionError) as error:
-            why = reason(error)
-        raise StepFailed(why)  # outside of the handler: the error, which may show the record, is not its context
+            failed = StepFailed(reason(error), type(error).__name__)
+        raise failed  # outside of the handler: the error, which may show the record, is not its context
 
     return step
 
