@@ -123,11 +123,22 @@ class Piped:
         except RefusedAt as refused:
             if refused.offset is not None:
                 raise
-            read = self.copied + self.filtered
-            offset = self._last if read == 1 else None
-            raise RefusedAt(
-                refused.what, refused.remedy, offset, read, kind=refused.kind, error=refused.error
-            ) from refused
+            raise self._of_sources(refused) from refused
+
+    def _of_sources(self, refused: RefusedAt) -> RefusedAt:
+        read, kind, error = self.copied + self.filtered, refused.kind, refused.error
+        if read > 1:
+            return RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error)
+        at, offset = self.origin, self._last
+        return RefusedAt(
+            f"{at}: the record at offset {offset} (partition {at.partition}) cannot be copied, as one of the"
+            f" {self.written.count} records that the transform makes of it is refused: {refused.what}",
+            f"raise the limit, or correct the transform, then run again: the records before offset {offset} are copied,"
+            " later ones are not",
+            offset,
+            kind=kind,
+            error=error,
+        )
 
 
 def _refusal(record: Record, origin: Origin, name: str, failure: StepFailed) -> RefusedAt:
