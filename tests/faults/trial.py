@@ -25,6 +25,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
+from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
 from tests.faults.load import Load
@@ -71,7 +72,7 @@ class Trial:
             "stall_timeout": 20,
             "attempts": 4,
         }
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, Any] = dict(profiles.current().settings)
         self.job: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
         self.limits: dict[int, int] = {}  # partition -> offset of the damage, which no watermark may pass
@@ -279,7 +280,7 @@ class Trial:
         found, stored = {}, self.watermarks()
         target, topic = self.bench.target.direct, self.target_topic
         there = target.partitions(topic)
-        for partition, records in self.load.records.items():
+        for partition, records in self.load.wanted.items():
             copied = [record for _, record in read(target.bootstrap, topic, partition)] if partition < there else []
             wanted = [record for offset, record in records if complete or offset < stored.get(partition, 0)]
             all_ = [record for _, record in records]
