@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -41,12 +42,13 @@ def imported(name: str) -> tuple[Callable[[transforms.Record], object], str]:
     return function, "\0".join(texts)
 
 
+@cache  # the text of what was imported: the file may change later
 def _source(module: ModuleType) -> str:
     """The module's text: the same on every machine and with every version of Python, unlike its bytecode."""
     find = getattr(getattr(module.__spec__, "loader", None), "get_source", None)
     text = find(module.__name__) if find else None
     if isinstance(text, str):
-        return text
+        return text.replace("\r\n", "\n")  # as it is read from a file, but not from a zip
     file = getattr(module, "__file__", None)  # compiled code alone
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
 
@@ -63,6 +65,8 @@ def transforming(function: Callable[[transforms.Record], object]) -> Step:
         )
         try:
             made = list(_several(function(given)))
+        except MemoryError:  # of this process, whatever the record is
+            raise
         except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
             failed = _where(e, function)
         else:
