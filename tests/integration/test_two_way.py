@@ -53,6 +53,7 @@ def test_two_directions_do_not_loop(scene: Scenario, back: Scenario) -> None:
     """
     for direction in (scene, back):
         direction.source.create(direction.topic)
+        direction.source.create(f"copy.{direction.topic}")
         selecting_copies(direction)
     produced: dict[str, list[bytes | None]] = {"here": [], "there": []}
     returned = 0
@@ -76,6 +77,7 @@ def test_two_directions_do_not_loop(scene: Scenario, back: Scenario) -> None:
 
 def test_a_wrong_cluster_id_is_warned_of(scene: Scenario) -> None:
     scene.source.create(scene.topic)
+    scene.source.create(f"copy.{scene.topic}")
     selecting_copies(scene)
     assert not [one for one in checking.check(scene.bare_run()) if "exclude_from" in one.what]
     scene.settings["topics"]["exclude_from"] = ["typo"]

@@ -256,6 +256,10 @@ def test_the_arithmetic_adds_up(
         sources=piped.copied,
         filtered=piped.filtered,
     )
+    written = Fingerprint()
+    for one in log.records:
+        written.add(*one[1:])
+    assert (receipt.digest, receipt.bytes) == (written.hexdigest(), written.bytes)
     kept = {one[0] for one in log.records}
     sums = copied_in(range_, [receipt])
     assert (sums.records, sums.filtered) == (len(kept), len(records) - len(kept))
