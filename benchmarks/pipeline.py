@@ -21,7 +21,7 @@ from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.pace import Pace
 from kafka_replication.kafka.scan import without_gc
-from kafka_replication.ledger.entries import KafkaSegments, Placement
+from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.transforms import Record as Given

@@ -19,7 +19,8 @@ from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

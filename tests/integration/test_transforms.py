@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -184,6 +185,25 @@ def test_provenance(scene: Scenario) -> None:
         for n in range(3)
     ]
     assert audited(scene).outcome == "clean"
+
+
+def test_several_of_one_are_spread_over_other_partitions(scene: Scenario) -> None:
+    """Each output goes where its own key belongs. Chunks of an earlier transform are compared by their receipts."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, keyed(30))
+    scene.settings |= {"partitioning": "by_key", "target_topics": {"partitions": 3}, "copy": {"chunk_records": 7}}
+    assert scene.run(transform=f"{USER}:upper").outcome == "done"
+    scene.source.produce(scene.topic, keyed(30, 30))
+    scene.settings |= {"transform": user_transforms.DOUBLING}
+    report = scene.run()
+    assert (only(report).copied, only(report).filtered, only(report).written) == (27, 3, 72), report.table()
+    written = [one for partition in range(3) for one in target_of(scene, partition)]
+    upper = [(one.key, (one.value or b"").upper(), one.timestamp) for one in keyed(30)]
+    assert Counter(written) == Counter([*upper, *doubled(keyed(30, 30))])
+    found = audited(scene)
+    assert found.outcome == "clean", found.text()
+    assert (found.partitions[0].by_content, found.partitions[0].by_receipt) == (30, 30)
+    assert (found.partitions[0].source_records, found.partitions[0].target_records) == (30, 102)
 
 
 def test_what_cannot_be_imported_is_foreseen_and_changes_nothing(scene: Scenario) -> None:

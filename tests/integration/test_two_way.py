@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,38 @@ def test_two_directions_do_not_loop(scene: Scenario, back: Scenario) -> None:
     assert values(scene.target, f"copy.{copies}") == values(scene.source, f"copy.{copies}") == []
     assert returned >= 2 * 4 * (ROUNDS - 1)
     for direction in (scene, back):
+        found = auditing.audit(direction.bare_run("audit"))
+        assert found.outcome == "clean", found.text()
+
+
+def test_two_directions_share_one_topic(scene: Scenario, back: Scenario) -> None:
+    """The topic has the same name on both sides, and producers of its own there: it has every record once."""
+    everything: list[bytes | None] = []
+    for side, direction in (("here", scene), ("there", back)):
+        direction.source.create(direction.topic)
+        direction.settings |= {
+            "topics": {
+                "include": [direction.topic],
+                "exclude_from": [topics.cluster_id(direction.target.admin)],
+            },
+            "transform": "provenance",
+            "on_existing_target": "share",
+        }
+        direction.source.produce(direction.topic, local(side, 0))
+        everything += [record.value for record in local(side, 0)]
+    for number in range(1, ROUNDS):
+        for side, direction in (("here", scene), ("there", back)):
+            report = direction.run()
+            assert report.outcome == "done", report.table()
+            direction.source.produce(direction.topic, local(side, number))
+            everything += [record.value for record in local(side, number)]
+    returned = 0
+    for direction in (scene, back, scene, back):
+        report = direction.run()
+        returned += sum(line.filtered for line in report.ranges)
+    assert returned > 0
+    for direction in (scene, back):
+        assert Counter(values(direction.source, direction.topic)) == Counter(everything)
         found = auditing.audit(direction.bare_run("audit"))
         assert found.outcome == "clean", found.text()
 

@@ -316,6 +316,7 @@ class Scenario:
             target=run.clusters.target,
             settings=run.replication.copying,
             pipeline=run.replication.pipeline,
+            partitioning=run.replication.placing,
             tasks=tasks,
         )
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kafka_replication.config import PipelineDefinition
 from kafka_replication.copying.pipeline import Piped, Pipeline, load
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC, Origin, readable
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.arithmetic import copied_in

@@ -5,9 +5,12 @@ Every ``check_`` function returns its argument, or raises ValueError with a text
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 from functools import lru_cache
+
+from kafka_replication.model import partitioning
 
 LEDGER_PREFIX = "kafka-replication."
 QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
@@ -153,6 +156,18 @@ def check_transform(text: str) -> str:
         return check_callback(text)
     except ValueError as error:
         raise ValueError(f"{error}, or be {PROVENANCE}") from None
+
+
+def check_partitioning(text: str) -> str:
+    """Raises ValueError unless it is a partitioning that is built in, or reads ``package.module:function``."""
+    if text in partitioning.BUILT_IN:
+        return text
+    try:
+        return check_callback(text)
+    except ValueError:
+        near = difflib.get_close_matches(text.lower(), partitioning.BUILT_IN, n=1)
+        question = f", did you mean '{near[0]}'?" if near else ""
+        raise ValueError(f"must be {', '.join(partitioning.BUILT_IN)} or package.module:function{question}") from None
 
 
 def check_class(text: str) -> str:

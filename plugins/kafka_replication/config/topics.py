@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kafka_replication.config import names
 from kafka_replication.config.section import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
@@ -79,17 +79,28 @@ def _matches(entry: str, topic: str) -> bool:
     return not names.is_internal(topic) and names.compiled(entry).match(topic) is not None
 
 
+def _check_partitions(value: object) -> object:
+    if value in ("follow", "refuse") or (type(value) is int and 1 <= value <= 100_000):
+        return value
+    raise ValueError("must be follow, refuse, or the number of partitions of created topics")
+
+
 class TargetTopics(Section):
     """What target topics must fulfil, and how missing ones are created."""
 
     create: Flag = Field(
-        default=True, description="Create missing target topics with the source's number of partitions."
+        default=True,
+        description=(
+            "Create missing target topics, with the source's number of partitions unless `partitions` is a number."
+        ),
     )
-    partitions: Literal["follow", "refuse"] = Field(
+    partitions: Annotated[Literal["follow", "refuse"] | int, BeforeValidator(_check_partitions)] = Field(
         default="follow",
         description=(
             "What to do when the source topic has more partitions than the target topic, for example because partitions"
             " were added: add them to the target (`follow`), or refuse the partitions that have no target (`refuse`)."
+            " A number: target topics are created with so many, and none is ever added. `follow` adds none with a"
+            " `partitioning` other than `keep`."
         ),
     )
     replication_factor: Whole | None = Field(

@@ -8,10 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Transform
+from kafka_replication.ledger.entries import Ids, Position, Transform
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Placement
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.partitioning import KEEP
 from kafka_replication.sinks.port import Sink, SinkSession
 
 log = logging.getLogger(__name__)
@@ -58,8 +60,17 @@ class Chunk:
     @property
     def target_end(self) -> int:
         """One past the highest target offset; 0 without records, or where the target has no offsets."""
-        segments = self.placement.segments if isinstance(self.placement, KafkaSegments) else ()
-        return max((segment.last + 1 for segment in segments), default=0)
+        match self.placement:
+            case KafkaSegments(segments):
+                return max((segment.last + 1 for segment in segments), default=0)
+            case KafkaPartitions(by, parts) if by.name == KEEP:
+                return max((part.until for part in parts), default=0)
+        return 0
+
+    def moved(self, position: Position) -> Position:
+        """The position after this chunk."""
+        after = position.after(self.range, self.leader_epoch, self.target_end).placed(self.placement)
+        return replace(after, transform=self.transform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ class Copier:
         except Unreachable:
             self._size.failed(target.written)
             raise
-        moved = replace(position.after(chunk.range, chunk.leader_epoch, chunk.target_end), transform=chunk.transform)
+        moved = chunk.moved(position)
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)

@@ -14,8 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Placement,
+    Spread,
+    UnknownPlacement,
+    ends_of,
+)
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.model.partitioning import KEEP
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
@@ -66,6 +76,7 @@ class Position:
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
     transform: Transform | None = None  # of the chunk that was copied last
+    spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -97,6 +108,19 @@ class Position:
         if next_offset > copied.until:  # the last offset is of a range copied earlier, whose epoch is not stored
             return None
         return leader_epoch
+
+    def placed(self, placement: Placement) -> Position:
+        """This position after a chunk was placed there. `after` has moved ``target_end``."""
+        if not isinstance(placement, KafkaPartitions) or placement.by.name == KEEP:
+            return self
+        before = self.spread or Spread.nothing(placement.by)
+        return replace(self, spread=before.with_(placement.by, ends_of(placement.parts)))
+
+    def ends(self, partition: int) -> Mapping[int, int]:
+        """One past our highest offset in each target partition. ``partition`` is the source's."""
+        if self.spread is None:
+            return {partition: self.target_end}
+        return dict(enumerate(self.spread.ends))
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""
@@ -195,36 +219,14 @@ class Removed:
     run_id: str
     time: str  # RFC 3339 UTC
     receipts_from: int | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
+    target_starts: tuple[int, ...] = ()  # for each target partition, where several have our records
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
-
-    partition: int
-    first: int
-    last: int
-    count: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSegments:
-    """Where a chunk is on a Kafka target, in source order. Empty if the chunk wrote no record."""
-
-    segments: tuple[Segment, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownPlacement:
-    """A placement of a ``kind`` that this version does not know. ``content`` is kept unchanged."""
-
-    kind: str
-    content: Mapping[str, Any] = field(hash=False)
-
-
-Placement = KafkaSegments | UnknownPlacement
+    def start(self, partition: int) -> int:
+        """The log start of this target partition up to which ``coverage`` is known."""
+        if not self.target_starts:
+            return self.target_start
+        return self.target_starts[partition] if partition < len(self.target_starts) else 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -281,15 +283,24 @@ class Receipt:
         return self.count if self.sources is None else self.sources
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        if isinstance(self.placement, UnknownPlacement):
-            raise LedgerUnreadable(
-                f"the receipt of source offsets {self.range} has the placement kind {self.placement.kind!r}, which this"
-                " version does not know",
-                UPGRADE,
-            )
-        return self.placement.segments
+        match self.placement:
+            case KafkaPartitions(parts=parts):
+                return parts
+            case KafkaSegments(segments):
+                return tuple(segment.part for segment in segments)
+            case UnknownPlacement(kind):
+                raise LedgerUnreadable(
+                    f"the receipt of source offsets {self.range} has the placement kind {kind!r}, which this version"
+                    " does not know",
+                    UPGRADE,
+                )
+
+    @property
+    def spread(self) -> bool:
+        """Whether records of others may lie between its records."""
+        return isinstance(self.placement, KafkaPartitions)
 
 
 Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt

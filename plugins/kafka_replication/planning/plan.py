@@ -25,6 +25,7 @@ class State(StrEnum):
     LEDGER_LOST = "ledger lost"
     LATE_GAP = "appeared late, with a gap"
     FEWER_PARTITIONS = "fewer target partitions"
+    REPARTITIONED = "partitioning changed"
     TARGET_MISSING = "target topic missing"
     VANISHED = "topic vanished"
     NOT_OPENED = "could not be opened"

@@ -37,6 +37,7 @@ _STATES_1: Mapping[str, State] = {
     "appeared late, with a gap": State.LATE_GAP,
     "fewer target partitions": State.FEWER_PARTITIONS,
     "target topic missing": State.TARGET_MISSING,
+    "partitioning changed": State.REPARTITIONED,
     "topic vanished": State.VANISHED,
     "could not be opened": State.NOT_OPENED,
     "does not answer": State.UNREADABLE,

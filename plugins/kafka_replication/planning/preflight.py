@@ -166,7 +166,7 @@ def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Itera
 
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
     at = f"{source.name} -> {target.name}"
-    if len(target.partitions) < len(source.partitions):
+    if replication.placing.keeps and len(target.partitions) < len(source.partitions):
         follows = replication.target_topics.partitions == "follow"
         yield Finding(
             "warning",

@@ -31,11 +31,11 @@ class Stretch:
     source: OffsetRange | None
     target: OffsetRange | None
     count: int
+    partition: int | None = None  # of the target, where the records of one source partition lie in several
 
     def __str__(self) -> str:
-        places = [
-            f"{side} {offsets}" for side, offsets in (("source", self.source), ("target", self.target)) if offsets
-        ]
+        target = "target" if self.partition is None else f"target partition {self.partition}"
+        places = [f"{side} {offsets}" for side, offsets in (("source", self.source), (target, self.target)) if offsets]
         return f"{self.kind} {', '.join(places)}: {self.count} record{'s' if self.count > 1 else ''}"
 
     def as_json(self) -> dict[str, Any]:
@@ -43,7 +43,8 @@ class Stretch:
             side: [offsets.from_, offsets.until] if offsets else None
             for side, offsets in (("source", self.source), ("target", self.target))
         }
-        return {"kind": str(self.kind), **pair, "count": self.count}
+        where = {} if self.partition is None else {"target_partition": self.partition}
+        return {"kind": str(self.kind), **pair, **where, "count": self.count}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class PartitionAudit:
             if difference.kind is Kind.EXTRA and missing.get(difference.digest):
                 twin = missing[difference.digest].popleft()
                 gone.add(twin)
-                self._single[index] = Difference(Kind.MOVED, self._single[twin].source, difference.target)
+                self._single[index] = difference._replace(kind=Kind.MOVED, source=self._single[twin].source)
                 self.counts[Kind.MISSING] -= 1
                 self.counts[Kind.EXTRA] -= 1
                 self.counts[Kind.MOVED] += 1
@@ -165,6 +166,7 @@ class PartitionAudit:
             self._single,
             key=lambda difference: (
                 difference.kind,
+                difference.partition or 0,
                 difference.source is None,
                 difference.source or 0,
                 difference.target or 0,
@@ -174,7 +176,13 @@ class PartitionAudit:
             first, *more = (difference for _, difference in group)
             last = more[-1] if more else first
             stretches.append(
-                Stretch(first.kind, _span(first.source, last.source), _span(first.target, last.target), len(more) + 1)
+                Stretch(
+                    first.kind,
+                    _span(first.source, last.source),
+                    _span(first.target, last.target),
+                    len(more) + 1,
+                    first.partition,
+                )
             )
         return stretches
 
@@ -207,11 +215,12 @@ class PartitionAudit:
         }
 
 
-def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None]:
+def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None, int | None]:
     """A key that is equal for consecutive differences: both offsets grow by one with the number."""
     number, difference = numbered
     return (
         difference.kind,
+        difference.partition,
         None if difference.source is None else difference.source - number,
         None if difference.target is None else difference.target - number,
     )

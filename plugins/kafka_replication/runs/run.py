@@ -211,6 +211,7 @@ class LeasedRun(Run):
             self.clusters.target_admin,
             self.replication.copying,
             self.deadline,
+            self.replication.placing,
         )
 
 

@@ -13,6 +13,7 @@ from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
@@ -79,6 +80,7 @@ class Job:
     seconds: float | None = None  # what is left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
     without_progress_seconds: float = 600.0  # after which a range that does not move is given up
+    partitioning: Partitioning = SOLE
     together: int = 1  # how many small ranges a worker may work on at a time
 
     @property

@@ -109,7 +109,7 @@ def the_verifier_reads_what_was_written(case: CopyCase) -> None:
         position = commit(case, session, position, chunk_of(records(4), one))
         two = write(session, records(2, 4))
         commit(case, session, position, chunk_of(records(2, 4), two))
-    [first], [second] = segments_of(one), segments_of(two)
+    [first], [second] = ([segment.part for segment in segments_of(placed)] for placed in (one, two))
     with case.sink.verifier(case.key) as verifier:
         for segment, batch in ((first, records(4)), (second, records(2, 4)), (first, records(4))):
             found = verifier.read(segment, Fingerprint())

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.target_records import Ends
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
@@ -245,7 +246,7 @@ def _open(
         if not own(run.replication, view).begun:
             _refuse_part(run, new)
         left = {key: p for key, p in new.items() if key not in view.positions and run.holds(key.target_topic)}
-        refused, ends = _not_openable(run, opening, left)
+        refused, ends = _not_openable(run, opening, left, view)
         positions = {
             key: Position(generation=p.generation, ids=p.ids, start=p.start, next_offset=p.start)
             for key, p in left.items()
@@ -284,12 +285,14 @@ def _to_note(
 
 
 def _not_openable(
-    run: LeasedRun, opening: StartOffsets, new: Mapping[PartitionKey, PartitionPlan]
-) -> tuple[dict[PartitionKey, PartitionPlan], dict[PartitionKey, int]]:
+    run: LeasedRun, opening: StartOffsets, new: Mapping[PartitionKey, PartitionPlan], view: LedgerView
+) -> tuple[dict[PartitionKey, PartitionPlan], dict[PartitionKey, Ends]]:
     """The partitions that may not be opened, and the ends of targets that may have records of others."""
-    wait, ends = run.deadline.within(run.replication.timeouts.request), dict[PartitionKey, int]()
+    wait, ends = run.deadline.within(run.replication.timeouts.request), dict[PartitionKey, Ends]()
+    if run.replication.on_existing_target == "share":
+        return {}, {}
     if run.replication.on_existing_target == "refuse":
-        occupied, unknown = opening.records.occupied_each(new, wait)
+        occupied, unknown = opening.records.occupied_each(new, wait, view.positions)
     else:
         occupied = {}
         ends, unknown = opening.records.ends(new, wait)

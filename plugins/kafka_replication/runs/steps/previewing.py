@@ -7,6 +7,7 @@ from dataclasses import replace
 from kafka_replication.kafka.target_records import TargetRecords
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
+from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.planning import preflight, rights
 from kafka_replication.planning.changes import changes
 from kafka_replication.planning.findings import Finding
@@ -33,7 +34,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     planned = replace(planned, changes=changes(planned, view, run.transform))
-    return _without_occupied(run, planned, snapshot), preflight.in_order([*found, *answers.findings])
+    return _without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
 
 
 def missing_rights(run: Run) -> list[Finding]:
@@ -55,21 +56,27 @@ def told(run: Run, error: NotAuthorized) -> NotAuthorized:
     return NotAuthorized("; ".join(what for what, _ in found), "; ".join(remedy for _, remedy in found))
 
 
-def _without_occupied(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
+def _without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerView) -> Plan:
     """The plan without the new partitions whose target has records of others."""
-    if run.replication.on_existing_target == "append":
+    if run.replication.on_existing_target != "refuse":
         return planned
-    new = {one.key: one for one in planned.partitions if one.state is State.OPENING and _has_log(one, snapshot)}
+    placing = run.replication.placing
+    new = {
+        one.key: one for one in planned.partitions if one.state is State.OPENING and _has_log(one, snapshot, placing)
+    }
     if not new:
         return planned
-    records = TargetRecords(run.replication.name, run.clusters.target, run.clusters.target_admin)
-    occupied, unknown = records.occupied_each(new, run.deadline.within(run.replication.timeouts.request))
+    records = TargetRecords(run.replication.name, run.clusters.target, run.clusters.target_admin, placing)
+    wait = run.deadline.within(run.replication.timeouts.request)
+    occupied, unknown = records.occupied_each(new, wait, view.positions)
     problems = {key: Problem.of(error) for key, error in unknown.items()}
     refused = refuse_occupied(new.values(), occupied, problems)
     return replace(planned, partitions=tuple(refused.get(one.key, one) for one in planned.partitions))
 
 
-def _has_log(planned: PartitionPlan, snapshot: Snapshot) -> bool:
+def _has_log(planned: PartitionPlan, snapshot: Snapshot, placing: Partitioning) -> bool:
     target = snapshot.target.get(planned.key.target_topic)
-    there = target.readable.get(planned.key.source.partition) if target else None
-    return there is not None and there.log_start < there.high_watermark
+    if target is None:
+        return False
+    there = (target.readable.get(number) for number in placing.targets(planned.key.source.partition, target.partitions))
+    return any(log is not None and log.log_start < log.high_watermark for log in there)

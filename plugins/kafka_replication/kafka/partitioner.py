@@ -1,0 +1,109 @@
+"""Chooses the target partition of a record. Pure: the copier and the audit call the same code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import murmur2
+
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.partitioning import BY_KEY, KEEP, MAP, ROUND_ROBIN, PartitionedBy, Partitioning, block
+from kafka_replication.sinks.port import Record, RefusedAt
+
+Choose = Callable[[Record], int]
+IMPORTABLE = "put its module where Airflow's tasks or this command, and Spark's workers, can import it"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """Chooses for the records of one source partition. ``by`` is what their receipts say."""
+
+    by: PartitionedBy
+    choose: Choose
+
+
+def partitioner(partitioning: Partitioning, source: TopicPartition, partitions: Collection[int]) -> Partitioner:
+    """What the replication file says, for one source partition and these partitions of the target topic.
+
+    Raises BadInput for a function that cannot be imported, and Refused where the target has no partition for it.
+    """
+    count, number = len(partitions), source.partition
+    targets = partitioning.targets(number, partitions)
+    if not targets or not set(targets) <= set(partitions):
+        raise Refused(
+            f"{source}: partitioning {partitioning.name} writes to target partition {', '.join(map(str, targets))} of"
+            f" {count}",
+            "add partitions to the target topic, or correct partition_map",
+        )
+    match partitioning.name:
+        case str(name) if name in (KEEP, MAP):
+            only = targets[0]
+            return Partitioner(_by(name, count, str(only) if name == MAP else ""), lambda _: only)
+        case str(name) if name == BY_KEY:
+            return Partitioner(_by(name, count), _by_key(number, count))
+        case str(name) if name == ROUND_ROBIN:
+            return Partitioner(_by(name, count), lambda record: block(number, record[0], count))
+        case name:
+            function, text = imported(name)
+            hash_ = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+            return Partitioner(_by(name, count, hash_), _calling(name, function, source, count))
+
+
+def _by(name: str, partitions: int, hash_: str = "") -> PartitionedBy:
+    return PartitionedBy(name=name, hash=hash_, partitions=partitions)
+
+
+def _by_key(number: int, count: int) -> Choose:
+    """As `org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey`. Java's producer spreads
+    records without a key by chance; here they go by their offset, so that an audit knows where they are.
+    """
+
+    def choose(record: Record) -> int:
+        key = record[2]
+        return murmur2(key, count) if key is not None else block(number, record[0], count)
+
+    return choose
+
+
+def imported(name: str) -> tuple[Callable[..., Any], str]:
+    """The function, and the text of its module. Raises BadInput."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        function = getattr(module, attribute)
+    except Exception as e:  # a module of the user's may raise anything
+        what = f"the partitioning {name} cannot be imported: {type(e).__name__}: {e}"
+        raise BadInput(what, f"{IMPORTABLE}, or correct the name") from e
+    if not callable(function):
+        raise BadInput(f"the partitioning {name} is not a function", "name a function")
+    return function, inspect.getsource(module)
+
+
+def _calling(name: str, function: Callable[..., Any], source: TopicPartition, count: int) -> Choose:
+    def choose(record: Record) -> int:
+        offset, _, key, value, headers = record
+        try:
+            number = function(key, value, tuple(headers or ()), count)
+        except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
+            why = f"it raised {type(e).__name__}"  # not its text, which may show the record
+        else:
+            if type(number) is int and 0 <= number < count:
+                return number
+            why = f"it returned {number if isinstance(number, int) else type(number).__name__}"
+        raise RefusedAt(
+            f"{source}: the partitioning {name} gives no partition from 0 to {count - 1} for the record at offset"
+            f" {offset}: {why}",
+            f"correct {name}; nothing at or after this record is copied",
+            offset,
+            kind=FailureKind.TRANSFORM,
+            error=name,
+        )
+
+    return choose

@@ -1,0 +1,163 @@
+"""Records are spread over another number of target partitions: all of them arrive, once, in order, and are verified."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+from confluent_kafka import murmur2
+
+from kafka_replication.reporting.audit import AuditReport
+from kafka_replication.runs import audit
+from tests.support.checker import Record, read
+from tests.support.children import end_of, run_process
+from tests.support.scenario import Rec, Scenario, only
+
+BASE = 1_700_000_000_000
+
+
+def fill(scene: Scenario, partitions: int, count: int, keys: int = 50, first: int = 0) -> None:
+    """So many records in each source partition. A key is in one source partition only, as Java's producer does it."""
+    for partition in range(partitions):
+        records = [Rec(b"p%d-%d" % (partition, n % keys), b"%d" % n, (), BASE + n) for n in range(first, first + count)]
+        scene.source.produce(scene.topic, records, partition)
+
+
+def on(bootstrap: str, topic: str, partitions: int) -> list[list[Record]]:
+    return [[record for _, record in read(bootstrap, topic, number)] for number in range(partitions)]
+
+
+def assert_spread(scene: Scenario, sources: int, targets: int) -> list[list[Record]]:
+    """Each record is there exactly once, and in each target partition those of a source partition are in their order."""
+    source, target = on(scene.source.bootstrap, scene.topic, sources), on(scene.target.bootstrap, scene.topic, targets)
+    assert Counter(record for log in target for record in log) == Counter(record for log in source for record in log)
+    place = {record: (number, n) for number, log in enumerate(source) for n, record in enumerate(log)}
+    for log in target:
+        for number in range(sources):
+            order = [place[record][1] for record in log if place[record][0] == number]
+            assert order == sorted(order)
+    return target
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(4, 3)])
+def test_by_key(scene: Scenario, sources: int, targets: int) -> None:
+    scene.settings |= {"partitioning": "by_key", "copy": {"chunk_records": 100}}
+    scene.source.create(scene.topic, sources)
+    scene.target.create(scene.topic, targets)
+    fill(scene, sources, 300)
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    target = assert_spread(scene, sources, targets)
+    for number, log in enumerate(target):
+        assert log and all(murmur2(record.key or b"", targets) == number for record in log)
+    assert [scene.watermark(number) for number in range(sources)] == [300] * sources
+    scene.idle_run()
+    assert_clean_audit(scene)
+
+
+def assert_clean_audit(scene: Scenario) -> AuditReport:
+    found = audit.audit(scene.bare_run())
+    assert found.outcome == "clean", found.text()
+    return found
+
+
+def assert_verified(scene: Scenario, sources: int, until: int) -> None:
+    view = scene.bare_run().view()
+    for number in range(sources):
+        assert str(view.read_back(scene.key(number), 1)) == f"[0, {until})"
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(12, 3), (3, 12)])
+def test_a_killed_run_loses_doubles_and_reorders_nothing(scene: Scenario, sources: int, targets: int) -> None:
+    """Between a chunk's records and its commit, while it is committed, and before it is reported. Its open transaction
+    hides the records of other source partitions: the next run ends it.
+    """
+    scene.settings |= {
+        "partitioning": "by_key",
+        "copy": {"chunk_records": 20, "transaction_timeout": 600},
+        "target_topics": {"partitions": targets},
+    }
+    scene.source.create(scene.topic, sources)
+    fill(scene, sources, 60)
+    for point in ("P1:2", "P2:3", "P3:3"):
+        assert end_of(run_process(scene, point)) == -signal.SIGKILL
+    assert scene.run().outcome == "done"
+    assert scene.target.partitions(scene.topic) == targets
+    assert_spread(scene, sources, targets)
+    assert_verified(scene, sources, 60)
+    assert_clean_audit(scene)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"partitioning": "round_robin"},
+        {"partitioning": "map", "partition_map": {"0": 1, "1": 0, "2": 1}},
+        {"partitioning": f"{__name__}:by_length"},
+    ],
+    ids=["round_robin", "map", "function"],
+)
+def test_every_way_to_spread_is_copied_verified_and_audited(scene: Scenario, config: dict[str, Any]) -> None:
+    scene.settings |= config | {"copy": {"chunk_records": 50}, "target_topics": {"partitions": 2}}
+    scene.source.create(scene.topic, 3)
+    fill(scene, 3, 120)
+    scene.source.produce(scene.topic, [Rec(None, b"no key %d" % n, (), BASE) for n in range(40)], 2)
+    assert scene.run().outcome == "done"
+    zero, one = assert_spread(scene, 3, 2)
+    match config["partitioning"]:
+        case "round_robin":
+            assert abs(len(zero) - len(one)) <= 3 * 60
+        case "map":
+            assert (len(zero), len(one)) == (120, 280)
+        case _:
+            assert all(len(record.value or b"") % 2 == 0 for record in zero) and len(one) > 100
+    assert_clean_audit(scene)
+    fill(scene, 3, 30, first=1000)
+    assert scene.run().outcome == "done"
+    assert_spread(scene, 3, 2)
+    scene.idle_run()
+
+
+def by_length(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:
+    return len(value or b"") % partitions
+
+
+def test_a_function_that_fails_names_itself_and_the_record(scene: Scenario) -> None:
+    scene.settings |= {"partitioning": f"{__name__}:fails", "target_topics": {"partitions": 2}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, [Rec(b"k", b"%d" % n) for n in range(10)])
+    report = scene.run()
+    error = only(report).error or ""
+    assert f"{__name__}:fails gives no partition from 0 to 1 for the record at offset 7: it returned 2" in error, error
+    assert scene.watermark() == 7
+    report = scene.run(partitioning=f"{__name__}:missing")
+    assert "cannot be imported" in (only(report).error or ""), report.table()
+
+
+def fails(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:
+    return 2 if value == b"7" else 0
+
+
+def test_two_replications_and_a_third_writer_share_a_target_topic(scene: Scenario) -> None:
+    """Verification compares exactly ours, and the audit of each is clean; a record of ours that is gone is found."""
+    other = Scenario(scene.source, scene.target, scene.folder)
+    other.topic = f"all.{scene.topic}"
+    share = {"on_existing_target": "share", "copy": {"chunk_records": 30}}
+    scene.settings |= share | {"topics": {"include": [scene.topic], "rename": "all.{topic}"}}
+    other.settings |= share
+    scene.target.create(other.topic, 2)
+    for number in range(2):
+        scene.source.create(scene.topic if number else other.topic, 2)
+    for first in range(0, 120, 60):
+        for at in (scene, other):
+            fill(at, 2, 60, first=first)
+            scene.target.produce(other.topic, [Rec(b"foreign", b"%d" % first)], first % 2)
+            assert at.run().outcome == "done"
+            scene.target.transaction(other.topic, [Rec(b"foreign too")], 1)
+    for at in (scene, other):
+        found = assert_clean_audit(at)
+        assert sum(partition.by_content for partition in found.partitions) == 240
+        at.idle_run()
+    assert len(read(scene.target.bootstrap, other.topic, 0)) + len(read(scene.target.bootstrap, other.topic, 1)) > 484
