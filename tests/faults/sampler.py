@@ -166,7 +166,7 @@ class Sampler:
             verified = _contiguous(self._verified.get(partition, []), position["start"])
             if watermark > verified:
                 self._note(f"partition {partition}: watermark {watermark} > verified {verified}")
-            wanted = self._load.visible_below(partition, watermark) - self._load.visible_below(
+            wanted = self._load.wanted_below(partition, watermark) - self._load.wanted_below(
                 partition, position["start"]
             )
             wanted_of_all += wanted

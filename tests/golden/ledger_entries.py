@@ -2,7 +2,8 @@
 
 ``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
 brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
-`SPREAD_2` by the version that brought partitioning. Every release has to read them. Never change a file or a value here; a new format gets
+`SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
+the one that brought filters and transforms. Every release has to read them. Never change a file or a value here; a new format gets
 new files.
 """
 
@@ -68,6 +69,16 @@ POSITIONS = {
         coverage=covered((0, 2**63 - 1)),
         leader_epoch=2**31 - 1,
         target_end=2**63 - 1,
+    ),
+    "position-with-transform": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=200,
+        coverage=covered((0, 200)),
+        leader_epoch=4,
+        target_end=250,
+        transform=Transform("filter", "sha256:9f86d081884c7d659a2feaa0c55ad015"),
     ),
     "position-unicode": Position(
         generation=1, ids=UNICODE, start=0, next_offset=3, coverage=covered((0, 3)), leader_epoch=0, target_end=3
@@ -197,6 +208,22 @@ RECEIPTS_2 = {
         transform=Transform("drop-tests", "sha256:9f86d081"),
         offset_map=(MappedOffset(100, 3, 0), MappedOffset(1100, 3, 995)),
         extra={"newer": {"than": ["this", 1, None, 2.5]}},
+    ),
+    "receipt-of-several-for-one": Receipt(
+        generation=1,
+        range=OffsetRange(100, 200),
+        count=250,
+        bytes=2500,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaSegments((segment(3, 0, 249, DIGEST),)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+        filtered=20,
+        transform=Transform("filter, my.orders:split", "sha256:9f86d081884c7d659a2feaa0c55ad015"),
+        sources=79,
     ),
     "receipt-of-another-sink": Receipt(
         generation=1,

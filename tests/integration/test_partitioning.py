@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import murmur2
 
+from kafka_replication import transforms
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.plan import State
@@ -132,8 +133,8 @@ def test_every_way_to_spread_is_copied_verified_and_audited(scene: Scenario, con
     scene.idle_run()
 
 
-def by_length(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:
-    return len(value or b"") % partitions
+def by_length(record: transforms.Record, partitions: int) -> int:
+    return len(record.value or b"") % partitions
 
 
 def test_a_function_that_fails_names_itself_and_the_record(scene: Scenario) -> None:
@@ -151,8 +152,8 @@ def test_a_function_that_fails_names_itself_and_the_record(scene: Scenario) -> N
         checking.check(open_run(scene.replication(partitioning=missing), scene.connections, scene.store, "check"))
 
 
-def fails(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:
-    return 2 if value == b"7" else 0
+def fails(record: transforms.Record, partitions: int) -> int:
+    return 2 if record.value == b"7" else 0
 
 
 def test_two_replications_and_a_third_writer_share_a_target_topic(scene: Scenario) -> None:

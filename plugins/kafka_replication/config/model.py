@@ -14,9 +14,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from kafka_replication.config import names
 from kafka_replication.config.alerts import Alerts
+from kafka_replication.config.expression import check_expression
 from kafka_replication.config.failures import Failures
+from kafka_replication.config.pipeline import PipelineDefinition
 from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
-from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag, Text, Whole
+from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag, Text, Whole, listed
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
 from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
@@ -24,6 +26,7 @@ from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 
 __all__ = ["DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
+Transforms = Annotated[tuple[Annotated[str, AfterValidator(names.check_transform)], ...], BeforeValidator(listed)]
 RENAME = "change topics.rename, or exclude the topic"
 
 
@@ -63,6 +66,22 @@ class Replication(Section):
             "`watermark`: a run copies everything since the last run. `interval`: an Airflow run copies the records"
             " whose timestamps lie in its data interval. The first interval begins at `start_from`, which must be a"
             " time; `schedule` must be a cron expression."
+        ),
+    )
+    filter: Annotated[str, AfterValidator(check_expression)] | None = Field(
+        default=None,
+        description=(
+            "Which records are copied: a JMESPath expression over each record, such as `headers.type == 'order'`, which"
+            " is true for those that stay. It sees `key`, `value`, `headers`, `timestamp`, `tombstone`, `topic`,"
+            " `partition`, `offset` and `size`. null means all. See filters-and-transforms.md."
+        ),
+    )
+    transform: Transforms = Field(
+        default=(),
+        description=(
+            "What changes each record that the filter keeps: one or several of `package.module:function` and"
+            " `provenance`, one after the other. A function takes a record and returns one, several or none."
+            " `provenance` adds headers that say where the record came from. See filters-and-transforms.md."
         ),
     )
     on_existing_target: Literal["refuse", "append", "share"] = Field(
@@ -181,6 +200,13 @@ class Replication(Section):
                 if failures.topic in (entry, topics.target_name(entry)):
                     raise ValueError(f"topic must not be '{failures.topic}', which is a topic of the replication")
         return failures
+
+    @property
+    def pipeline(self) -> PipelineDefinition:
+        """What the replication leaves out and changes."""
+        return PipelineDefinition(
+            filter=self.filter, transform=self.transform, exclude_from=tuple(sorted(set(self.topics.exclude_from)))
+        )
 
     @property
     def quarantine_topic(self) -> str:

@@ -28,6 +28,11 @@ def _check_no_blank(text: str) -> str:
     return text
 
 
+def listed(value: object) -> object:
+    """A list of one, where the file has its only item instead of a list."""
+    return (value,) if isinstance(value, str) else value
+
+
 def _as_partition(value: object) -> int:
     """A key of a mapping comes as text."""
     if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 7:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kafka_replication.config import names
-from kafka_replication.config.section import DAY, ConnectionId, Flag, Section, Settings, TopicEntry, Whole
+from kafka_replication.config.section import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 
@@ -38,6 +38,15 @@ class Topics(Section):
     rename: Annotated[str, AfterValidator(names.check_rename)] = Field(
         default=names.TOPIC_PLACEHOLDER,
         description="Name of the target topic; `{topic}` stands for the source topic's name, as in `dr.{topic}`.",
+    )
+
+    exclude_from: tuple[Text, ...] = Field(
+        default=(),
+        description=(
+            "Cluster ids. Records that came from one of these clusters, as the headers of `transform: provenance` say,"
+            " are left out. In both directions of a two-way replication, each with the id of its target, no record goes"
+            " back to where it came from."
+        ),
     )
 
     @model_validator(mode="after")

@@ -144,11 +144,11 @@ class Copier:
         throttled += _throttled(source, target)
         target.commit(moved, self._receipt(task, chunk, throttled))
         failpoints.reached("P3")
-        self._size.committed(chunk.count)
+        self._size.committed(chunk.read)
         self.deadline.moved()
         done = self._result
         self._result = replace(
-            done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1
+            done, copied=done.copied + chunk.copied, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1
         )
         self.progress(task, self._result)
         return moved
@@ -167,6 +167,9 @@ class Copier:
             run_id=task.run_id,
             time=now(),
             throttled=round(throttled, 3),
+            sources=chunk.sources,
+            filtered=chunk.filtered,
+            transform=chunk.transform,
         )
 
 

@@ -137,7 +137,7 @@ class SpreadSession(KafkaSinkSession):
         state = topics.states(self._partition.target_admin, [key.target_topic]).get(key.target_topic)
         if state is None:
             raise Refused(f"{key.target_topic} on the target is gone", "plan again: the plan says what to do")
-        return partitioner(self._partitioning, key.source, state.partitions)
+        return partitioner(self._partitioning, key.source, state.partitions, self._ids.source_cluster)
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""

@@ -69,6 +69,7 @@ def _position(entry: Position) -> dict[str, Any]:
         "leader_epoch": entry.leader_epoch,
         "target_end": entry.target_end,
         **_receipts_from(entry),
+        **({"transform": asdict(entry.transform)} if entry.transform else {}),  # optional
         **({"spread": {"by": asdict(entry.spread.by), "ends": list(entry.spread.ends)}} if entry.spread else {}),
     }
 
@@ -146,6 +147,7 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         **({"throttled": entry.throttled} if entry.throttled else {}),  # optional
+        **({"sources": entry.sources} if entry.copied != entry.count else {}),  # optional
     }
 
 

@@ -44,6 +44,22 @@ class Ids:
     target_topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What left records out or changed them during the copy: its name, and the hash of its definition."""
+
+    name: str
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hash})"
+
+
+def how(transform: Transform | None) -> str:
+    """How records were copied, for messages."""
+    return f"with {transform}" if transform else "without filter or transform"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """How far one partition was copied.
@@ -59,6 +75,7 @@ class Position:
     leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
+    transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -212,14 +229,6 @@ class Removed:
         return self.target_starts[partition] if partition < len(self.target_starts) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """What changed the records during the copy: its name, and the hash of its definition."""
-
-    name: str
-    hash: str
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class MappedOffset:
     """Where one source record is on a Kafka target."""
@@ -233,10 +242,12 @@ class MappedOffset:
 class Receipt:
     """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
 
-    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. Records that it read and
-    did not write are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
-    ``skipped`` (left out by approval). The other offsets of the range had no visible record. ``offset_map`` is sparse:
-    it has some of the chunk's records. ``throttled`` is for how many seconds the brokers' quotas made it wait.
+    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. ``copied`` is the number
+    of source records that these come from: another one only where a transform makes several records of one. Records
+    that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
+    to another place) or ``skipped`` (left out by approval). The other offsets of the range had no visible record.
+    ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
+    quotas made it wait.
     """
 
     generation: int
@@ -256,6 +267,7 @@ class Receipt:
     transform: Transform | None = None
     offset_map: tuple[MappedOffset, ...] = ()
     throttled: float = 0.0
+    sources: int | None = None  # None: as many as ``count``
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -264,6 +276,11 @@ class Receipt:
             raise ValueError("the offset map is not in ascending order")
         if any(offset not in self.range for offset in offsets):
             raise ValueError(f"the offset map has offsets outside of the range {self.range}")
+
+    @property
+    def copied(self) -> int:
+        """How many source records are on the target, each as one record or several."""
+        return self.count if self.sources is None else self.sources
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -172,6 +172,7 @@ class Position1(EntryFormat):
     leader_epoch: int | None
     target_end: Number
     receipts_from: Number | None = None
+    transform: JsonTransform | None = None
     spread: JsonSpread | None = None
 
     def value(self) -> Position:
@@ -184,6 +185,7 @@ class Position1(EntryFormat):
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
             receipts_from=self.receipts_from,
+            transform=self.transform.value() if self.transform else None,
             spread=self.spread.value() if self.spread else None,
             extra=self.unknown,
         )
@@ -302,6 +304,7 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
+    sources: Number | None = None
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -317,6 +320,7 @@ class _Receipt(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             throttled=self.throttled,
+            sources=self.sources,
             extra=self.unknown,
             **more,
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.entries import Receipt, Transform, how
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -74,12 +74,37 @@ class PartitionAudit:
     _single: list[Difference] = field(default_factory=list)
     _whole: list[Stretch] = field(default_factory=list)
     _unknown_kinds: set[str] = field(default_factory=set)
+    _others: set[Transform | None] = field(default_factory=set)
+    _not_pure: bool = False
 
     def not_auditable(self, receipt: Receipt, error: ReplicationError) -> None:
         """Add an error for an unknown digest kind. Each kind is reported once, for the first chunk that has it."""
         if receipt.digest_kind not in self._unknown_kinds:
             self._unknown_kinds.add(receipt.digest_kind)
             self.errors.append(str(error))
+
+    def recomputes(self, receipt: Receipt, today: Transform | None) -> bool:
+        """Whether today's filter and transform are those that the chunk was copied with. Otherwise a note says so, once
+        for each.
+        """
+        if receipt.transform == today:
+            return True
+        if receipt.transform not in self._others:
+            self._others.add(receipt.transform)
+            self.notes.append(
+                f"chunks that were copied {how(receipt.transform)}, the first one {receipt.range}, were compared with"
+                f" their receipts only: today's copies are made {how(today)}"
+            )
+        return False
+
+    def not_pure(self, receipt: Receipt) -> None:
+        """Add a note, once: the target is as it was written, but today the transform makes something else."""
+        if not self._not_pure:
+            self._not_pure = True
+            self.notes.append(
+                f"chunk {receipt.range} is as its receipt says, but the transform makes other records of the source"
+                " today: it is not pure, or a module changed that it uses"
+            )
 
     def differ(self, differences: Iterable[Difference]) -> None:
         """Add records that differ."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
-from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
+from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
@@ -43,28 +40,6 @@ class AuditRequest:
     range: OffsetRange = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """Source, target and ledger. The target's ends are read first, so the ledger has an entry for all copies below
-    them.
-    """
-
-    target: Mapping[str, Topic]
-    ends: Mapping[TopicPartition, int]
-    failures: Mapping[TopicPartition, ReplicationError]  # why the end of these target partitions is not known
-    source_cluster: str
-    source: Mapping[str, Topic]
-    view: LedgerView
-    receipts: Receipts
-
-    def log(self, at: TopicPartition) -> OffsetRange | None:
-        """What can be read of a target partition; None if it is gone or does not answer."""
-        topic = self.target.get(at.topic)
-        if topic is None or at not in self.ends:
-            return None
-        return OffsetRange(min(topic.offsets(at.partition).log_start, self.ends[at]), self.ends[at])
-
-
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
     keys = sorted(key for key in run.view().positions if _asked(key, request))
@@ -72,7 +47,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
         )
-    sides = _sides(run, keys)
+    sides = look(run, keys)
     read = _read_targets(run, sides, keys, request)
     if (
         not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
@@ -86,33 +61,6 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
 
 def _asked(key: PartitionKey, request: AuditRequest) -> bool:
     return request.topic in (None, key.source.topic) and request.partition in (None, key.source.partition)
-
-
-def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
-    target = topics.describe_all(run.clusters.target_admin, {key.target_topic for key in keys})
-    positions = run.view().positions
-    wanted = {
-        TopicPartition(key.target_topic, number) for key in keys for number in positions[key].ends(key.source.partition)
-    }
-    there = [at for at in wanted if at.topic in target and at.partition in target[at.topic].partitions]
-    admin = run.clusters.target_admin
-    if run.replication.placing.shared:  # transactions of others may stay open
-        ends, failures = offsets.last_stable_each(admin, there)
-    else:
-        ends, failures = offsets.stable_ends_each(admin, there, longest_wait(run.replication.copying, run.deadline))
-    cluster, source = (
-        topics.cluster_id(run.clusters.source_admin),
-        topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
-    )
-    return Sides(
-        target=target,
-        ends=ends,
-        failures=failures,
-        source_cluster=cluster,
-        source=source,
-        view=run.view(),
-        receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
-    )
 
 
 def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], request: AuditRequest) -> TargetRead:
@@ -131,8 +79,8 @@ def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], reques
         if run.replication.on_existing_target == "append":
             first = min(claim.part.first for claim in here)
             log_ = OffsetRange(min(max(first, log_.from_), log_.until), log_.until)
-        look = read.read_all if whole and at.topic not in expired else read.read
-        look(partial(_open_target, run), at, here, log_)
+        read_it = read.read_all if whole and at.topic not in expired else read.read
+        read_it(partial(_open_target, run), at, here, log_)
     return read
 
 
@@ -258,11 +206,12 @@ class _PartitionAuditor:
                 result=self.result,
                 open_target=partial(_open_target, self.run),
                 log=self.sides.log,
-                source=lambda receipt: records(source.read(receipt.range)),
+                source=lambda receipt: self._written(receipt, records(source.read(receipt.range))),
             )
             for receipt in chosen:
+                today = self.result.recomputes(receipt, self.sides.transform)
                 readable = self.readable and receipt.range.intersection(self.readable) == receipt.range
-                auditor.chunk(receipt, readable=bool(readable))
+                auditor.chunk(receipt, readable=bool(readable and today))
 
     def _plain(self, *, complete: bool) -> None:
         """The chunks in a target partition that has no other writer, in its order."""
@@ -350,14 +299,18 @@ class _PartitionAuditor:
             self.result.not_auditable(receipt, e)
             return
         records = target.seen(area, total) if area else iter(())
-        if self.readable and receipt.range.intersection(self.readable) == receipt.range:
+        today = self.result.recomputes(receipt, self.sides.transform)
+        if today and self.readable and receipt.range.intersection(self.readable) == receipt.range:
             self.result.by_content += receipt.range.span
-            differences = compare(source.seen(receipt.range), records, _places(receipt))
+            made = source.seen(receipt.range, change=self.sides.change(self.key, receipt))
+            differences = compare(made, records, _places(receipt))
             if _matches_receipt(
                 receipt, total
             ):  # records that the source removed since, as by compaction, are no error
                 self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
                 differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
+                if differences and receipt.transform:
+                    self.result.not_pure(receipt)
             self.result.differ(differences)
         else:
             self.result.by_receipt += receipt.range.span
@@ -365,9 +318,16 @@ class _PartitionAuditor:
             if not _matches_receipt(receipt, total):
                 self.result.differ_by_receipt(receipt, total.count)
 
+    def _written(self, receipt: Receipt, found: Iterable[Record]) -> Iterator[Record]:
+        """What the copier wrote of these source records of a chunk."""
+        change = self.sides.change(self.key, receipt)
+        for record in found:
+            self.result.source_records += 1
+            yield from change(record) if change else (record,)
+
 
 def _places(receipt: Receipt) -> Sequence[int]:
-    """The target offset of each record of the chunk, in source order."""
+    """The target offset of each record that the chunk wrote, in order."""
     runs = [range(range_.from_, range_.until) for part in receipt.parts for range_ in part.offsets]
     return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kafka_replication.model.errors import NotAuthorized, ReplicationError
+from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.planning import preflight
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.plan import Plan, State
@@ -24,13 +24,24 @@ def check(run: Run) -> list[Finding]:
     Raises BadInput for connections, Unreachable, Refused.
     """
     run.clusters.resolve(alerts=True)
+    broken = list(_unusable_functions(run))
+    if broken:  # everything else is checked all the same
+        run = run.of(run.replication.model_copy(update={"transform": ()}))
     try:
         plan, found = previewing.preview(run, Request())
     except NotAuthorized as error:
         found = previewing.missing_rights(run) or [Finding("error", run.replication.name, error.what, error.remedy)]
     else:
         found += _refusals(plan)
-    return preflight.in_order([*found, *reach.check(run.clusters.spark)])
+    functions = run.replication.pipeline.modules
+    return preflight.in_order([*broken, *found, *reach.check(run.clusters.spark, functions)])
+
+
+def _unusable_functions(run: Run) -> Iterator[Finding]:
+    try:
+        run.check_pipeline()
+    except BadInput as error:
+        yield Finding("error", run.replication.name, error.what, error.remedy)
 
 
 def check_spark(run: Run, launcher: Callable[[], Launcher]) -> list[Finding]:

@@ -126,12 +126,12 @@ def _fields(message: Any) -> tuple[int, bytes | None, bytes | None, Any]:
     return message.timestamp()[1], message.key(), message.value(), headers_of(message)
 
 
-def chooser(key: PartitionKey, placement: KafkaPartitions) -> Choose | None:
+def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choose | None:
     """What chose the target partitions of a chunk; None if it is a function that is no longer the same."""
     by = placement.by
     said = Partitioning(name=by.name, map={key.source.partition: int(by.hash)} if by.name == MAP else {})
     try:
-        known = partitioner(said, key.source, range(by.partitions))
+        known = partitioner(said, key.source, range(by.partitions), cluster)
     except BadInput:
         return None
     return known.choose if known.by.hash == by.hash else None
@@ -160,10 +160,6 @@ class Expected:
         mine = {number: PartDigest(digest.count, digest.hexdigest()) for number, digest in self.digests.items()}
         return mine == {number: part for number, part in parts.items() if part.count}
 
-    @property
-    def count(self) -> int:
-        return sum(digest.count for digest in self.digests.values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadAuditor:
@@ -189,15 +185,14 @@ class SpreadAuditor:
         found = self._found(receipt, placement)
         self.result.target_records += sum(part.count for part in found.values())
         intact = all(found[part.partition] == PartDigest(part.count, part.digest) for part in placement.parts)
-        choose = chooser(self.key, placement) if readable else None
+        choose = chooser(self.key, placement, receipt.ids.source_cluster) if readable else None
         if choose is None:
             self._by_receipt(receipt, placement, found, intact=intact, changed=readable)
             return
         self.result.by_content += receipt.range.span
         expected = Expected.of(self.source(receipt), choose, receipt)
-        self.result.source_records += expected.count
         if not expected.equals(found):
-            self._differ(placement, expected, intact=intact)
+            self._differ(receipt, placement, expected, intact=intact)
 
     def _found(self, receipt: Receipt, placement: KafkaPartitions) -> dict[int, PartDigest]:
         for part in placement.parts:
@@ -224,7 +219,7 @@ class SpreadAuditor:
         if not intact:
             self.result.differ_by_receipt(receipt, sum(part.count for part in found.values()))
 
-    def _differ(self, placement: KafkaPartitions, expected: Expected, *, intact: bool) -> None:
+    def _differ(self, receipt: Receipt, placement: KafkaPartitions, expected: Expected, *, intact: bool) -> None:
         """Add how the chunk differs, record by record. If it is as its receipt says, records that the source removed
         since, as by compaction, are no error.
         """
@@ -232,6 +227,8 @@ class SpreadAuditor:
         if intact:
             self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in found)
             found = [difference for difference in found if difference.kind is not Kind.EXTRA]
+            if found and receipt.transform:
+                self.result.not_pure(receipt)
         self.result.differ(found)
 
     def _differences(self, placement: KafkaPartitions, expected: Expected) -> Iterator[Difference]:

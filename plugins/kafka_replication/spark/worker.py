@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ReplicationError
@@ -95,6 +96,11 @@ class Tools:
         job = self.job
         return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning)
 
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """Raises BadInput for a function that this worker cannot import."""
+        return load(self.job.pipeline)
+
 
 _thread = threading.local()
 
@@ -157,7 +163,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
-        engine = engine_for(task, job.settings, job.source, tools.sink)
+        engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline)
         copier = Copier(engine=engine, sink=tools.sink, settings=job.settings, progress=progress, deadline=deadline)
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)

@@ -28,7 +28,9 @@ class Kind(StrEnum):
 
 
 class Seen(NamedTuple):
-    """One record as it was read: its offset on that side, and the digest of its content."""
+    """One record as it was read, or as a transform makes it of the record at this source offset: the offset on that
+    side, and the digest of its content.
+    """
 
     offset: int
     digest: bytes
@@ -84,8 +86,8 @@ def area_of(receipt: Receipt) -> OffsetRange | None:
 def compare(source: Iterator[Seen], target: Iterator[Seen], places: Sequence[int]) -> list[Difference]:
     """The differences between two sequences of records that should be equal.
 
-    Equal sequences are compared without storing any record. ``places[n]`` is the target offset that the receipt gives
-    for the n-th source record.
+    Equal sequences are compared without storing any record. ``source`` is what the copier writes of the source's
+    records. ``places[n]`` is the target offset that the receipt gives for the n-th of them.
     """
     for done, (one, other) in enumerate(itertools.zip_longest(source, target)):
         if one is None or other is None or one.digest != other.digest:

@@ -16,6 +16,7 @@ from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight, rights
+from kafka_replication.planning.changes import changes
 from kafka_replication.planning.live import as_compared, own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -50,6 +51,7 @@ def prepare(run: LeasedRun, request: Request) -> Plan:
 
 
 def _prepare(run: LeasedRun, request: Request) -> Plan:
+    run.check_pipeline()
     partitioner.check(run.replication.placing)
     fence_stale_producers(run)
     known, outdated = planned_before(run)
@@ -114,8 +116,9 @@ def store_plan(run: LeasedRun, kind: str, run_plan: Plan, outdated: str | None) 
     If another attempt of this run stored one first, that plan wins.
     """
     if run_plan.to_account_for:
-        ends = run.clusters.ledger.receipt_ends()
-        run_plan = replace(run_plan, receipts_from=receipts_from(run_plan, run.view(), ends))
+        ends, view = run.clusters.ledger.receipt_ends(), run.view()
+        noted = changes(run_plan, view, run.transform)
+        run_plan = replace(run_plan, receipts_from=receipts_from(run_plan, view, ends), changes=noted)
     stored = run.store.start_run(
         run.run_id, run.replication.name, kind, plan_codec.encode(run_plan), instead_of=outdated
     )

@@ -10,6 +10,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.planning import preflight, rights
+from kafka_replication.planning.changes import changes
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.live import plan, refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -25,6 +26,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     The target is asked for a producer id under an id of its own, so no run at work is fenced. Raises NotAuthorized if
     the ledger may not be read; `missing_rights` then tells all.
     """
+    run.check_pipeline()
     partitioner.check(run.replication.placing)
     run.clusters.connect()
     view = run.view()
@@ -33,6 +35,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     snapshot = answers.in_(snapshot)
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
+    planned = replace(planned, changes=changes(planned, view, run.transform))
     return _without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
 
 
