@@ -27,9 +27,11 @@ from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.planning.again import is_gone, is_gone_in_part
 from kafka_replication.planning.removal import Looked, Retention, may_be_gone, removed
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
+from kafka_replication.reporting.audit import PartitionAudit
+from kafka_replication.runs import spread_audit
 from kafka_replication.runs.spread_audit import Claim, TargetRead, _pieces, name_of
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.audit import Seen
+from kafka_replication.verification.audit import Kind, Seen
 from kafka_replication.verification.digest import Fingerprint
 
 KEY = PartitionKey("r", TopicPartition("orders", 0), "orders")
@@ -183,12 +185,17 @@ def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> N
     ]
 
 
-def test_what_lies_between_all_claims_is_extra_and_told_once() -> None:
+def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread_audit, "LISTED", 2)
     read, log = TargetRead(), Log([0, 1, 5, 11, 15])
     read.read_all(lambda at: log, TopicPartition("orders", 0), [claim(0, 10, (0, 2))], OffsetRange(0, 20))  # type: ignore[arg-type,return-value]
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
-    told = [difference.target for key in others for difference in read.extra_of(key, others)]
-    assert told == [5, 11, 15]
+    results = [PartitionAudit(key=key, generation=1, range=OffsetRange(0, 10)) for key in others]
+    for result in results:
+        read.tell_extra(result, others)
+    told = [str(stretch) for result in results for stretch in result.stretches]
+    assert told == [f"extra target partition 0 [{n}, {n + 1}): 1 record" for n in (5, 11)]
+    assert [(result.counts[Kind.EXTRA], result.unlisted) for result in results] == [(3, 1), (0, 0)]
     read.read(lambda at: log, TopicPartition("orders", 1), [claim(0, 10, (0, 2))], OffsetRange(0, 20))  # type: ignore[arg-type,return-value]
     assert TopicPartition("orders", 1) not in read.extra
 
