@@ -124,6 +124,7 @@ def main(
     known = results.Results(folder / RESULTS)
     only, seed = os.environ.get("FAULT_ONLY"), os.environ.get("FAULT_SEED")
     rows = [row for row in ROWS.values() if not only or any(fnmatch(row.name, each) for each in only.split(","))]
+    rows = [row for row in rows if row.name not in profiles.current().leaves_out]
     if not rows:
         raise SystemExit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
     if not table and not write_docs:
