@@ -62,6 +62,7 @@ PROFILES = {
         {"partitioning": "by_key", "target_topics": {"partitions": 7}},
         leaves_out={
             "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
+            "source-partitions-added": "the target does not follow",
             "target-partitions-added": "it is refused, because keys would move",
             "target-foreign-writer-during": "only an audit finds a record between ours",
         },
