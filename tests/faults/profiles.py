@@ -28,6 +28,11 @@ class Profile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     made: Callable[[Record], Sequence[Record]] = unchanged
 
+    @property
+    def spread(self) -> bool:
+        """Whether records of a source partition lie in several target partitions."""
+        return "partitioning" in self.settings
+
 
 def split(record: transforms.Record) -> list[transforms.Record]:
     """None, two or one, by the time of the record."""
@@ -52,6 +57,7 @@ def _split(record: Record) -> Sequence[Record]:
 
 PROFILES = {
     "": Profile(),
+    "by_key": Profile({"partitioning": "by_key", "target_topics": {"partitions": 4}}),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split
     ),

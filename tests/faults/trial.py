@@ -37,7 +37,6 @@ ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
 MARK = "FAULT_TRIAL"
-SETTINGS = "FAULT_SETTINGS"  # JSON: what every trial adds to its replication file
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 
@@ -73,7 +72,7 @@ class Trial:
             "stall_timeout": 20,
             "attempts": 4,
         }
-        self.settings: dict[str, Any] = {**profiles.current().settings, **json.loads(os.environ.get(SETTINGS, "{}"))}
+        self.settings: dict[str, Any] = dict(profiles.current().settings)
         self.job: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
         self.limits: dict[int, int] = {}  # partition -> offset of the damage, which no watermark may pass
@@ -243,7 +242,7 @@ class Trial:
     @contextlib.contextmanager
     def sampled(self) -> Iterator[Sampler]:
         target = self.bench.target.direct.bootstrap
-        spread = self.settings.get("partitioning", "keep") != "keep"
+        spread = profiles.current().spread
         sampler = Sampler(target, self.store, self.name, self.target_topic, self.load, spread=spread)
         ledger = self.bench.target.admin.list_topics(timeout=30).topics.get(LEDGER)
         if ledger is not None:
@@ -296,9 +295,9 @@ class Trial:
         """
         target, topic = self.bench.target.direct, self.target_topic
         logs = [[record for _, record in read(target.bootstrap, topic, n)] for n in range(target.partitions(topic))]
-        if self.settings.get("partitioning", "keep") == "keep":
+        if not profiles.current().spread:
             return {number: logs[number : number + 1] for number in self.load.records}
-        owner = {record: number for number, records in self.load.records.items() for _, record in records}
+        owner = {record: number for number, records in self.load.wanted.items() for _, record in records}
         first = min(self.load.records)
         return {
             number: [[record for record in log if owner.get(record, first) == number] for log in logs]

@@ -9,11 +9,24 @@ from typing import Any
 import pytest
 from confluent_kafka import murmur2
 
+from kafka_replication import transforms
+from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.plan import State
 from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.runs import audit
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs import audit, checking
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.run import open_run
+from kafka_replication.runs.standing import standing
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
+from kafka_replication.verification.audit import Kind
 from tests.support.checker import Record, read
 from tests.support.children import end_of, run_process
-from tests.support.scenario import Rec, Scenario, only
+from tests.support.jobs import InProcess
+from tests.support.scenario import Rec, Scenario, numbered, only
 
 BASE = 1_700_000_000_000
 
@@ -120,8 +133,8 @@ def test_every_way_to_spread_is_copied_verified_and_audited(scene: Scenario, con
     scene.idle_run()
 
 
-def by_length(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:
-    return len(value or b"") % partitions
+def by_length(record: transforms.Record, partitions: int) -> int:
+    return len(record.value or b"") % partitions
 
 
 def test_a_function_that_fails_names_itself_and_the_record(scene: Scenario) -> None:
@@ -132,12 +145,15 @@ def test_a_function_that_fails_names_itself_and_the_record(scene: Scenario) -> N
     error = only(report).error or ""
     assert f"{__name__}:fails gives no partition from 0 to 1 for the record at offset 7: it returned 2" in error, error
     assert scene.watermark() == 7
-    report = scene.run(partitioning=f"{__name__}:missing")
-    assert "cannot be imported" in (only(report).error or ""), report.table()
+    missing = f"{__name__}:missing"
+    with pytest.raises(BadInput, match=f"the partitioning {missing} cannot be imported"):
+        scene.run(partitioning=missing)
+    with pytest.raises(BadInput, match="cannot be imported"):
+        checking.check(open_run(scene.replication(partitioning=missing), scene.connections, scene.store, "check"))
 
 
-def fails(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> int:
-    return 2 if value == b"7" else 0
+def fails(record: transforms.Record, partitions: int) -> int:
+    return 2 if record.value == b"7" else 0
 
 
 def test_two_replications_and_a_third_writer_share_a_target_topic(scene: Scenario) -> None:
@@ -161,3 +177,96 @@ def test_two_replications_and_a_third_writer_share_a_target_topic(scene: Scenari
         assert sum(partition.by_content for partition in found.partitions) == 240
         at.idle_run()
     assert len(read(scene.target.bootstrap, other.topic, 0)) + len(read(scene.target.bootstrap, other.topic, 1)) > 484
+
+
+class Intruder(InProcess):
+    """Somebody else writes to the target before a job is worked on, and after the target was looked at."""
+
+    def __init__(self, scene: Scenario) -> None:
+        super().__init__()
+        self._scene = scene
+
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        self._scene.target.produce(self._scene.topic, [Rec(b"foreign", b"between")], 1)
+        return super().submit(job, deliver)
+
+
+def test_a_foreign_record_behind_ours_is_refused_and_one_between_ours_is_found_by_an_audit(scene: Scenario) -> None:
+    scene.settings |= {"partitioning": "by_key", "target_topics": {"partitions": 2}}
+    scene.source.create(scene.topic, 3)
+    for first in (0, 50):
+        fill(scene, 3, 50, first=first)
+        assert scene.run(Intruder(scene) if first else None).outcome == "done"
+    found = audit.audit(scene.bare_run())
+    assert found.outcome == "differs" and "extra target partition 1" in found.text(), found.text()
+    assert sum(partition.counts[Kind.EXTRA] for partition in found.partitions) == 1
+    assert sum(map(sum, (list(partition.counts.values()) for partition in found.partitions))) == 1
+
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"behind")], 0)
+    assert {row.plan.state for row in standing(scene.bare_run())} == {State.FOREIGN}
+    assert scene.run().outcome == "failed"
+
+
+def test_copies_that_are_gone(scene: Scenario) -> None:
+    """One target partition loses a part of a chunk: that is told. All of it is gone: it is copied again."""
+    scene.settings |= {"partitioning": "by_key", "target_topics": {"partitions": 2}, "copy": {"chunk_records": 50}}
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    assert scene.run().outcome == "done"
+    first = scene.bare_run().clusters.ledger.receipts({scene.key(): None}).of(scene.key(), 1)[0]
+    ends = {part.partition: part.until for part in first.parts}
+    scene.target.delete_before(scene.topic, 0, ends[0])
+    line = standing(scene.bare_run())[0].plan
+    assert (line.state, str(line.removed)) == (State.REMOVED, "[0, 50)")
+    with pytest.raises(Refused, match="they lie in several partitions there"):
+        backfill(scene, 0, 50)
+    scene.target.delete_before(scene.topic, 1, ends[1])
+    report = backfill(scene, 0, 50)
+    assert report.outcome == "done", report.table()
+    assert only(report).copied == 50
+    source = on(scene.source.bootstrap, scene.topic, 1)
+    target = on(scene.target.bootstrap, scene.topic, 2)
+    assert Counter(record for log in target for record in log) == Counter(source[0])
+    assert_clean_audit(scene)
+
+
+def backfill(scene: Scenario, from_: int, until: int, target: str | None = None) -> RunReport:
+    request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until, target_topic=target)
+    return backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+
+
+def test_a_backfill_into_another_topic_spreads_too(scene: Scenario) -> None:
+    scene.settings |= {"partitioning": "round_robin", "target_topics": {"partitions": 3}}
+    scene.source.create(scene.topic, 2)
+    fill(scene, 2, 300)
+    assert scene.run().outcome == "done"
+    other = f"{scene.topic}.again"
+    report = backfill(scene, 100, 300, other)
+    assert report.outcome == "done", report.table()
+    assert sum(map(len, on(scene.target.bootstrap, other, 3))) == 400
+    assert_clean_audit(scene)
+
+
+def test_what_changes_later(scene: Scenario) -> None:
+    """Partitions that are added to the target, a reset, and a source that grows."""
+    scene.settings |= {"partitioning": "by_key", "target_topics": {"partitions": 2}}
+    scene.source.create(scene.topic, 2)
+    fill(scene, 2, 40)
+    assert scene.run().outcome == "done"
+    scene.target.grow(scene.topic, 3)
+    fill(scene, 2, 40, first=40)
+    report = scene.run()
+    assert report.outcome == "failed" and "has 3 partitions now and had 2" in (only(report).error or "")
+    report = scene.run(target_topics={"partitions": 3})
+    assert report.outcome == "done" and "records of one key may lie in two partitions" in "".join(report.notes)
+    scene.settings |= {"target_topics": {"partitions": 3}}
+    scene.source.grow(scene.topic, 3)
+    fill(scene, 3, 40, first=80)
+    assert scene.run().outcome == "done"
+    assert_spread(scene, 3, 3)
+    assert_clean_audit(scene)
+    scene.target.delete(scene.topic)
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    assert scene.run().outcome == "done"
+    assert_spread(scene, 3, 3)
+    assert_clean_audit(scene)

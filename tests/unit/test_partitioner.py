@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafka_replication import transforms
 from kafka_replication.kafka.partitioner import partitioner
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.failures import FailureKind
@@ -22,7 +23,7 @@ def record(offset: int, key: bytes | None = None) -> Record:
 
 
 def chosen(name: str, records: list[Record], count: int, **more: Any) -> list[int]:
-    choose = partitioner(Partitioning(name=name, **more), AT, range(count)).choose
+    choose = partitioner(Partitioning(name=name, **more), AT, range(count), "abc").choose
     assert [choose(one) for one in records] == [choose(one) for one in records]  # pure
     return [choose(one) for one in records]
 
@@ -85,8 +86,9 @@ def test_what_a_receipt_says() -> None:
     assert mine.hash.startswith("sha256:") and mine.name.endswith(":first_byte")
 
 
-def first_byte(key: bytes | None, value: bytes | None, headers: object, partitions: int) -> Any:
-    return {b"a": 0, b"b": 2, b"c": 3, b"d": -1, b"e": "1", b"f": True}[key or b""]
+def first_byte(record: transforms.Record, partitions: int) -> Any:
+    assert (record.source.cluster, record.source.topic, partitions) == ("abc", "orders", 3)
+    return {b"a": 0, b"b": 2, b"c": 3, b"d": -1, b"e": "1", b"f": True}[record.key or b""]
 
 
 def test_a_function_chooses() -> None:

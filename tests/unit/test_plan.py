@@ -512,6 +512,11 @@ def test_a_change_of_partitioning_that_the_file_states_goes_on_and_is_told(
     assert ("records of one key may lie in two partitions" in planned.what) is changed
 
 
+def test_a_position_behind_an_approved_gap_alone_may_be_spread() -> None:
+    gap = replace(position(40), target_end=0)
+    assert Case(positions={key(): gap}, config={"partitioning": "by_key"}).one().state is State.BEHIND
+
+
 def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:
     case = Case(source=source((0, 100, 100), (0, 5, 5)), config={"partitioning": "by_key"})
     assert [planned.state for planned in case.plan().partitions] == [State.OPENING] * 2

@@ -24,8 +24,8 @@ class WrongResult(StepFailed):
         super().__init__(f"it returned {what}", "TypeError")
 
 
-def imported(name: str) -> tuple[Callable[[transforms.Record], object], str]:
-    """The function, and the text of the modules that define it."""
+def imported(name: str, what: str = "transform") -> tuple[Callable[..., object], str]:
+    """The function, and the text of the modules that define it. Raises BadInput, which says ``what`` it is."""
     module_name, _, attribute = name.partition(":")
     remedy = "put its module where Airflow's tasks or this command, and Spark's workers, can import it"
     try:
@@ -33,10 +33,10 @@ def imported(name: str) -> tuple[Callable[[transforms.Record], object], str]:
         function = getattr(module, attribute)
     except Exception as e:  # a module of the user's may raise anything
         raise BadInput(
-            f"the transform {name} cannot be imported: {type(e).__name__}: {e}", f"{remedy}, or correct the name"
+            f"the {what} {name} cannot be imported: {type(e).__name__}: {e}", f"{remedy}, or correct the name"
         ) from e
     if not callable(function):
-        raise BadInput(f"the transform {name} is not a function but a {type(function).__name__}", "name a function")
+        raise BadInput(f"the {what} {name} is not a function but a {type(function).__name__}", "name a function")
     defined_in = getattr(inspect.unwrap(function), "__module__", None) or module_name
     texts = [_source(importlib.import_module(one)) for one in sorted({module_name, defined_in})]
     return function, "\0".join(texts)

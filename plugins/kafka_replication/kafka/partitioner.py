@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import murmur2
 
-from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication import transforms
+from kafka_replication.copying.functions import imported
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.partitioning import BY_KEY, KEEP, MAP, ROUND_ROBIN, PartitionedBy, Partitioning, block
+from kafka_replication.model.partitioning import (
+    BUILT_IN,
+    BY_KEY,
+    KEEP,
+    MAP,
+    ROUND_ROBIN,
+    PartitionedBy,
+    Partitioning,
+    block,
+)
 from kafka_replication.sinks.port import Record, RefusedAt
 
 Choose = Callable[[Record], int]
-IMPORTABLE = "put its module where Airflow's tasks or this command, and Spark's workers, can import it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +36,11 @@ class Partitioner:
     choose: Choose
 
 
-def partitioner(partitioning: Partitioning, source: TopicPartition, partitions: Collection[int]) -> Partitioner:
-    """What the replication file says, for one source partition and these partitions of the target topic.
+def partitioner(
+    partitioning: Partitioning, source: TopicPartition, partitions: Collection[int], cluster: str = ""
+) -> Partitioner:
+    """What the replication file says, for one source partition and these partitions of the target topic. A function is
+    also given the id of the source's ``cluster``.
 
     Raises BadInput for a function that cannot be imported, and Refused where the target has no partition for it.
     """
@@ -51,9 +61,9 @@ def partitioner(partitioning: Partitioning, source: TopicPartition, partitions: 
         case str(name) if name == ROUND_ROBIN:
             return Partitioner(_by(name, count), lambda record: block(number, record[0], count))
         case name:
-            function, text = imported(name)
+            function, text = _imported(name)
             hash_ = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-            return Partitioner(_by(name, count, hash_), _calling(name, function, source, count))
+            return Partitioner(_by(name, count, hash_), _calling(name, function, source, cluster, count))
 
 
 def _by(name: str, partitions: int, hash_: str = "") -> PartitionedBy:
@@ -72,25 +82,28 @@ def _by_key(number: int, count: int) -> Choose:
     return choose
 
 
-def imported(name: str) -> tuple[Callable[..., Any], str]:
-    """The function, and the text of its module. Raises BadInput."""
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-        function = getattr(module, attribute)
-    except Exception as e:  # a module of the user's may raise anything
-        what = f"the partitioning {name} cannot be imported: {type(e).__name__}: {e}"
-        raise BadInput(what, f"{IMPORTABLE}, or correct the name") from e
-    if not callable(function):
-        raise BadInput(f"the partitioning {name} is not a function", "name a function")
-    return function, inspect.getsource(module)
+def check(partitioning: Partitioning) -> None:
+    """Raise BadInput for a function that cannot be imported here."""
+    if partitioning.name not in BUILT_IN:
+        _imported(partitioning.name)
 
 
-def _calling(name: str, function: Callable[..., Any], source: TopicPartition, count: int) -> Choose:
+def _imported(name: str) -> tuple[Callable[..., object], str]:
+    return imported(name, "partitioning")
+
+
+def _calling(name: str, function: Callable[..., object], source: TopicPartition, cluster: str, count: int) -> Choose:
     def choose(record: Record) -> int:
-        offset, _, key, value, headers = record
+        offset, timestamp, key, value, headers = record
+        given = transforms.Record(
+            key=key,
+            value=value,
+            headers=tuple(headers or ()),
+            timestamp=timestamp,
+            source=transforms.Source(cluster, source.topic, source.partition, offset),
+        )
         try:
-            number = function(key, value, tuple(headers or ()), count)
+            number = function(given, count)
         except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
             why = f"it raised {type(e).__name__}"  # not its text, which may show the record
         else:

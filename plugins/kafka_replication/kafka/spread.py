@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -128,15 +129,19 @@ class SpreadSession(KafkaSinkSession):
     def __init__(self, partition: PartitionSession, ids: Ids, partitioning: Partitioning) -> None:
         super().__init__(partition, ids)
         self._partitioning = partitioning
-        self._partitioner: Partitioner | None = None
+
+    @cached_property
+    def _partitioner(self) -> Partitioner:
+        """For the partitions that the target topic has when it is first asked. Raises Refused."""
+        key = self._partition.key
+        state = topics.states(self._partition.target_admin, [key.target_topic]).get(key.target_topic)
+        if state is None:
+            raise Refused(f"{key.target_topic} on the target is gone", "plan again: the plan says what to do")
+        return partitioner(self._partitioning, key.source, state.partitions, self._ids.source_cluster)
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""
         key, admin = self._partition.key, self._partition.target_admin
-        state = topics.states(admin, [key.target_topic]).get(key.target_topic)
-        if state is None:
-            raise Refused(f"{key.target_topic} on the target is gone", "plan again: the plan says what to do")
-        self._partitioner = partitioner(self._partitioning, key.source, state.partitions)
         self._refuse_change(position, self._partitioner.by)
         ends = {TopicPartition(key.target_topic, at): end for at, end in position.ends(key.source.partition).items()}
         there = offsets.high_watermarks(admin, [at for at, end in ends.items() if end])
@@ -159,5 +164,4 @@ class SpreadSession(KafkaSinkSession):
             )
 
     def _new_writer(self, **common: Any) -> ChunkWriter:
-        assert self._partitioner is not None  # `check_target` comes first
         return SpreadWriter(partitioner=self._partitioner, **common)

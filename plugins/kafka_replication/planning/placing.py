@@ -48,7 +48,7 @@ def refusal_of_change(
     """Why the records after this position may not be spread in another way than those before it; None if they may, or
     if it is the same way.
     """
-    if not position.coverage:
+    if not position.coverage or not any(position.ends(key.source.partition).values()):  # nothing was written yet
         return None
     before = position.spread.by.name if position.spread else KEEP
     if (before == KEEP) != partitioning.keeps:

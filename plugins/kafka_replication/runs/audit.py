@@ -71,15 +71,16 @@ def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], reques
     """
     read, claims = TargetRead(), _claims(sides, keys, request)
     whole = request.partition is None and request.range == EVERYTHING and not run.replication.placing.shared
-    expired = {key.target_topic for key in keys if sides.receipts.incomplete(key)}
+    if whole:
+        read.not_searched |= {key.target_topic for key in keys if sides.receipts.incomplete(key)}
     for at, here in sorted(claims.items()):
         if (log_ := sides.log(at)) is None:
             read.failed[at] = sides.failures.get(at) or _gone(at)
             continue
         if run.replication.on_existing_target == "append":
-            first = min(claim.part.first for claim in here)
+            first = min((claim.part.first for claim in here), default=log_.until)
             log_ = OffsetRange(min(max(first, log_.from_), log_.until), log_.until)
-        read_it = read.read_all if whole and at.topic not in expired else read.read
+        read_it = read.read_all if whole and at.topic not in read.not_searched else read.read
         read_it(partial(_open_target, run), at, here, log_)
     return read
 
@@ -91,9 +92,9 @@ def _gone(at: TopicPartition) -> Refused:
 def _claims(
     sides: Sides, keys: Collection[PartitionKey], request: AuditRequest
 ) -> Mapping[TopicPartition, Sequence[Claim]]:
-    """The parts of all chunks in target partitions where a receipt has one of those that `spread_audit` compares."""
+    """The parts of all chunks in the target topics that have chunks which `spread_audit` compares."""
     claims: dict[TopicPartition, list[Claim]] = {}
-    spread = set[TopicPartition]()
+    spread = set[str]()
     for key in keys:
         generation, topic = sides.view.positions[key].generation, sides.target.get(key.target_topic)
         for receipt in sides.receipts.all(key):
@@ -104,8 +105,9 @@ def _claims(
                 at = TopicPartition(key.target_topic, part.partition)
                 wanted = asked and receipt.spread
                 claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
-                spread |= {at} if receipt.spread else set()
-    return {at: here for at, here in claims.items() if at in spread}
+                spread |= {at.topic} if receipt.spread else set()
+    known = claims.keys() | sides.ends.keys() | sides.failures.keys()
+    return {at: claims.get(at, []) for at in known if at.topic in spread}
 
 
 def _open_target(run: Run, at: TopicPartition) -> Cursor:
@@ -145,7 +147,7 @@ def _audit_partition(
             read=read,
         )
         work.all(complete=request.range == EVERYTHING)
-        result.differ(read.extra_of(key, sides.view.positions))
+        read.tell_extra(result, sides.view.positions)
     except ReplicationError as e:
         result.errors.append(str(e))
     result.finish()
@@ -196,6 +198,8 @@ class _PartitionAuditor:
         chosen = [receipt for receipt in self.chosen if receipt.spread]
         if not chosen:
             return
+        if self.key.target_topic in self.read.not_searched:
+            self.result.notes.append("receipts have expired: records that belong to none were not looked for")
         if self.key.target_topic not in self.sides.target:
             raise _gone(self.key.target)
         stall, group = self.run.replication.copying.stall_timeout, consumer_group(self.run.replication.name)

@@ -21,7 +21,7 @@ from kafka_replication.model.errors import BadInput, LedgerUnreadable, Replicati
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import MAP, Partitioning
-from kafka_replication.reporting.audit import PartitionAudit
+from kafka_replication.reporting.audit import LISTED, PartitionAudit
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Seen, compare
 from kafka_replication.verification.digest import Fingerprint
@@ -61,6 +61,8 @@ class TargetRead:
     parts: dict[Name, PartDigest] = field(default_factory=dict)
     extra: dict[TopicPartition, list[Difference]] = field(default_factory=dict)
     failed: dict[TopicPartition, ReplicationError] = field(default_factory=dict)
+    not_searched: set[str] = field(default_factory=set)  # target topics with records of receipts that have expired
+    further: dict[TopicPartition, int] = field(default_factory=dict)  # extra records that are only counted
 
     def read(self, open_: OpenTarget, at: TopicPartition, claims: Sequence[Claim], log: OffsetRange) -> None:
         """Read the claims in one target partition, in the order of their offsets. Only ``log`` can be read."""
@@ -83,7 +85,7 @@ class TargetRead:
             with closing(open_(at)) as cursor:
                 for number, range_ in _pieces(claims, log):
                     if number is None and extra is not None:
-                        extra += (_extra(seen, at.partition) for seen in cursor.seen(range_))
+                        self._add_extra(extra, at, cursor.seen(range_))
                     elif number in digests:
                         for message in cursor.read(range_):
                             digests[number].add(*_fields(message))
@@ -92,16 +94,26 @@ class TargetRead:
             return
         self.parts |= {claims[n].name: PartDigest(d.count, d.hexdigest()) for n, d in digests.items()}
 
-    def extra_of(self, key: PartitionKey, keys: Collection[PartitionKey]) -> Iterator[Difference]:
-        """The records of nobody that are told with this key: those in the target partition of its number, and with the
-        first key those in further ones.
+    def _add_extra(self, extra: list[Difference], at: TopicPartition, found: Iterable[Seen]) -> None:
+        for seen in found:
+            if len(extra) < LISTED:
+                extra.append(Difference(Kind.EXTRA, None, seen.offset, seen.digest, at.partition))
+            else:
+                self.further[at] = self.further.get(at, 0) + 1
+
+    def tell_extra(self, result: PartitionAudit, keys: Collection[PartitionKey]) -> None:
+        """Add the records of nobody that are told with this partition: those in the target partition of its number, and
+        with the first of ``keys`` those in further ones.
         """
+        key = result.key
         numbers = {other.source.partition for other in keys if other.target_topic == key.target_topic}
         first = key.source.partition == min(numbers)
         for at, found in self.extra.items():
             own = at.partition == key.source.partition or (first and at.partition not in numbers)
             if at.topic == key.target_topic and own:
-                yield from found
+                result.differ(found)
+                result.counts[Kind.EXTRA] += self.further.get(at, 0)
+                result.unlisted += self.further.get(at, 0)
 
 
 def _pieces(claims: Sequence[Claim], log: OffsetRange) -> Iterator[tuple[int | None, OffsetRange]]:
@@ -118,20 +130,16 @@ def _pieces(claims: Sequence[Claim], log: OffsetRange) -> Iterator[tuple[int | N
         yield None, OffsetRange(position, log.until)
 
 
-def _extra(seen: Seen, partition: int) -> Difference:
-    return Difference(Kind.EXTRA, None, seen.offset, seen.digest, partition)
-
-
 def _fields(message: Any) -> tuple[int, bytes | None, bytes | None, Any]:
     return message.timestamp()[1], message.key(), message.value(), headers_of(message)
 
 
-def chooser(key: PartitionKey, placement: KafkaPartitions) -> Choose | None:
+def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choose | None:
     """What chose the target partitions of a chunk; None if it is a function that is no longer the same."""
     by = placement.by
     said = Partitioning(name=by.name, map={key.source.partition: int(by.hash)} if by.name == MAP else {})
     try:
-        known = partitioner(said, key.source, range(by.partitions))
+        known = partitioner(said, key.source, range(by.partitions), cluster)
     except BadInput:
         return None
     return known.choose if known.by.hash == by.hash else None
@@ -185,7 +193,7 @@ class SpreadAuditor:
         found = self._found(receipt, placement)
         self.result.target_records += sum(part.count for part in found.values())
         intact = all(found[part.partition] == PartDigest(part.count, part.digest) for part in placement.parts)
-        choose = chooser(self.key, placement) if readable else None
+        choose = chooser(self.key, placement, receipt.ids.source_cluster) if readable else None
         if choose is None:
             self._by_receipt(receipt, placement, found, intact=intact, changed=readable)
             return

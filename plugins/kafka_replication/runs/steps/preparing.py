@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
+from kafka_replication.kafka import partitioner
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.kafka.target_records import Ends
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
@@ -51,6 +52,7 @@ def prepare(run: LeasedRun, request: Request) -> Plan:
 
 def _prepare(run: LeasedRun, request: Request) -> Plan:
     run.check_pipeline()
+    partitioner.check(run.replication.placing)
     fence_stale_producers(run)
     known, outdated = planned_before(run)
     if known is not None:

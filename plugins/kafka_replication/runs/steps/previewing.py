@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kafka_replication.kafka import partitioner
 from kafka_replication.kafka.target_records import TargetRecords
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
@@ -26,6 +27,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     the ledger may not be read; `missing_rights` then tells all.
     """
     run.check_pipeline()
+    partitioner.check(run.replication.placing)
     run.clusters.connect()
     view = run.view()
     snapshot = run.snapshot(view, request)
