@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_replication.kafka import topics
+from kafka_replication.planning.findings import Finding
 from kafka_replication.runs import audit as auditing
 from kafka_replication.runs import checking
+from kafka_replication.runs.run import open_run
 from tests.support.checker import read
 from tests.support.scenario import Cluster, Rec, Scenario
 
@@ -46,6 +49,11 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 def local(side: str, number: int) -> list[Rec]:
     return [Rec(b"k", b"%s %d" % (side.encode(), 10 * number + one)) for one in range(4)]
+
+
+def warned_of_loops(direction: Scenario, **changes: Any) -> list[Finding]:
+    run = open_run(direction.replication(**changes), direction.connections, direction.store, "check")
+    return [one for one in checking.check(run) if "go round" in one.what]
 
 
 def test_two_directions_do_not_loop(scene: Scenario, back: Scenario) -> None:
@@ -97,6 +105,9 @@ def test_two_directions_share_one_topic(scene: Scenario, back: Scenario) -> None
             assert report.outcome == "done", report.table()
             direction.source.produce(direction.topic, local(side, number))
             everything += [record.value for record in local(side, number)]
+    assert warned_of_loops(scene) == []
+    (found,) = warned_of_loops(scene, transform=[])
+    assert f"{back.name} copies {scene.topic} back" in found.what and found.severity == "warning"
     returned = 0
     for direction in (scene, back, scene, back):
         report = direction.run()
@@ -104,8 +115,8 @@ def test_two_directions_share_one_topic(scene: Scenario, back: Scenario) -> None
     assert returned > 0
     for direction in (scene, back):
         assert Counter(values(direction.source, direction.topic)) == Counter(everything)
-        found = auditing.audit(direction.bare_run("audit"))
-        assert found.outcome == "clean", found.text()
+        audited = auditing.audit(direction.bare_run("audit"))
+        assert audited.outcome == "clean", audited.text()
 
 
 def test_a_wrong_cluster_id_is_warned_of(scene: Scenario) -> None:
