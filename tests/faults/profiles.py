@@ -64,6 +64,7 @@ PROFILES = {
             "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
             "source-partitions-added": "the target does not follow",
             "target-partitions-added": "it is refused, because keys would move",
+            "target-data-deleted": "a target partition has records of all source partitions, not of one",
             "target-foreign-writer-during": "only an audit finds a record between ours",
         },
     ),
