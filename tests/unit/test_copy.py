@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model import times
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
@@ -336,7 +337,7 @@ def assert_consistent(world: World) -> None:
     for receipt in receipts:
         inside = [offset for offset in world.records if offset in receipt.range]
         assert receipt.count == len(inside)
-        assert [target.log[at].record for each in receipt.segments for at in range(each.first, each.last + 1)] == inside
+        assert [target.log[at].record for each in receipt.parts for at in range(each.first, each.until)] == inside
 
 
 FAULTS = st.dictionaries(
@@ -748,7 +749,7 @@ def test_a_range_without_visible_records_still_moves_the_position() -> None:
     assert world.target.position == Position(
         generation=1, ids=IDS, start=0, next_offset=9, coverage=Coverage.of([OffsetRange(0, 9)])
     )
-    assert next(iter(world.target.receipts.values())).segments == ()
+    assert next(iter(world.target.receipts.values())).parts == ()
 
 
 def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commit() -> None:

@@ -137,18 +137,18 @@ class Copier:
         except Unreachable:
             self._size.failed(target.written)
             raise
-        moved = position.after(chunk.range, chunk.leader_epoch, chunk.target_end)
+        moved = chunk.moved(position)
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)
         throttled += _throttled(source, target)
         target.commit(moved, self._receipt(task, chunk, throttled))
         failpoints.reached("P3")
-        self._size.committed(chunk.count)
+        self._size.committed(chunk.read)
         self.deadline.moved()
         done = self._result
         self._result = replace(
-            done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1
+            done, copied=done.copied + chunk.copied, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1
         )
         self.progress(task, self._result)
         return moved
@@ -167,6 +167,9 @@ class Copier:
             run_id=task.run_id,
             time=now(),
             throttled=round(throttled, 3),
+            sources=chunk.sources,
+            filtered=chunk.filtered,
+            transform=chunk.transform,
         )
 
 

@@ -11,7 +11,7 @@ from kafka_replication.kafka import clients
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
-from kafka_replication.ledger.entries import KafkaSegments, Segment
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey
@@ -68,17 +68,24 @@ class ChunkWriter:
         if stall.is_old(1.0):
             self._raise_failure()
 
-    def finish(self, digest: str) -> KafkaSegments:
+    def finish(self, digest: str) -> Placement:
         """Wait until the target acknowledged every record. Raises also ForeignWriter."""
         self._act(self._produce_last)
-        if not self._sent:
-            return KafkaSegments()
+        if self._sent:
+            self._flush()
+        return self._placement(digest)
+
+    def _flush(self) -> None:
         try:
             self.transaction.flush()
         except ReplicationError:
             self._raise_failure()  # a refused record, or being fenced, explains why later records did not arrive
             raise
         self._raise_failure()
+
+    def _placement(self, digest: str) -> Placement:
+        if not self._sent:
+            return KafkaSegments()
         segment = self._segment(digest)
         self.check_between(segment.first)
         return KafkaSegments((segment,))
@@ -136,12 +143,12 @@ class ChunkWriter:
     def _wait_for_room(self, record: Record, *, acknowledge: bool) -> None:
         """Produce one record, waiting for room in the producer's queue."""
         offset, timestamp, key, value, headers = record
-        producer, target = self.transaction.producer, self.key.target
+        producer, topic, partition = self.transaction.producer, self.key.target_topic, self._partition(record)
         callback = self._delivered if acknowledge else None
         stall, empty = StallClock(self.stall_timeout), False
         while True:
             try:
-                producer.produce(target.topic, value, key, target.partition, callback, None, timestamp, headers)
+                producer.produce(topic, value, key, partition, callback, None, timestamp, headers)
                 return
             except BufferError:
                 if empty:
@@ -151,6 +158,10 @@ class ChunkWriter:
                 if left:
                     self.transaction.check_progress(stall, left)
                     producer.poll(0.05)
+
+    def _partition(self, record: Record) -> int:  # noqa: ARG002  # all go to one
+        """The target partition of this record."""
+        return self.key.target.partition
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

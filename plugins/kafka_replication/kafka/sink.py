@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from typing import Any
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
@@ -16,6 +17,7 @@ from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
 
@@ -31,8 +33,10 @@ class KafkaSink:
         settings: Copy,
         deadline: Deadline = NEVER,
         ledger: Ledger | None = None,
+        partitioning: Partitioning = SOLE,
     ) -> None:
         self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
+        self._partitioning = partitioning
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
@@ -40,7 +44,12 @@ class KafkaSink:
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
         partition = PartitionSession(key, self._target, self._settings, self._deadline, self._ledger)
-        session = KafkaSinkSession(partition, ids)
+        if self._partitioning.sole:
+            session = KafkaSinkSession(partition, ids)
+        else:
+            from kafka_replication.kafka.spread import SpreadSession
+
+            session = SpreadSession(partition, ids, self._partitioning)
         try:
             yield session
         finally:
@@ -88,7 +97,7 @@ class KafkaSinkSession:
 
     def begin(self) -> ChunkWriter:
         self._partition.transaction.begin()
-        self._writer = ChunkWriter(
+        self._writer = self._new_writer(
             key=self._partition.key,
             transaction=self._partition.transaction,
             window=self._window,
@@ -97,6 +106,9 @@ class KafkaSinkSession:
             check_between=self._partition.check_between,
         )
         return self._writer
+
+    def _new_writer(self, **common: Any) -> ChunkWriter:
+        return ChunkWriter(**common)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)

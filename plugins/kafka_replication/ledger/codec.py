@@ -16,19 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from kafka_replication.ledger import formats
-from kafka_replication.ledger.entries import (
-    UPGRADE,
-    Deleted,
-    Entry,
-    Gap,
-    KafkaSegments,
-    Placement,
-    Position,
-    Receipt,
-    Removed,
-    Start,
-    Verified,
-)
+from kafka_replication.ledger.entries import UPGRADE, Deleted, Entry, Gap, Position, Receipt, Removed, Start, Verified
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement
 from kafka_replication.ledger.record_keys import FOREIGN
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import dump
@@ -80,6 +69,8 @@ def _position(entry: Position) -> dict[str, Any]:
         "leader_epoch": entry.leader_epoch,
         "target_end": entry.target_end,
         **_receipts_from(entry),
+        **({"transform": asdict(entry.transform)} if entry.transform else {}),  # optional
+        **({"spread": {"by": asdict(entry.spread.by), "ends": list(entry.spread.ends)}} if entry.spread else {}),
     }
 
 
@@ -105,6 +96,7 @@ def _removed(entry: Removed) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         "receipts_from": entry.receipts_from,
+        **({"target_starts": list(entry.target_starts)} if entry.target_starts else {}),
     }
 
 
@@ -155,13 +147,22 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         **({"throttled": entry.throttled} if entry.throttled else {}),  # optional
+        **({"sources": entry.sources} if entry.copied != entry.count else {}),  # optional
     }
 
 
 def _placement(placement: Placement) -> dict[str, Any]:
     if isinstance(placement, KafkaSegments):
         return {"kind": formats.KAFKA_SEGMENTS, "segments": [asdict(segment) for segment in placement.segments]}
+    if isinstance(placement, KafkaPartitions):
+        parts = [_part(part) for part in placement.parts]
+        return {"kind": formats.KAFKA_PARTITIONS, "by": asdict(placement.by), "parts": parts}
     return {**placement.content, "kind": placement.kind}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    offsets = part.offsets.encode()
+    return {"partition": part.partition, "offsets": offsets, "count": part.count, "digest": part.digest}
 
 
 def _pair(range_: OffsetRange) -> list[int]:

@@ -15,21 +15,27 @@ from kafka_replication.ledger.entries import (
     Entry,
     Gap,
     Ids,
-    KafkaSegments,
     MappedOffset,
-    Placement,
     Position,
     Receipt,
     Removed,
-    Segment,
     Start,
     Transform,
-    UnknownPlacement,
     Verified,
 )
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Placement,
+    Segment,
+    Spread,
+    UnknownPlacement,
+)
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.partitioning import PartitionedBy
 
-KAFKA_SEGMENTS = "kafka-segments"
+KAFKA_SEGMENTS, KAFKA_PARTITIONS = "kafka-segments", "kafka-partitions"
 
 
 def _range(pair: Any) -> OffsetRange:
@@ -81,6 +87,44 @@ class JsonKafkaSegments(_Part):
     segments: list[JsonSegment]
 
 
+class JsonPartitionedBy(_Part):
+    name: str
+    hash: str
+    partitions: Annotated[int, Field(ge=1)]
+
+    def value(self) -> PartitionedBy:
+        return PartitionedBy(name=self.name, hash=self.hash, partitions=self.partitions)
+
+
+class JsonPart(_Part):
+    partition: Number
+    offsets: JsonCoverage
+    count: Number
+    digest: str
+
+    def value(self) -> Part:
+        return Part(partition=self.partition, offsets=self.offsets, count=self.count, digest=self.digest)
+
+
+class JsonKafkaPartitions(_Part):
+    kind: Literal["kafka-partitions"]
+    by: JsonPartitionedBy
+    parts: list[JsonPart]
+
+    def value(self) -> KafkaPartitions:
+        if not all(part.offsets for part in self.parts):
+            raise ValueError("a part without offsets")
+        return KafkaPartitions(self.by.value(), tuple(part.value() for part in self.parts))
+
+
+class JsonSpread(_Part):
+    by: JsonPartitionedBy
+    ends: list[Number]
+
+    def value(self) -> Spread:
+        return Spread(self.by.value(), tuple(self.ends))
+
+
 class JsonTransform(_Part):
     name: str
     hash: str
@@ -95,6 +139,8 @@ def _placement(content: Any) -> Placement:
         case {"kind": "kafka-segments"}:
             known = JsonKafkaSegments.model_validate(content)
             return KafkaSegments(tuple(segment.value() for segment in known.segments))
+        case {"kind": "kafka-partitions"}:
+            return JsonKafkaPartitions.model_validate(content).value()
         case {"kind": str(kind), **more}:
             return UnknownPlacement(kind, {str(name): value for name, value in more.items()})
         case _:
@@ -126,6 +172,8 @@ class Position1(EntryFormat):
     leader_epoch: int | None
     target_end: Number
     receipts_from: Number | None = None
+    transform: JsonTransform | None = None
+    spread: JsonSpread | None = None
 
     def value(self) -> Position:
         return Position(
@@ -137,6 +185,8 @@ class Position1(EntryFormat):
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
             receipts_from=self.receipts_from,
+            transform=self.transform.value() if self.transform else None,
+            spread=self.spread.value() if self.spread else None,
             extra=self.unknown,
         )
 
@@ -222,6 +272,7 @@ class Removed1(EntryFormat):
     run_id: str
     time: str
     receipts_from: Number | None
+    target_starts: list[Number] = Field(default_factory=list)
 
     def value(self) -> Removed:
         return Removed(
@@ -234,6 +285,7 @@ class Removed1(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             receipts_from=self.receipts_from,
+            target_starts=tuple(self.target_starts),
             extra=self.unknown,
         )
 
@@ -252,6 +304,7 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
+    sources: Number | None = None
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -267,6 +320,7 @@ class _Receipt(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             throttled=self.throttled,
+            sources=self.sources,
             extra=self.unknown,
             **more,
         )

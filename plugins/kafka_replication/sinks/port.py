@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from kafka_replication.ledger.entries import Ids, Placement, Position, Receipt
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import RecordRefused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
-from kafka_replication.ledger.entries import Ids, Placement, Position, Receipt
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Record, RecordWriter, Sink, SinkSession
 from tests.contract.engine import checks

@@ -215,6 +215,8 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         source=run.clusters.source,
         target=run.clusters.target,
         settings=settings.copying,
+        pipeline=settings.pipeline,
+        partitioning=settings.placing,
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
         request_seconds=settings.timeouts.request,

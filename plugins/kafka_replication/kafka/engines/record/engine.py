@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyTask
+from kafka_replication.copying.pipeline import Piped, Pipeline
+from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.pace import Pace, paced
@@ -29,15 +31,15 @@ class RecordEngine:
     name = "record/1"
     digest_kind = DIGEST_KIND
 
-    def __init__(self, source: clients.ClientConfig, settings: Copy) -> None:
-        self._source, self._settings = source, settings
+    def __init__(self, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None = None) -> None:
+        self._source, self._settings, self._pipeline = source, settings, pipeline
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:  # noqa: ARG002  # every range, every sink
         return None
 
     @contextmanager
     def reader(self, task: CopyTask) -> Iterator[RecordReader]:
-        reader = RecordReader(task, self._source, self._settings)
+        reader = RecordReader(task, self._source, self._settings, self._pipeline)
         try:
             yield reader
         finally:
@@ -47,7 +49,9 @@ class RecordEngine:
 class RecordReader:
     """A `SourceReader` over one consumer."""
 
-    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy) -> None:
+    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None) -> None:
+        self._pipeline = pipeline
+        self._origin = Origin(task.ids.source_cluster, task.key.source.topic, task.key.source.partition)
         self._at, self._source, self._settings = task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
         self._pace = Pace(settings.throughput_limit)
@@ -90,6 +94,8 @@ class RecordReader:
         )
         self._pace.wait()
         writer = target.begin()
+        if self._pipeline is not None:
+            return self._changed(left, chunk, Piped(self._pipeline, self._origin, writer))
         with without_gc():
             chunk.read(writer.write)
         digest = chunk.seen.hexdigest()
@@ -102,6 +108,25 @@ class RecordReader:
             digest=digest,
             placement=placement,
             leader_epoch=self._last_epoch(chunk),
+        )
+
+    def _changed(self, left: OffsetRange, chunk: ChunkReader, piped: Piped) -> Chunk:
+        """The same chunk, with what the pipeline makes of its records. A user's function may leave reference cycles, so
+        garbage collection stays on.
+        """
+        chunk.read(piped.write)
+        placement = piped.finish()
+        self._next = chunk.position
+        return Chunk(
+            range=OffsetRange(left.from_, chunk.position),
+            count=piped.written.count,
+            bytes=piped.written.bytes,
+            digest=piped.written.hexdigest(),
+            placement=placement,
+            leader_epoch=self._last_epoch(chunk),
+            sources=piped.copied,
+            filtered=piped.filtered,
+            transform=piped.pipeline.identity,
         )
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
