@@ -22,7 +22,8 @@ from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stall
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
+from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Screen, Sink, SinkSession, TargetState
+from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -276,7 +277,7 @@ class SimulatedSink:
         raise NotImplementedError
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[Session]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[Session]:
         session = Session(self.world)
         self.world.trace.append("session")
         try:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position
+from kafka_replication.ledger.entries import FailedRecord, Ids, KafkaSegments, Placement, Position
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
@@ -26,6 +26,7 @@ class CopyTask:
     ids: Ids
     generation: int
     run_id: str
+    most_failed: int = 0  # records that may be set aside
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
 
 
@@ -39,6 +40,7 @@ class Chunk:
     digest: str
     placement: Placement
     leader_epoch: int | None
+    failures: tuple[FailedRecord, ...] = ()  # records that were read and set aside
 
     @property
     def target_end(self) -> int:
@@ -59,6 +61,7 @@ class CopyResult:
     bytes: int = 0
     chunks: int = 0
     sessions: int = 0
+    failed: int = 0  # records that were set aside
     seconds: float = 0.0
     throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
@@ -74,6 +77,7 @@ class CopyResult:
             bytes=before.bytes + self.bytes,
             chunks=before.chunks + self.chunks,
             sessions=before.sessions + self.sessions,
+            failed=before.failed + self.failed,
             seconds=before.seconds + self.seconds,
             throttled=before.throttled + self.throttled,
         )

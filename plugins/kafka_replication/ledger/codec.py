@@ -20,6 +20,7 @@ from kafka_replication.ledger.entries import (
     UPGRADE,
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
     KafkaSegments,
     Placement,
@@ -154,8 +155,15 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "ids": asdict(entry.ids),
         "run_id": entry.run_id,
         "time": entry.time,
-        **({"throttled": entry.throttled} if entry.throttled else {}),  # optional
+        # optional
+        **({"throttled": entry.throttled} if entry.throttled else {}),
+        **({"failures": [_failed(failed) for failed in entry.failures]} if entry.failures else {}),
     }
+
+
+def _failed(failed: FailedRecord) -> dict[str, Any]:
+    place = failed.place
+    return {**asdict(failed), "place": [place.topic, place.partition, place.offset] if place else None}
 
 
 def _placement(placement: Placement) -> dict[str, Any]:

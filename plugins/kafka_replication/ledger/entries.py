@@ -227,14 +227,46 @@ class MappedOffset:
     target_offset: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where one record is on a Kafka target."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecord:
+    """One source record that a chunk set aside: quarantined at ``place``, or skipped (without a place).
+
+    ``kind`` is one of `FailureKind`; a newer version may know more. ``size`` is in bytes, of key, value and headers; -1
+    if the record could not be read. ``key_digest`` (of the key alone; empty without a key) and ``digest`` are of the
+    receipt's digest kind.
+    """
+
+    offset: int
+    kind: str
+    reason: str
+    error: str
+    size: int
+    key_digest: str
+    digest: str
+    place: Place | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
 
     ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. Records that it read and
-    did not write are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
-    ``skipped`` (left out by approval). The other offsets of the range had no visible record. ``offset_map`` is sparse:
-    it has some of the chunk's records. ``throttled`` is for how many seconds the brokers' quotas made it wait.
+    did not write there are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
+    ``skipped`` (left out); ``failures`` names these two. The other offsets of the range had no visible record.
+    ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
+    quotas made it wait.
     """
 
     generation: int
@@ -254,6 +286,7 @@ class Receipt:
     transform: Transform | None = None
     offset_map: tuple[MappedOffset, ...] = ()
     throttled: float = 0.0
+    failures: tuple[FailedRecord, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -13,10 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from kafka_replication.ledger.entries import (
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
     Ids,
     KafkaSegments,
     MappedOffset,
+    Place,
     Placement,
     Position,
     Receipt,
@@ -44,7 +46,14 @@ def _mapped_offset(numbers: Any) -> MappedOffset:
     return MappedOffset(*numbers)
 
 
+def _place(parts: Any) -> Place:
+    if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, int] or min(parts[1:]) < 0:
+        raise ValueError(f"not a place: {parts!r}")
+    return Place(*parts)
+
+
 Number = Annotated[int, Field(ge=0)]
+JsonPlace = Annotated[Place, PlainValidator(_place)]
 JsonRange = Annotated[OffsetRange, PlainValidator(_range)]
 JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode)]
 JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset)]
@@ -79,6 +88,29 @@ class JsonSegment(_Part):
 class JsonKafkaSegments(_Part):
     kind: Literal["kafka-segments"]
     segments: list[JsonSegment]
+
+
+class JsonFailed(_Part):
+    offset: Number
+    kind: str
+    reason: str
+    error: str
+    size: int
+    key_digest: str
+    digest: str
+    place: JsonPlace | None
+
+    def value(self) -> FailedRecord:
+        return FailedRecord(
+            offset=self.offset,
+            kind=self.kind,
+            reason=self.reason,
+            error=self.error,
+            size=self.size,
+            key_digest=self.key_digest,
+            digest=self.digest,
+            place=self.place,
+        )
 
 
 class JsonTransform(_Part):
@@ -252,6 +284,7 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
+    failures: list[JsonFailed] = []
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -267,6 +300,7 @@ class _Receipt(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             throttled=self.throttled,
+            failures=tuple(failed.value() for failed in self.failures),
             extra=self.unknown,
             **more,
         )

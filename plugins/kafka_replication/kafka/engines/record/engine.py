@@ -91,7 +91,7 @@ class RecordReader:
         self._pace.wait()
         writer = target.begin()
         with without_gc():
-            chunk.read(writer.write)
+            chunk.read(writer)
         digest = chunk.seen.hexdigest()
         placement = writer.finish(digest)
         self._next = chunk.position
@@ -102,6 +102,7 @@ class RecordReader:
             digest=digest,
             placement=placement,
             leader_epoch=self._last_epoch(chunk),
+            failures=writer.failures,
         )
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
