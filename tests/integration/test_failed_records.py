@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
-from tests.support.checker import read
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.runs.audit import audit
+from tests.support.checker import Record, read
+from tests.support.jobs import after_copy
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 QUARANTINE = {"policy": "quarantine"}
+SMALL = {"max.message.bytes": "100000"}
+OLD = {"message.timestamp.before.max.ms": str(20 * 365 * 86_400_000)}
+
+
+def quarantined(scene: Scenario, **settings: Any) -> list[Record]:
+    topic = scene.replication(**settings).quarantine_topic
+    partitions = range(scene.target.partitions(topic))
+    return [record for number in partitions for _, record in read(scene.target.bootstrap, topic, number)]
+
+
+def failures(scene: Scenario, partition: int = 0) -> list[FailedRecord]:
+    """As the receipts name them."""
+    key = scene.key(partition)
+    receipts = scene.bare_run().clusters.ledger.receipts({key: None}).all(key)
+    return [failed for receipt in receipts for failed in receipt.failures]
+
+
+def assert_all_there(scene: Scenario, failed: Sequence[int], partition: int = 0) -> None:
+    """The target has all records but these, in their order."""
+    source = [record for offset, record in read(scene.source.bootstrap, scene.topic, partition) if offset not in failed]
+    assert [record for _, record in read(scene.target.bootstrap, scene.topic, partition)] == source
 
 
 def test_a_record_without_a_key_goes_to_quarantine(scene: Scenario) -> None:
@@ -19,7 +50,84 @@ def test_a_record_without_a_key_goes_to_quarantine(scene: Scenario) -> None:
     assert (line.copied, line.quarantined, line.skipped, line.not_visible) == (20, 1, 0, 0)
     assert line.range.span == 21 and line.digest_ok
     assert scene.watermark() == 21
-    topic = scene.replication().quarantine_topic
-    found = [record for number in range(16) for _, record in read(scene.target.bootstrap, topic, number)]
-    assert [(record.key, record.value) for record in found] == [(None, b"no key")]
-    assert found[0].headers[:2] == headers
+    assert_all_there(scene, [10])
+    (found,) = quarantined(scene)
+    assert (found.key, found.value, found.headers[:2]) == (None, b"no key", headers)
+    ours = {name.removeprefix("kafka-replication.failed."): value for name, value in found.headers[2:]}
+    wanted = {"topic": scene.topic, "partition": "0", "offset": "10", "timestamp": "1700000000000", "kind": "refused"}
+    assert {name: (ours[name] or b"").decode() for name in wanted} == wanted
+    (failed,) = failures(scene)
+    assert (failed.offset, failed.kind, failed.error, failed.size) == (10, "refused", "INVALID_RECORD", 16)
+    audited = audit(scene.bare_run())
+    assert (audited.outcome, audited.partitions[0].quarantined) == ("clean", 1), audited.text()
+
+
+def test_every_kind_at_many_places_in_every_chunk(scene: Scenario) -> None:
+    """What is certain before it is sent, and what only the broker knows."""
+    scene.source.create(scene.topic, 1, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 1, {**SMALL, **OLD, "cleanup.policy": "compact"})
+    records, places = numbered(1_200), random.Random(7).sample(range(1_200), 40)
+    bad = [Rec(None, b"v"), Rec(b"old", b"v", (), 1_000), Rec(b"zero", b"v", (), 0), Rec(b"big", os.urandom(150_000))]
+    for number, place in enumerate(places):
+        records[place] = bad[number % len(bad)]
+    records[600] = Rec(b"compressible", bytes(150_000))  # fits, as only the broker knows
+    failed = sorted(set(places) - {600})
+    scene.source.produce(scene.topic, records, compression_type="lz4")
+    report = scene.run(failures=QUARANTINE)
+    assert report.outcome == "done", report.table()
+    line = only(report)
+    assert (line.copied, line.quarantined) == (1_200 - len(failed), len(failed))
+    assert_all_there(scene, failed)
+    assert [each.offset for each in failures(scene)] == failed
+    assert {each.kind for each in failures(scene)} == {"refused", "unfaithful", "too_large"}
+    assert len(quarantined(scene)) == len(failed)
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+
+
+def test_a_size_that_only_the_broker_knows_to_be_too_large(scene: Scenario) -> None:
+    """zlib makes them fit, lz4 does not: each is named by its refusal, and what lies between is sent once."""
+    scene.source.create(scene.topic, 1, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 1, SMALL)
+    letters = random.Random(3)
+    doubtful = ["".join(letters.choices("abcdefgh", k=150_000)).encode() for _ in range(3)]
+    records = numbered(1_000)
+    for place, value in zip((3, 4, 990), doubtful, strict=True):
+        records[place] = Rec(b"doubtful", value)
+    scene.source.produce(scene.topic, records, compression_type="gzip")
+    report = scene.run(failures={"policy": "fail", "too_large": "skip"})
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).skipped) == (997, 3)
+    assert [(each.offset, each.place) for each in failures(scene)] == [(3, None), (4, None), (990, None)]
+    assert_all_there(scene, [3, 4, 990])
+
+
+@pytest.mark.parametrize("limit", [2, "0.2%"])
+def test_the_limit_fails_the_run_before_more_is_set_aside(scene: Scenario, limit: int | str) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records = numbered(1_000)
+    for place in (100, 500, 900):
+        records[place] = Rec(None, b"no key")
+    scene.source.produce(scene.topic, records)
+    report = scene.run(failures={**QUARANTINE, "limit": limit})
+    assert report.outcome == "failed" and "failures.limit" in (only(report).error or ""), report.table()
+    assert (scene.watermark(), len(quarantined(scene))) == (500, 1)
+    report = scene.run(failures={**QUARANTINE, "limit": 3})
+    assert report.outcome == "done", report.table()
+    assert_all_there(scene, [100, 500, 900])
+
+
+def test_a_record_that_is_gone_from_quarantine_is_not_called_verified(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    scene.source.produce(scene.topic, [*numbered(10), Rec(None, b"no key"), *numbered(10, 10)])
+
+    def vanish() -> None:
+        (failed,) = failures(scene)
+        assert failed.place is not None
+        scene.target.delete_before(failed.place.topic, failed.place.partition, failed.place.offset + 1)
+
+    report = scene.run(after_copy(vanish), failures=QUARANTINE)
+    assert report.outcome == "failed" and "not in quarantine" in (only(report).error or ""), report.table()
+    assert scene.watermark() in (None, 0)

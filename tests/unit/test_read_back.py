@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment
+from kafka_replication.ledger.entries import FailedRecord, Ids, KafkaSegments, Position, Receipt, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
@@ -87,6 +87,9 @@ class Chunks:
                     raise Stalled("no record", "wait")
                 chunks.read.append(number)
                 return SegmentDigest(segment.count, segment.digest)
+
+            def quarantined(self, failed: FailedRecord) -> bool:
+                raise NotImplementedError
 
         @contextmanager
         def opened() -> Iterator[TargetReader]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import xxhash
+from confluent_kafka import Message
 
+from kafka_replication.kafka.scan import headers_of
 from kafka_replication.kafka.target_limits import size_of
 from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.model.failures import Failure, FailureKind
@@ -39,9 +41,7 @@ def partition_of(key: PartitionKey, partitions: int) -> int:
 
 def failed(record: Record, failure: Failure) -> FailedRecord:
     """What a receipt says of the record, without its place."""
-    _, timestamp, key, value, headers = record
-    digest = Fingerprint()
-    digest.add(timestamp, key, value, headers)
+    key = record[2]
     return FailedRecord(
         offset=failure.offset,
         kind=failure.kind.value,
@@ -49,7 +49,7 @@ def failed(record: Record, failure: Failure) -> FailedRecord:
         error=failure.error,
         size=-1 if failure.kind is FailureKind.UNREADABLE else size_of(record),
         key_digest="" if key is None else xxhash.xxh3_128_hexdigest(key),
-        digest=digest.hexdigest(),
+        digest=digest_of(record),
     )
 
 
@@ -75,6 +75,22 @@ def headers_for(record: Record, failure: Failure, origin: Origin, *, whole: bool
         "content": "whole" if whole else "incomplete",
     }
     return [*(record[4] or ()), *((f"{PREFIX}{name}", str(value).encode()) for name, value in ours.items())]
+
+
+def digest_of(record: Record) -> str:
+    """As in `FailedRecord.digest`."""
+    digest = Fingerprint()
+    digest.add(*record[1:])
+    return digest.hexdigest()
+
+
+def is_copy_of(message: Message, failed: FailedRecord) -> bool:
+    """Whether this record of the quarantine topic is the one that the receipt names."""
+    headers = headers_of(message)
+    record = original(message.key(), message.value(), headers)
+    if record is not None:
+        return record[0] == failed.offset and digest_of(record) == failed.digest
+    return dict(headers or ()).get(f"{PREFIX}offset") == str(failed.offset).encode()
 
 
 def original(key: bytes | None, value: bytes | None, headers: Any) -> Record | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka import clients, offsets, quarantine
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.scan import headers_of, without_gc
-from kafka_replication.ledger.entries import Segment
+from kafka_replication.ledger.entries import FailedRecord, Segment
 from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -21,7 +21,7 @@ class SegmentReader:
 
     def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None) -> None:
         self._config, self._key, self._stall, self._limit = config, key, stall, limit
-        self._cursors: dict[int, Cursor] = {}
+        self._cursors: dict[TopicPartition, Cursor] = {}
 
     def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
         at = TopicPartition(self._key.target_topic, segment.partition)
@@ -41,11 +41,20 @@ class SegmentReader:
             ) from e
         return SegmentDigest(count, "" if digest is None else digest.hexdigest())
 
+    def quarantined(self, failed: FailedRecord) -> bool:
+        assert failed.place is not None
+        at = TopicPartition(failed.place.topic, failed.place.partition)
+        try:
+            found = self._cursor(at).read(OffsetRange(failed.place.offset, failed.place.offset + 1))
+            return any(quarantine.is_copy_of(message, failed) for message in found)
+        except GapFound:
+            return False
+
     def _cursor(self, at: TopicPartition) -> Cursor:
-        if at.partition not in self._cursors:
+        if at not in self._cursors:
             group = consumer_group(self._key.replication)
-            self._cursors[at.partition] = Cursor(self._config, group, at, self._stall, self._limit)
-        return self._cursors[at.partition]
+            self._cursors[at] = Cursor(self._config, group, at, self._stall, self._limit)
+        return self._cursors[at]
 
     def _removed(self, at: TopicPartition, segment: Segment) -> VerificationFailed:
         start = offsets.log_starts(clients.shared_admin(self._config), [at])[at]

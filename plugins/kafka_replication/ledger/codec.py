@@ -22,6 +22,7 @@ from kafka_replication.ledger.entries import (
     Entry,
     FailedRecord,
     Gap,
+    Handled,
     KafkaSegments,
     Placement,
     Position,
@@ -43,6 +44,7 @@ FORMATS: Mapping[str, Mapping[int, type[formats.EntryFormat]]] = {
     "start": {1: formats.Start1},
     "deleted": {1: formats.Deleted1},
     "removed": {1: formats.Removed1},
+    "handled": {1: formats.Handled1},
     "receipt": {1: formats.Receipt1, 2: formats.Receipt2},
 }
 
@@ -67,6 +69,8 @@ def _content(entry: Entry) -> tuple[str, dict[str, Any]]:
             return "deleted", {"source_topic": entry.source_topic, "run_id": entry.run_id, "time": entry.time}
         case Removed():
             return "removed", _removed(entry)
+        case Handled():
+            return "handled", _handled(entry)
         case Receipt():
             return "receipt", _receipt(entry)
 
@@ -81,6 +85,9 @@ def _position(entry: Position) -> dict[str, Any]:
         "leader_epoch": entry.leader_epoch,
         "target_end": entry.target_end,
         **_receipts_from(entry),
+        # optional
+        **({"quarantined": entry.quarantined} if entry.quarantined else {}),
+        **({"skipped": entry.skipped} if entry.skipped else {}),
     }
 
 
@@ -106,6 +113,24 @@ def _removed(entry: Removed) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         "receipts_from": entry.receipts_from,
+    }
+
+
+def _handled(entry: Handled) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "state": entry.state,
+        "quarantined": entry.quarantined.encode(),
+        "skipped": entry.skipped.encode(),
+        "ids": asdict(entry.ids),
+        "by": entry.by,
+        "reason": entry.reason,
+        "run_id": entry.run_id,
+        "time": entry.time,
+        "count": entry.count,
+        "digest": entry.digest,
+        "digest_kind": entry.digest_kind,
+        "placement": _placement(entry.placement),
     }
 
 
@@ -215,6 +240,13 @@ def decode_removed(data: bytes) -> Removed:
     """Raises LedgerUnreadable."""
     entry = _decode("removed", data)
     assert isinstance(entry, Removed)
+    return entry
+
+
+def decode_handled(data: bytes) -> Handled:
+    """Raises LedgerUnreadable."""
+    entry = _decode("handled", data)
+    assert isinstance(entry, Handled)
     return entry
 
 

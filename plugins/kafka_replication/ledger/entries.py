@@ -49,6 +49,8 @@ class Position:
     leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
+    quarantined: int = 0  # records of this generation that its receipts call so, also those handled since
+    skipped: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,14 @@ class Position:
         if next_offset > copied.until:  # the last offset is of a range copied earlier, whose epoch is not stored
             return None
         return leader_epoch
+
+    def counting(self, receipt: Receipt, times: int = 1) -> Position:
+        """This position with the records that the chunk set aside, or without them (-1)."""
+        return replace(
+            self,
+            quarantined=max(0, self.quarantined + times * receipt.quarantined),
+            skipped=max(0, self.skipped + times * receipt.skipped),
+        )
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""
@@ -299,13 +309,56 @@ class Receipt:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        if isinstance(self.placement, UnknownPlacement):
-            raise LedgerUnreadable(
-                f"the receipt of source offsets {self.range} has the placement kind {self.placement.kind!r}, which this"
-                " version does not know",
-                UPGRADE,
-            )
-        return self.placement.segments
+        return _segments(self.placement, f"the receipt of source offsets {self.range}")
 
 
-Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt
+# retried: copied to the target after all. discarded: given up by a person.
+HANDLED_STATES = ("retried", "discarded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """Records that were set aside, and that a person has decided about: in one transaction, by one command.
+
+    ``quarantined`` and ``skipped`` are their source offsets. If they were retried, ``placement`` says where they are on
+    the target, in source order, and ``count`` and ``digest`` are those of the records. Never removed.
+    """
+
+    generation: int
+    state: str  # one of HANDLED_STATES
+    quarantined: Coverage
+    skipped: Coverage
+    ids: Ids
+    by: str
+    reason: str
+    run_id: str
+    time: str  # RFC 3339 UTC
+    count: int = 0
+    digest: str = ""
+    digest_kind: str = ""
+    placement: Placement = KafkaSegments()
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.state not in HANDLED_STATES or not self.offsets:
+            raise ValueError(f"not handled records: {self.state!r} {self.offsets}")
+
+    @property
+    def offsets(self) -> Coverage:
+        return self.quarantined.union(self.skipped)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Where retried records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
+        return _segments(self.placement, f"the entry of handled records {self.offsets}")
+
+
+def _segments(placement: Placement, what: str) -> tuple[Segment, ...]:
+    if isinstance(placement, UnknownPlacement):
+        raise LedgerUnreadable(
+            f"{what} has the placement kind {placement.kind!r}, which this version does not know", UPGRADE
+        )
+    return placement.segments
+
+
+Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt | Handled

@@ -15,6 +15,7 @@ from kafka_replication.ledger.entries import (
     Entry,
     FailedRecord,
     Gap,
+    Handled,
     Ids,
     KafkaSegments,
     MappedOffset,
@@ -158,6 +159,8 @@ class Position1(EntryFormat):
     leader_epoch: int | None
     target_end: Number
     receipts_from: Number | None = None
+    quarantined: Number = 0
+    skipped: Number = 0
 
     def value(self) -> Position:
         return Position(
@@ -169,6 +172,8 @@ class Position1(EntryFormat):
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
             receipts_from=self.receipts_from,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
             extra=self.unknown,
         )
 
@@ -266,6 +271,40 @@ class Removed1(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             receipts_from=self.receipts_from,
+            extra=self.unknown,
+        )
+
+
+class Handled1(EntryFormat):
+    generation: Number
+    state: str
+    quarantined: JsonCoverage
+    skipped: JsonCoverage
+    ids: JsonIds
+    by: str
+    reason: str
+    run_id: str
+    time: str
+    count: Number
+    digest: str
+    digest_kind: str
+    placement: JsonPlacement
+
+    def value(self) -> Handled:
+        return Handled(
+            generation=self.generation,
+            state=self.state,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
+            ids=self.ids.value(),
+            by=self.by,
+            reason=self.reason,
+            run_id=self.run_id,
+            time=self.time,
+            count=self.count,
+            digest=self.digest,
+            digest_kind=self.digest_kind,
+            placement=self.placement,
             extra=self.unknown,
         )
 

@@ -10,6 +10,7 @@ from itertools import chain
 
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.segment_reader import segment_reader
 from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import Receipts
@@ -22,7 +23,8 @@ from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.run import Run
-from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
+from kafka_replication.verification.audit import Difference, Kind, Seen, Unit, area_of, compare, units
+from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
 
@@ -178,7 +180,7 @@ class _PartitionAuditor:
             for receipt in self.sides.receipts.all(self.key)
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
-        work = units(self.chosen, others, self._window(complete))
+        work = units(self.chosen, others, self._window(complete), self._retried())
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
@@ -186,6 +188,12 @@ class _PartitionAuditor:
             for unit in work:
                 self._audit_unit(unit, source, target)
             self.result.source_records, self.result.target_records = source.records, target.records
+        self._audit_failed()
+
+    def _retried(self) -> list[OffsetRange]:
+        """The target offsets of records that were set aside first, and copied after all."""
+        entries = [entry for entry in self.sides.view.handled.get(self.key, ()) if entry.state == "retried"]
+        return [OffsetRange(segment.first, segment.last + 1) for entry in entries for segment in entry.segments]
 
     def _check_source(self) -> None:
         topic, ids = self.sides.source.get(self.key.source.topic), self.sides.view.positions[self.key].ids
@@ -239,6 +247,34 @@ class _PartitionAuditor:
         until = MAX_OFFSET if complete else max(area.until for area in areas)
         return OffsetRange(min(areas).from_, until).intersection(self.target_log)
 
+    def _audit_failed(self) -> None:
+        """Look for the records that were quarantined, and compare those that were retried with their entries."""
+        run, key, generation = self.run, self.key, self.result.generation
+        retried = self.sides.view.retried(key, generation)
+        decided = [entry.offsets for entry in self.sides.view.handled_in(key, generation)]
+        stall = run.replication.copying.stall_timeout
+        with segment_reader(run.clusters.target, key, stall) as reader:
+            for receipt in self.chosen:
+                for failed in receipt.failures:
+                    self.result.set_aside(failed, is_retried=bool(retried.within(_one(failed.offset))))
+                    if failed.place is None or any(offsets.within(_one(failed.offset)) for offsets in decided):
+                        continue
+                    if not reader.quarantined(failed):
+                        self.result.not_in_quarantine(failed)
+            for entry in self.sides.view.handled_in(key, generation, "retried"):
+                for segment in entry.segments:
+                    digest = Fingerprint()
+                    reader.read(segment, digest)
+                    self.result.target_records += digest.count
+                    if (digest.count, digest.hexdigest()) != (segment.count, segment.digest):
+                        self.result.differ([Difference(Kind.ALTERED, entry.offsets.ranges[0].from_, segment.first)])
+
+    @staticmethod
+    def _copied(source: Iterator[Seen], receipt: Receipt) -> Iterator[Seen]:
+        """The source's records without those that the chunk set aside."""
+        failures = {failed.offset for failed in receipt.failures}
+        return (seen for seen in source if seen.offset not in failures) if failures else source
+
     def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
         area = unit.target.intersection(self.target_log) if unit.target else None
         receipt = unit.receipt
@@ -255,7 +291,7 @@ class _PartitionAuditor:
         records = target.seen(area, total) if area else iter(())
         if self.readable and receipt.range.intersection(self.readable) == receipt.range:
             self.result.by_content += receipt.range.span
-            differences = compare(source.seen(receipt.range), records, _places(receipt))
+            differences = compare(self._copied(source.seen(receipt.range), receipt), records, _places(receipt))
             if _matches_receipt(
                 receipt, total
             ):  # records that the source removed since, as by compaction, are no error
@@ -267,6 +303,10 @@ class _PartitionAuditor:
             _read_to_end(records)
             if not _matches_receipt(receipt, total):
                 self.result.differ_by_receipt(receipt, total.count)
+
+
+def _one(offset: int) -> OffsetRange:
+    return OffsetRange(offset, offset + 1)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:

@@ -51,8 +51,15 @@ class Unit:
     receipt: Receipt | None
 
 
-def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRange | None) -> list[Unit]:
-    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order."""
+def units(
+    chosen: Iterable[Receipt],
+    others: Iterable[Receipt],
+    window: OffsetRange | None,
+    retried: Iterable[OffsetRange] = (),
+) -> list[Unit]:
+    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order. ``retried``
+    are target offsets of records that were copied after their chunk.
+    """
     placed: list[tuple[int, int, Unit]] = []
     after = 0
     for receipt in sorted(chosen, key=lambda receipt: receipt.range):
@@ -67,7 +74,7 @@ def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRa
         ]
         placed += [
             (unclaimed.from_, 0, Unit(unclaimed, None))
-            for unclaimed in Coverage.of([window]).subtract(Coverage.of(areas))
+            for unclaimed in Coverage.of([window]).subtract(Coverage.of([*areas, *retried]))
         ]
     return [unit for _, _, unit in sorted(placed, key=lambda entry: entry[:2])]
 
