@@ -11,7 +11,7 @@ from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger.entries import ONE_WRITER, Gap, Ids, Position, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -88,12 +88,12 @@ class PartitionSession:
                 ONE_WRITER,
             )
 
-    def commit(self, position: Position, receipt: Receipt) -> None:
-        """Write the receipt and the new position into the open transaction and commit it."""
+    def commit(self, position: Position, done: Receipt | Handled) -> None:
+        """Write the new position and what the transaction did into the open transaction, and commit it."""
         self.ledger.write(self.transaction, self.key, position)
-        self.ledger.write(self.transaction, self.key, receipt)
+        self.ledger.write(self.transaction, self.key, done)
         self.transaction.commit()
-        if receipt.segments:
+        if done.segments:
             self._known, self._marker = position.target_end, 1
 
     def target_end(self) -> int:

@@ -16,7 +16,7 @@ from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.target_limits import TargetLimits
-from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -104,14 +104,17 @@ class KafkaSinkSession:
         )
         return self._writer
 
+    def limits(self) -> TargetLimits:
+        """What the target topic is certain to refuse, as it is configured now."""
+        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target)
+
     def _aside_writer(self) -> AsideWriter | None:
         if self._aside is None:
             return None
-        key, target = self._partition.key, self._partition.target
         return AsideWriter(
             rules=self._aside,
-            limits=TargetLimits.of(key.target_topic, self._limits, target),
-            origin=Origin(key, self._ids, self._aside.generation),
+            limits=self.limits(),
+            origin=Origin(self._partition.key, self._ids, self._aside.generation),
             transaction=self._partition.transaction,
             partitions=lambda: self._quarantine_partitions,
             stall_timeout=self._partition.settings.stall_timeout,
@@ -126,7 +129,8 @@ class KafkaSinkSession:
             raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
         return len(there[name].partitions)
 
-    def commit(self, position: Position, receipt: Receipt) -> None:
+    def commit(self, position: Position, receipt: Receipt | Handled) -> None:
+        """Also for records that a person has decided about."""
         self._partition.commit(position, receipt)
         self._writer = None
 
