@@ -1,7 +1,9 @@
 """What the golden ledger files hold, by their names.
 
 ``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
-brought receipts of format 2, the files of `NOTES` by the version that brought these kinds. Every release has to read them. Never change a file or a value here; a new format gets
+brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
+`SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
+the one that brought filters and transforms. Every release has to read them. Never change a file or a value here; a new format gets
 new files.
 """
 
@@ -20,19 +22,18 @@ from kafka_replication.ledger.entries import (
     Gap,
     Handled,
     Ids,
-    KafkaSegments,
     MappedOffset,
     Place,
     Position,
     Receipt,
     Removed,
-    Segment,
     Start,
     Transform,
-    UnknownPlacement,
     Verified,
 )
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread, UnknownPlacement
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.partitioning import PartitionedBy
 
 FOLDER = Path(__file__).with_name("ledger")
 IDS = Ids("Xk4z-cluster_A", "kP9w0ZtuQ6q", "aB3-target_id")
@@ -71,6 +72,16 @@ POSITIONS = {
         coverage=covered((0, 2**63 - 1)),
         leader_epoch=2**31 - 1,
         target_end=2**63 - 1,
+    ),
+    "position-with-transform": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=200,
+        coverage=covered((0, 200)),
+        leader_epoch=4,
+        target_end=250,
+        transform=Transform("filter", "sha256:9f86d081884c7d659a2feaa0c55ad015"),
     ),
     "position-unicode": Position(
         generation=1, ids=UNICODE, start=0, next_offset=3, coverage=covered((0, 3)), leader_epoch=0, target_end=3
@@ -216,6 +227,22 @@ RECEIPTS_2 = {
         offset_map=(MappedOffset(100, 3, 0), MappedOffset(1100, 3, 995)),
         extra={"newer": {"than": ["this", 1, None, 2.5]}},
     ),
+    "receipt-of-several-for-one": Receipt(
+        generation=1,
+        range=OffsetRange(100, 200),
+        count=250,
+        bytes=2500,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaSegments((segment(3, 0, 249, DIGEST),)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+        filtered=20,
+        transform=Transform("filter, my.orders:split", "sha256:9f86d081884c7d659a2feaa0c55ad015"),
+        sources=79,
+    ),
     "receipt-of-another-sink": Receipt(
         generation=1,
         range=OffsetRange(0, 10),
@@ -315,9 +342,67 @@ NOTES: dict[str, Entry] = {
         time=TIME,
     ),
 }
+BY = PartitionedBy(name="by_key", hash="", partitions=3)
+SPREAD_1: dict[str, Entry] = {
+    "position-spread": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=100,
+        coverage=covered((0, 100)),
+        leader_epoch=4,
+        spread=Spread(PartitionedBy(name="shop.rules:by_country", hash="sha256:9f86d081", partitions=3), (41, 0, 77)),
+    ),
+    "removed-spread": Removed(
+        generation=3,
+        target_start=0,
+        target_starts=(500, 0, 7),
+        coverage=covered((0, 40)),
+        unexplained=covered(),
+        again=covered(),
+        passed=0,
+        run_id="run-1",
+        time=TIME,
+        receipts_from=7,
+    ),
+}
+SPREAD_2: dict[str, Entry] = {
+    "receipt-spread": Receipt(
+        generation=1,
+        range=OffsetRange(100, 110),
+        count=9,
+        bytes=990,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaPartitions(
+            BY,
+            (
+                Part(partition=0, offsets=covered((40, 41), (9000000000, 9000000004)), count=5, digest=DIGEST),
+                Part(partition=2, offsets=covered((7, 11)), count=4, digest="0a"),
+            ),
+        ),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+    ),
+    "receipt-spread-without-records": Receipt(
+        generation=1,
+        range=OffsetRange(110, 111),
+        count=0,
+        bytes=0,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaPartitions(PartitionedBy(name="map", hash="2", partitions=3)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+    ),
+}
 GOLDEN: dict[int, dict[str, Entry]] = {
-    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE},
-    2: {**RECEIPTS_2},
+    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE, **SPREAD_1},
+    2: {**RECEIPTS_2, **SPREAD_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 

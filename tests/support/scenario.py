@@ -315,6 +315,8 @@ class Scenario:
             source=run.clusters.source,
             target=run.clusters.target,
             settings=run.replication.copying,
+            pipeline=run.replication.pipeline,
+            partitioning=run.replication.placing,
             tasks=tasks,
         )
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.reporting.audit import LISTED, AuditReport, PartitionAudit

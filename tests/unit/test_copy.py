@@ -17,16 +17,8 @@ from kafka_replication.config import Copy
 from kafka_replication.config.failures import Failures, Policy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.ledger.entries import (
-    FailedRecord,
-    Ids,
-    KafkaSegments,
-    Place,
-    Placement,
-    Position,
-    Receipt,
-    Segment,
-)
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model import times
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
 from kafka_replication.model.failures import Failure, FailureKind
@@ -215,7 +207,9 @@ class Writer:
     def screen(self, record: Record) -> Failure | None:
         return self.aside.known.get(record[0])
 
-    def set_aside(self, record: Record, failure: Failure) -> bool:
+    full = False
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
         self.aside.check(len(self.taken), failure.reason)
         place = Place("quarantine", 0, 7) if self.aside.action(failure) == "quarantine" else None
         self.taken.append(
@@ -230,7 +224,6 @@ class Writer:
                 place=place,
             )
         )
-        return True
 
     @property
     def failures(self) -> tuple[FailedRecord, ...]:
@@ -387,7 +380,7 @@ def assert_consistent(world: World) -> None:
         inside = [offset for offset in world.records if offset in receipt.range and offset not in failed]
         assert receipt.count == len(inside)
         assert receipt.quarantined + receipt.skipped == len(failed) == len(set(failed))
-        assert [target.log[at].record for each in receipt.segments for at in range(each.first, each.last + 1)] == inside
+        assert [target.log[at].record for each in receipt.parts for at in range(each.first, each.until)] == inside
 
 
 FAULTS = st.dictionaries(
@@ -841,7 +834,7 @@ def test_a_range_without_visible_records_still_moves_the_position() -> None:
     assert world.target.position == Position(
         generation=1, ids=IDS, start=0, next_offset=9, coverage=Coverage.of([OffsetRange(0, 9)])
     )
-    assert next(iter(world.target.receipts.values())).segments == ()
+    assert next(iter(world.target.receipts.values())).parts == ()
 
 
 def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commit() -> None:

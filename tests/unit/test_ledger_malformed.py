@@ -47,6 +47,12 @@ def test_an_entry_of_another_type_is_refused(kind: str, found: str) -> None:
 
 
 FAILED = dict.fromkeys(("kind", "reason", "error", "key_digest", "digest"), "") | {"offset": 7, "size": 3}
+PART = {"partition": 0, "offsets": [[1, 3]], "count": 2, "digest": "d"}
+SPREAD: dict[str, Any] = {
+    "kind": "kafka-partitions",
+    "by": {"name": "by_key", "hash": "", "partitions": 3},
+    "parts": [PART],
+}
 WRONG = {
     "missing field": ("position", without("next_offset")),
     # A default in its place would read a broken entry as another position: no foreign writer would be noticed.
@@ -81,6 +87,13 @@ WRONG = {
     "segment with text": ("receipt", setting("placement", "segments", 0, "last", to="95")),
     "segment that is a list": ("receipt", setting("placement", "segments", 0, to=[1, 2])),
     "segments with one more field": ("receipt", setting("placement", "topic", to="x")),
+    "a part without offsets": ("receipt", setting("placement", to=SPREAD | {"parts": [PART | {"offsets": []}]})),
+    "a part whose ranges overlap": (
+        "receipt",
+        setting("placement", to=SPREAD | {"parts": [PART | {"offsets": [[1, 3], [2, 4]]}]}),
+    ),
+    "parts that nobody chose": ("receipt", setting("placement", to=SPREAD | {"by": None})),
+    "ends of other partitions": ("position", setting("spread", to={"by": SPREAD["by"], "ends": [1, 2]})),
     "a placement without kind": ("receipt", without("placement", "kind")),
     "a placement that is text": ("receipt", setting("placement", to="kafka-segments")),
     "a placement whose kind is a number": ("receipt", setting("placement", "kind", to=1)),
@@ -110,7 +123,12 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
     assert "only this product may write the ledger topics" in caught.value.remedy
 
 
-OPTIONAL = {"position": {"quarantined", "skipped"}, "receipt": {"failures"}}
+# Added to a version later. Without `spread`, no target partition has records of ours, and those found are foreign.
+OPTIONAL = {
+    "position": {"quarantined", "skipped", "spread", "transform"},
+    "removed": {"target_starts"},
+    "receipt": {"failures", "sources"},
+}
 
 
 @pytest.mark.parametrize(("version", "name"), FILES)

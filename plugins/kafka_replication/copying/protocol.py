@@ -158,7 +158,7 @@ class Copier:
         except Unreachable:
             self._size.failed(target.written)
             raise
-        moved = position.after(chunk.range, chunk.leader_epoch, chunk.target_end)
+        moved = chunk.moved(position)
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)
@@ -167,13 +167,13 @@ class Copier:
         moved = moved.counting(receipt)
         target.commit(moved, receipt)
         failpoints.reached("P3")
-        self._size.committed(chunk.count)
+        self._size.committed(chunk.read)
         self._aside.committed(len(chunk.failures), chunk.range.until)
         self.deadline.moved()
         done = self._result
         self._result = replace(
             done,
-            copied=done.copied + chunk.count,
+            copied=done.copied + chunk.copied,
             bytes=done.bytes + chunk.bytes,
             chunks=done.chunks + 1,
             failed=done.failed + len(chunk.failures),
@@ -198,6 +198,9 @@ class Copier:
             quarantined=sum(failed.place is not None for failed in chunk.failures),
             skipped=sum(failed.place is None for failed in chunk.failures),
             failures=chunk.failures,
+            sources=chunk.sources,
+            filtered=chunk.filtered,
+            transform=chunk.transform,
         )
 
 

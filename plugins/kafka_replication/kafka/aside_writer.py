@@ -33,6 +33,7 @@ class AsideWriter:
     partitions: Callable[[], int]  # of the quarantine topic; asked when a record goes there
     stall_timeout: float
     refused: RecordRefused | None = None
+    full: bool = False
     _taken: list[FailedRecord] = field(default_factory=list)  # without the places
     _sent: set[int] = field(default_factory=set)  # source offsets of what goes to the quarantine topic
     _bytes: int = 0
@@ -43,9 +44,9 @@ class AsideWriter:
         """What was set aside, in source order, with the places that are acknowledged."""
         return tuple(replace(failed, place=self._places.get(failed.offset)) for failed in self._taken)
 
-    def add(self, record: Record, failure: Failure) -> bool:
-        """Set one record aside. Whether the chunk takes more: it ends behind a record that a refusal named, so that
-        what lies before the next refusal is not sent again and again.
+    def add(self, record: Record, failure: Failure) -> None:
+        """Set one record aside. The chunk ends behind a record that a refusal named, so that what lies before the next
+        refusal is not sent again and again.
         """
         action, source = self.rules.action(failure), self.origin.key.source
         what = (
@@ -59,8 +60,8 @@ class AsideWriter:
             self._write(record, failure)
             self._bytes += size_of(record)
         self._taken.append(quarantine.failed(record, failure))
-        full = len(self._taken) >= MOST_IN_CHUNK or self._bytes >= MOST_BYTES
-        return not full and failure.offset not in self.rules.known
+        there_is_more = len(self._taken) < MOST_IN_CHUNK and self._bytes < MOST_BYTES
+        self.full = self.full or not there_is_more or failure.offset in self.rules.known
 
     def check_acknowledged(self) -> None:
         """Raise SessionEnded unless the target acknowledged every record that was sent to the quarantine topic."""

@@ -13,7 +13,8 @@ from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
-from kafka_replication.ledger.entries import FailedRecord, KafkaSegments, Segment
+from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
@@ -65,9 +66,13 @@ class ChunkWriter:
             self._suspects.add(record[0])
         return failure
 
-    def set_aside(self, record: Record, failure: Failure) -> bool:
+    def set_aside(self, record: Record, failure: Failure) -> None:
         assert self.aside is not None
-        return self.aside.add(record, failure)
+        self.aside.add(record, failure)
+
+    @property
+    def full(self) -> bool:
+        return self.aside is not None and self.aside.full
 
     @property
     def failures(self) -> tuple[FailedRecord, ...]:
@@ -92,11 +97,14 @@ class ChunkWriter:
         if stall.is_old(1.0):
             self._raise_failure()
 
-    def finish(self, digest: str) -> KafkaSegments:
+    def finish(self, digest: str) -> Placement:
         """Wait until the target acknowledged every record. Raises also ForeignWriter."""
         self._act(self._produce_last)
-        if not self._sent and not self.failures:
-            return KafkaSegments()
+        if self._sent or self.failures:
+            self._flush()
+        return self._placement(digest)
+
+    def _flush(self) -> None:
         try:
             self.transaction.flush()
         except ReplicationError:
@@ -105,6 +113,8 @@ class ChunkWriter:
         self._raise_failure()
         if self.aside is not None:
             self.aside.check_acknowledged()
+
+    def _placement(self, digest: str) -> Placement:
         if not self._sent:
             return KafkaSegments()
         segment = self._segment(digest)
@@ -168,12 +178,12 @@ class ChunkWriter:
     def _wait_for_room(self, record: Record, *, acknowledge: bool) -> None:
         """Produce one record, waiting for room in the producer's queue."""
         offset, timestamp, key, value, headers = record
-        producer, target = self.transaction.producer, self.key.target
+        producer, topic, partition = self.transaction.producer, self.key.target_topic, self._partition(record)
         callback = partial(self._delivered, record) if acknowledge else None
         stall, empty = StallClock(self.stall_timeout), False
         while True:
             try:
-                producer.produce(target.topic, value, key, target.partition, callback, None, timestamp, headers)
+                producer.produce(topic, value, key, partition, callback, None, timestamp, headers)
                 return
             except BufferError:
                 if empty:
@@ -184,9 +194,14 @@ class ChunkWriter:
                     self.transaction.check_progress(stall, left)
                     producer.poll(0.05)
 
-    def _delivered(self, record: Record, error: KafkaError | None, message: Message) -> None:
+    def _partition(self, record: Record) -> int:  # noqa: ARG002  # all go to one
+        """The target partition of this record."""
+        return self.key.target.partition
+
+    def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
+        """``record`` is given if it is watched."""
         if error is not None:
-            if error.code() in REFUSALS:
+            if record is not None and error.code() in REFUSALS:
                 self._refused.append((record, error.code()))
             if self._failed is None or error.code() in REFUSALS:
                 self._failed = error

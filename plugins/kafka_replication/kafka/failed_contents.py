@@ -1,4 +1,4 @@
-"""The content of a record that was set aside: from the source while it has the record, else from the quarantine topic."""
+"""The content of a record that was set aside: from the source while it has it, else from the quarantine topic."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Posi
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -88,13 +88,19 @@ class PartitionSession:
                 ONE_WRITER,
             )
 
-    def commit(self, position: Position, done: Receipt | Handled) -> None:
-        """Write the new position and what the transaction did into the open transaction, and commit it."""
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        """Write the receipt and the new position into the open transaction and commit it."""
         self.ledger.write(self.transaction, self.key, position)
-        self.ledger.write(self.transaction, self.key, done)
+        self.ledger.write(self.transaction, self.key, receipt)
         self.transaction.commit()
-        if done.segments:
+        if receipt.parts and not receipt.spread:
             self._known, self._marker = position.target_end, 1
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Write what a person decided about failed records, and the position, into the open transaction; commit it."""
+        self.ledger.write(self.transaction, self.key, position)
+        self.ledger.write(self.transaction, self.key, decided)
+        self.transaction.commit()
 
     def target_end(self) -> int:
         """The target's end, after waiting until no open transaction hides records below it. Raises Stalled."""
@@ -105,6 +111,12 @@ class PartitionSession:
     def target_start(self) -> int:
         """The target's log start offset now."""
         return offsets.log_starts(self.target_admin, [self.key.target])[self.key.target]
+
+    def target_starts(self, position: Position) -> dict[int, int]:
+        """The log start offsets now of the target partitions that have records of ours."""
+        numbers = position.ends(self.key.source.partition)
+        at = [TopicPartition(self.key.target_topic, number) for number in numbers]
+        return {place.partition: start for place, start in offsets.log_starts(self.target_admin, at).items()}
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from typing import Any
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
@@ -20,6 +21,7 @@ from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
 from kafka_replication.sinks.set_aside import SetAside
@@ -36,8 +38,10 @@ class KafkaSink:
         settings: Copy,
         deadline: Deadline = NEVER,
         ledger: Ledger | None = None,
+        partitioning: Partitioning = SOLE,
     ) -> None:
         self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
+        self._partitioning = partitioning
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
@@ -45,7 +49,12 @@ class KafkaSink:
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         partition = PartitionSession(key, self._target, self._settings, self._deadline, self._ledger)
-        session = KafkaSinkSession(partition, ids, aside)
+        if self._partitioning.sole:
+            session = KafkaSinkSession(partition, ids, aside)
+        else:
+            from kafka_replication.kafka.spread import SpreadSession
+
+            session = SpreadSession(partition, ids, self._partitioning, aside)
         try:
             yield session
         finally:
@@ -93,7 +102,7 @@ class KafkaSinkSession:
 
     def begin(self) -> ChunkWriter:
         self._partition.transaction.begin()
-        self._writer = ChunkWriter(
+        self._writer = self._new_writer(
             key=self._partition.key,
             transaction=self._partition.transaction,
             window=self._window,
@@ -103,6 +112,9 @@ class KafkaSinkSession:
             aside=self._aside_writer(),
         )
         return self._writer
+
+    def _new_writer(self, **common: Any) -> ChunkWriter:
+        return ChunkWriter(**common)
 
     def limits(self) -> TargetLimits:
         """What the target topic is certain to refuse, as it is configured now."""
@@ -129,8 +141,12 @@ class KafkaSinkSession:
             raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
         return len(there[name].partitions)
 
-    def commit(self, position: Position, receipt: Receipt | Handled) -> None:
-        """Also for records that a person has decided about."""
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Commit what a person decided about failed records. The session writes nothing else."""
+        self._partition.decide(position, decided)
+        self._writer = None
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)
         self._writer = None
 

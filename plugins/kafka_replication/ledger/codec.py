@@ -23,14 +23,13 @@ from kafka_replication.ledger.entries import (
     FailedRecord,
     Gap,
     Handled,
-    KafkaSegments,
-    Placement,
     Position,
     Receipt,
     Removed,
     Start,
     Verified,
 )
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement
 from kafka_replication.ledger.record_keys import FOREIGN
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import dump
@@ -88,6 +87,8 @@ def _position(entry: Position) -> dict[str, Any]:
         # optional
         **({"quarantined": entry.quarantined} if entry.quarantined else {}),
         **({"skipped": entry.skipped} if entry.skipped else {}),
+        **({"transform": asdict(entry.transform)} if entry.transform else {}),
+        **({"spread": {"by": asdict(entry.spread.by), "ends": list(entry.spread.ends)}} if entry.spread else {}),
     }
 
 
@@ -113,6 +114,7 @@ def _removed(entry: Removed) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         "receipts_from": entry.receipts_from,
+        **({"target_starts": list(entry.target_starts)} if entry.target_starts else {}),
     }
 
 
@@ -183,6 +185,7 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         # optional
         **({"throttled": entry.throttled} if entry.throttled else {}),
         **({"failures": [_failed(failed) for failed in entry.failures]} if entry.failures else {}),
+        **({"sources": entry.sources} if entry.copied != entry.count else {}),
     }
 
 
@@ -194,7 +197,15 @@ def _failed(failed: FailedRecord) -> dict[str, Any]:
 def _placement(placement: Placement) -> dict[str, Any]:
     if isinstance(placement, KafkaSegments):
         return {"kind": formats.KAFKA_SEGMENTS, "segments": [asdict(segment) for segment in placement.segments]}
+    if isinstance(placement, KafkaPartitions):
+        parts = [_part(part) for part in placement.parts]
+        return {"kind": formats.KAFKA_PARTITIONS, "by": asdict(placement.by), "parts": parts}
     return {**placement.content, "kind": placement.kind}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    offsets = part.offsets.encode()
+    return {"partition": part.partition, "offsets": offsets, "count": part.count, "digest": part.digest}
 
 
 def _pair(range_: OffsetRange) -> list[int]:

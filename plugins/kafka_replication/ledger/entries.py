@@ -14,8 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Placement,
+    Spread,
+    UnknownPlacement,
+    ends_of,
+)
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.model.partitioning import KEEP
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
@@ -32,6 +42,22 @@ class Ids:
     source_cluster: str
     source_topic: str
     target_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What left records out or changed them during the copy: its name, and the hash of its definition."""
+
+    name: str
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hash})"
+
+
+def how(transform: Transform | None) -> str:
+    """How records were copied, for messages."""
+    return f"with {transform}" if transform else "without filter or transform"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +77,8 @@ class Position:
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
     quarantined: int = 0  # records of this generation that its receipts call so, also those handled since
     skipped: int = 0
+    transform: Transform | None = None  # of the chunk that was copied last
+    spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +118,19 @@ class Position:
             quarantined=max(0, self.quarantined + times * receipt.quarantined),
             skipped=max(0, self.skipped + times * receipt.skipped),
         )
+
+    def placed(self, placement: Placement) -> Position:
+        """This position after a chunk was placed there. `after` has moved ``target_end``."""
+        if not isinstance(placement, KafkaPartitions) or placement.by.name == KEEP:
+            return self
+        before = self.spread or Spread.nothing(placement.by)
+        return replace(self, spread=before.with_(placement.by, ends_of(placement.parts)))
+
+    def ends(self, partition: int) -> Mapping[int, int]:
+        """One past our highest offset in each target partition. ``partition`` is the source's."""
+        if self.spread is None:
+            return {partition: self.target_end}
+        return dict(enumerate(self.spread.ends))
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""
@@ -188,44 +229,14 @@ class Removed:
     run_id: str
     time: str  # RFC 3339 UTC
     receipts_from: int | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
+    target_starts: tuple[int, ...] = ()  # for each target partition, where several have our records
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
-
-    partition: int
-    first: int
-    last: int
-    count: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSegments:
-    """Where a chunk is on a Kafka target, in source order. Empty if the chunk wrote no record."""
-
-    segments: tuple[Segment, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownPlacement:
-    """A placement of a ``kind`` that this version does not know. ``content`` is kept unchanged."""
-
-    kind: str
-    content: Mapping[str, Any] = field(hash=False)
-
-
-Placement = KafkaSegments | UnknownPlacement
-
-
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """What changed the records during the copy: its name, and the hash of its definition."""
-
-    name: str
-    hash: str
+    def start(self, partition: int) -> int:
+        """The log start of this target partition up to which ``coverage`` is known."""
+        if not self.target_starts:
+            return self.target_start
+        return self.target_starts[partition] if partition < len(self.target_starts) else 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -272,9 +283,10 @@ class FailedRecord:
 class Receipt:
     """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
 
-    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. Records that it read and
-    did not write there are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
-    ``skipped`` (left out); ``failures`` names these two. The other offsets of the range had no visible record.
+    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. ``copied`` is the number
+    of source records that these come from: another one only where a transform makes several records of one. Records
+    that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
+    to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
     ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
     quotas made it wait.
     """
@@ -297,6 +309,7 @@ class Receipt:
     offset_map: tuple[MappedOffset, ...] = ()
     throttled: float = 0.0
     failures: tuple[FailedRecord, ...] = ()
+    sources: int | None = None  # None: as many as ``count``
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -307,9 +320,19 @@ class Receipt:
             raise ValueError(f"the offset map has offsets outside of the range {self.range}")
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def copied(self) -> int:
+        """How many source records are on the target, each as one record or several."""
+        return self.count if self.sources is None else self.sources
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
         """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        return _segments(self.placement, f"the receipt of source offsets {self.range}")
+        return _parts(self.placement, f"the receipt of source offsets {self.range}")
+
+    @property
+    def spread(self) -> bool:
+        """Whether records of others may lie between its records."""
+        return isinstance(self.placement, KafkaPartitions)
 
 
 # retried: copied to the target after all. discarded: given up by a person.
@@ -336,7 +359,7 @@ class Handled:
     count: int = 0
     digest: str = ""
     digest_kind: str = ""
-    placement: Placement = KafkaSegments()
+    placement: Placement = field(default_factory=KafkaSegments)
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -348,17 +371,19 @@ class Handled:
         return self.quarantined.union(self.skipped)
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """Where retried records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        return _segments(self.placement, f"the entry of handled records {self.offsets}")
+        return _parts(self.placement, f"the entry of handled records {self.offsets}")
 
 
-def _segments(placement: Placement, what: str) -> tuple[Segment, ...]:
-    if isinstance(placement, UnknownPlacement):
-        raise LedgerUnreadable(
-            f"{what} has the placement kind {placement.kind!r}, which this version does not know", UPGRADE
-        )
-    return placement.segments
+def _parts(placement: Placement, what: str) -> tuple[Part, ...]:
+    match placement:
+        case KafkaPartitions(parts=parts):
+            return parts
+        case KafkaSegments(segments):
+            return tuple(segment.part for segment in segments)
+        case UnknownPlacement(kind):
+            raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)
 
 
 Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt | Handled

@@ -17,22 +17,28 @@ from kafka_replication.ledger.entries import (
     Gap,
     Handled,
     Ids,
-    KafkaSegments,
     MappedOffset,
     Place,
-    Placement,
     Position,
     Receipt,
     Removed,
-    Segment,
     Start,
     Transform,
-    UnknownPlacement,
     Verified,
 )
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Placement,
+    Segment,
+    Spread,
+    UnknownPlacement,
+)
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.partitioning import PartitionedBy
 
-KAFKA_SEGMENTS = "kafka-segments"
+KAFKA_SEGMENTS, KAFKA_PARTITIONS = "kafka-segments", "kafka-partitions"
 
 
 def _range(pair: Any) -> OffsetRange:
@@ -114,6 +120,44 @@ class JsonFailed(_Part):
         )
 
 
+class JsonPartitionedBy(_Part):
+    name: str
+    hash: str
+    partitions: Annotated[int, Field(ge=1)]
+
+    def value(self) -> PartitionedBy:
+        return PartitionedBy(name=self.name, hash=self.hash, partitions=self.partitions)
+
+
+class JsonPart(_Part):
+    partition: Number
+    offsets: JsonCoverage
+    count: Number
+    digest: str
+
+    def value(self) -> Part:
+        return Part(partition=self.partition, offsets=self.offsets, count=self.count, digest=self.digest)
+
+
+class JsonKafkaPartitions(_Part):
+    kind: Literal["kafka-partitions"]
+    by: JsonPartitionedBy
+    parts: list[JsonPart]
+
+    def value(self) -> KafkaPartitions:
+        if not all(part.offsets for part in self.parts):
+            raise ValueError("a part without offsets")
+        return KafkaPartitions(self.by.value(), tuple(part.value() for part in self.parts))
+
+
+class JsonSpread(_Part):
+    by: JsonPartitionedBy
+    ends: list[Number]
+
+    def value(self) -> Spread:
+        return Spread(self.by.value(), tuple(self.ends))
+
+
 class JsonTransform(_Part):
     name: str
     hash: str
@@ -128,6 +172,8 @@ def _placement(content: Any) -> Placement:
         case {"kind": "kafka-segments"}:
             known = JsonKafkaSegments.model_validate(content)
             return KafkaSegments(tuple(segment.value() for segment in known.segments))
+        case {"kind": "kafka-partitions"}:
+            return JsonKafkaPartitions.model_validate(content).value()
         case {"kind": str(kind), **more}:
             return UnknownPlacement(kind, {str(name): value for name, value in more.items()})
         case _:
@@ -161,6 +207,8 @@ class Position1(EntryFormat):
     receipts_from: Number | None = None
     quarantined: Number = 0
     skipped: Number = 0
+    transform: JsonTransform | None = None
+    spread: JsonSpread | None = None
 
     def value(self) -> Position:
         return Position(
@@ -174,6 +222,8 @@ class Position1(EntryFormat):
             receipts_from=self.receipts_from,
             quarantined=self.quarantined,
             skipped=self.skipped,
+            transform=self.transform.value() if self.transform else None,
+            spread=self.spread.value() if self.spread else None,
             extra=self.unknown,
         )
 
@@ -259,6 +309,7 @@ class Removed1(EntryFormat):
     run_id: str
     time: str
     receipts_from: Number | None
+    target_starts: list[Number] = Field(default_factory=list)
 
     def value(self) -> Removed:
         return Removed(
@@ -271,6 +322,7 @@ class Removed1(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             receipts_from=self.receipts_from,
+            target_starts=tuple(self.target_starts),
             extra=self.unknown,
         )
 
@@ -324,6 +376,7 @@ class _Receipt(EntryFormat):
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
     failures: list[JsonFailed] = []
+    sources: Number | None = None
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -340,6 +393,7 @@ class _Receipt(EntryFormat):
             time=self.time,
             throttled=self.throttled,
             failures=tuple(failed.value() for failed in self.failures),
+            sources=self.sources,
             extra=self.unknown,
             **more,
         )

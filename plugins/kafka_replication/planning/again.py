@@ -61,12 +61,12 @@ def to_copy_again(
 
 def is_gone(receipt: Receipt, entry: Removed) -> bool:
     """Whether all records of the chunk were removed. A chunk without records has nothing that can be removed."""
-    return bool(receipt.segments) and all(segment.last < entry.target_start for segment in receipt.segments)
+    return bool(receipt.parts) and all(part.until <= entry.start(part.partition) for part in receipt.parts)
 
 
 def is_gone_in_part(receipt: Receipt, entry: Removed) -> bool:
     return not is_gone(receipt, entry) and any(
-        records_below(segment, entry.target_start) for segment in receipt.segments
+        records_below(part, entry.start(part.partition)) for part in receipt.parts
     )
 
 
@@ -113,9 +113,12 @@ def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt],
     """Raise Refused if some offsets are of a chunk of which it is not known which offsets are gone."""
     for receipt in cut:
         if wanted.within(receipt.range) and (known is None or known.chunk != receipt.range):
+            why = "the source no longer has this range as it was copied"
+            if receipt.spread:
+                why = "they lie in several partitions there, or between records of others"
             raise Refused(
-                f"{key.source}: only the first records of {receipt.range} are gone from {key.target}, and the source no"
-                " longer has this range as it was copied: which offsets are gone cannot be found out",
+                f"{key.source}: only the first records of {receipt.range} are gone from {key.target_topic}, and {why}:"
+                " which offsets are gone cannot be found out",
                 f"request only offsets outside of {receipt.range}",
             )
 

@@ -33,6 +33,11 @@ class PartitionOffsets:
     last_stable: int
     leader_epoch: int | None = None
 
+    @property
+    def is_hiding(self) -> bool:
+        """Whether an open transaction hides records from ``read_committed`` readers."""
+        return self.last_stable < self.high_watermark
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:

@@ -113,6 +113,7 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         key=key,
         range=range_,
         copied=here.records,
+        written=here.written,
         copied_before=before.records + sum(again.values()),
         filtered=whole.filtered,
         quarantined=max(0, whole.quarantined - again["quarantined"]),
@@ -153,9 +154,12 @@ def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeRe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """The sums of the receipts of a range: records, offsets (``span``), bytes, and records left out on purpose."""
+    """The sums of the receipts of a range: source records and what was written of them, offsets (``span``), bytes, and
+    records left out on purpose.
+    """
 
     records: int = 0
+    written: int = 0
     span: int = 0
     bytes: int = 0
     filtered: int = 0
@@ -198,13 +202,14 @@ def _share(receipt: Receipt, span: int) -> Copied:
     A receipt of a later run can extend beyond the range. Then only the common offsets count, with as many records as
     fit into them, because a receipt does not say which of its offsets have no record.
     """
-    records = min(receipt.count, span)
+    records = min(receipt.copied, span)
     filtered = min(receipt.filtered, span - records)
     quarantined = min(receipt.quarantined, span - records - filtered)
     return Copied(
         records=records,
         span=span,
-        bytes=receipt.bytes * records // receipt.count if receipt.count else 0,
+        written=receipt.count * records // receipt.copied if receipt.copied else 0,
+        bytes=receipt.bytes * records // receipt.copied if receipt.copied else 0,
         filtered=filtered,
         quarantined=quarantined,
         skipped=min(receipt.skipped, span - records - filtered - quarantined),

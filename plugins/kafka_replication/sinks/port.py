@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from kafka_replication.ledger.entries import FailedRecord, Ids, Placement, Position, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import RecordRefused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
@@ -78,11 +79,15 @@ class RecordWriter(Protocol):
         aside, and no record need be asked about.
         """
 
-    def set_aside(self, record: Record, failure: Failure) -> bool:
-        """Quarantine or skip a record that is not written, in the same transaction. Whether the chunk takes more.
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        """Quarantine or skip a record that is not written, in the same transaction.
 
         Raises RefusedAt if the policy is to fail, TooManyFailed, and the errors of `write`.
         """
+
+    @property
+    def full(self) -> bool:
+        """Whether so much was set aside that the chunk should end."""
 
     @property
     def failures(self) -> tuple[FailedRecord, ...]:

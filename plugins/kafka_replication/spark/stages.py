@@ -66,7 +66,8 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     A job without tasks only finds out whether a worker can run one.
     """
     slots = _slots(context, job)
-    work = _work(JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots))))
+    common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
+    work = _work(common, (*NEEDED, *job.pipeline.modules))
 
     allowance = Allowance()
 
@@ -185,12 +186,12 @@ class Dealer:
                 self._end = JobEnd(error=f"{GAVE_UP.what}: {cause}", remedy=GAVE_UP.remedy)
 
 
-def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
+def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]], Iterable[str]]:
     """The function that an executor runs. A Spark task gets the part that all tasks share, and its own bundle.
 
-    It checks the imports before it uses anything of this package, so that it can name a missing module.
+    It checks the imports (``needed``) before it uses anything of this package, so that it can name a missing module.
     """
-    needed, prefix = NEEDED, MISSING
+    prefix = MISSING
 
     def work(bundles: Iterable[bytes]) -> Iterable[str]:
         import importlib

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
-from kafka_replication.ledger.entries import FailedRecord, Ids, Placement, Position, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Record, RecordWriter, Screen, Sink, SinkSession
@@ -34,8 +35,12 @@ class ChangedWriter:
     def screen(self) -> Screen | None:
         return self.writer.screen
 
-    def set_aside(self, record: Record, failure: Failure) -> bool:
-        return self.writer.set_aside(record, failure)
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        self.writer.set_aside(record, failure)
+
+    @property
+    def full(self) -> bool:
+        return self.writer.full
 
     @property
     def failures(self) -> tuple[FailedRecord, ...]:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.port import Record
 from kafka_replication.sinks.set_aside import SetAside
-from tests.contract.copy_case import SETTINGS, CopyCase
+from tests.contract.copy_case import SETTINGS, CopyCase, segments_of
 from tests.contract.sink import checks
 from tests.contract.sink.checks import Check
 
@@ -31,7 +32,7 @@ class MisplacingWriter(ChunkWriter):
     """Says that the records lie one offset higher than they do."""
 
     def finish(self, digest: str) -> KafkaSegments:
-        good = super().finish(digest).segments
+        good = segments_of(super().finish(digest))
         return KafkaSegments(tuple(replace(each, first=each.first + 1, last=each.last + 1) for each in good))
 
 

@@ -12,10 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from kafka_replication.copying.engine import Chunk
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.failed_contents import FailedContents, failed_contents
 from kafka_replication.kafka.segment_reader import segment_reader
 from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
-from kafka_replication.ledger.entries import Handled, KafkaSegments, Placement, Position
+from kafka_replication.kafka.target_limits import TargetLimits
+from kafka_replication.ledger.entries import Handled, Position
+from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.errors import Refused, ReplicationError, VerificationFailed
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey
@@ -53,7 +58,7 @@ class Outcome:
 
     row: FailedRow
     why: str = ""
-    target: int | None = None
+    target: str = ""  # where it is on the target now
     behind_newer: bool = False  # records that are newer at the source lie before it on the target
 
     @property
@@ -72,7 +77,7 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
             if left:
                 session.begin()
                 entry = _entry(run, DISCARDED, position, left, decision)
-                session.commit(position, entry)
+                session.decide(position, entry)
                 done += _noted(run, left, entry)
     return done
 
@@ -84,8 +89,16 @@ def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list
     for key, some in _by_key(rows):
         copying = run.replication.copying
         with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
-            done += _Retry(run, key, contents, decision).all(some)
+            done += _Retry(run, key, contents, decision, run.pipeline).all(some)
     return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it."""
+
+    row: FailedRow
+    written: Sequence[Record]
 
 
 @dataclass(slots=True)
@@ -96,82 +109,108 @@ class _Retry:
     key: PartitionKey
     contents: FailedContents
     decision: Decision
+    pipeline: Pipeline | None
 
     def all(self, rows: Sequence[FailedRow]) -> list[Outcome]:
         with _session(self.run, self.key) as (session, position):
             self.contents.look(self.run.clusters.source_admin, position.ids)
             left, done = _left(self.run, self.key, position, rows)
             limits = session.limits()
-        chunk, size = list[tuple[FailedRow, Record]](), 0
+        chunk, size = list[_Content](), 0
         for row in left:
-            if row.record.kind == FailureKind.UNFAITHFUL:
-                done.append(Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}"))
-            elif (record := self.contents.of(row.record)) is None:
-                done.append(Outcome(row=row, why="neither the source nor the quarantine topic has its content"))
-            elif failure := limits.refusal(record):
-                done.append(Outcome(row=row, why=f"the target still refuses it: {failure.reason}"))
-            else:
-                chunk.append((row, record))
-                size += max(0, row.record.size)
+            content = self._content(row, limits)
+            if isinstance(content, Outcome):
+                done.append(content)
+                continue
+            chunk.append(content)
+            size += max(0, row.record.size)
             if len(chunk) >= MOST_RECORDS or size >= MOST_BYTES:
                 done += self._some(chunk)
                 chunk, size = [], 0
         return done + (self._some(chunk) if chunk else [])
 
-    def _some(self, chunk: Sequence[tuple[FailedRow, Record]]) -> list[Outcome]:
+    def _content(self, row: FailedRow, limits: TargetLimits) -> _Content | Outcome:
+        """What to write for the record, or why it cannot be written now."""
+        if row.record.kind == FailureKind.UNFAITHFUL:
+            return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
+        record = self.contents.of(row.record)
+        if record is None:
+            return Outcome(row=row, why="neither the source nor the quarantine topic has its content")
+        try:
+            ids, source = self.run.view().positions[self.key].ids, self.key.source
+            origin = Origin(ids.source_cluster, source.topic, source.partition)
+            written = self.pipeline.outputs(record, origin) if self.pipeline else (record,)
+        except RefusedAt as refused:
+            return Outcome(row=row, why=refused.what)
+        if not written:
+            return Outcome(row=row, why="the filter or the transform leaves it out now: discard it")
+        if failure := next(filter(None, map(limits.refusal, written)), None):
+            return Outcome(row=row, why=f"the target still refuses it: {failure.reason}")
+        return _Content(row, written)
+
+    def _some(self, chunk: Sequence[_Content]) -> list[Outcome]:
         """Copy them in one transaction; if the target refuses one, in smaller ones."""
         try:
             return self._together(chunk)
         except RefusedAt as refused:
             if len(chunk) == 1:
-                return [Outcome(row=chunk[0][0], why=f"the target still refuses it: {refused.what}")]
-            named = {failure.offset: failure.reason for failure in refused.failures}
-            if named:
-                left = [one for one in chunk if one[1][0] not in named]
-                again = [Outcome(row=row, why=named[record[0]]) for row, record in chunk if record[0] in named]
+                return [Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")]
+            if named := {failure.offset: failure.reason for failure in refused.failures}:
+                left = [one for one in chunk if one.row.record.offset not in named]
+                again = [Outcome(row=one.row, why=named[one.row.record.offset]) for one in chunk if one not in left]
                 return again + (self._some(left) if left else [])
             half = len(chunk) // 2
             return self._some(chunk[:half]) + self._some(chunk[half:])
 
-    def _together(self, chunk: Sequence[tuple[FailedRow, Record]]) -> list[Outcome]:
+    def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
         self.run.check()
         digest = Fingerprint()
-        for _, record in chunk:
-            digest.add(*record[1:])
-        rows = [row for row, _ in chunk]
+        for content in chunk:
+            for record in content.written:
+                digest.add(*record[1:])
+        rows = [content.row for content in chunk]
         with _session(self.run, self.key) as (session, position):
             if len(_left(self.run, self.key, position, rows)[0]) < len(rows):
                 raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
             session.check_target(position)
             writer = session.begin()
-            writer.write([record for _, record in chunk])
+            writer.write([record for content in chunk for record in content.written])
             placement = writer.finish(digest.hexdigest())
             session.check_ids(position.ids)
             entry = replace(
-                _entry(self.run, RETRIED, position, rows, self.decision, placement),
+                _entry(self.run, RETRIED, position, rows, self.decision),
+                placement=placement,
                 count=digest.count,
                 digest=digest.hexdigest(),
                 digest_kind=DIGEST_KIND,
             )
-            moved = replace(position, target_end=max(segment.last + 1 for segment in placement.segments))
-            session.commit(moved, entry)
+            session.decide(_moved(position, placement), entry)
         self._read_back(entry)
-        places = [at for segment in placement.segments for at in range(segment.first, segment.last + 1)]
         return [
             replace(outcome, target=at, behind_newer=position.next_offset > outcome.row.record.offset + 1)
-            for outcome, at in zip(_noted(self.run, rows, entry), places, strict=True)
+            for outcome, at in zip(_noted(self.run, rows, entry), self._places(chunk, entry), strict=True)
         ]
+
+    def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
+        """Where each record is on the target. In several partitions only the entry of the ledger says it exactly."""
+        if not isinstance(entry.placement, KafkaSegments):
+            yield from (f"{self.key.target_topic} (by {self.run.replication.placing.name})" for _ in chunk)
+            return
+        at = entry.parts[0].first
+        for content in chunk:
+            yield f"{self.key.target} offset {at}"
+            at += len(content.written)
 
     def _read_back(self, entry: Handled) -> None:
         stall = self.run.replication.copying.stall_timeout
         with segment_reader(self.run.clusters.target, self.key, stall) as reader:
-            for segment in entry.segments:
+            for part in entry.parts:
                 digest = Fingerprint()
-                reader.read(segment, digest)
-                if (digest.count, digest.hexdigest()) != (segment.count, segment.digest):
+                reader.read(part, digest)
+                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
                     raise VerificationFailed(
-                        f"{self.key.source}: the records {entry.offsets} that were retried differ at {self.key.target}"
-                        f" offsets [{segment.first}, {segment.last + 1})",
+                        f"{self.key.source}: the records {entry.offsets} that were retried differ at"
+                        f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until})",
                         "find out who changed the target, then audit the topic (kafka-replication audit)",
                     )
 
@@ -188,7 +227,8 @@ def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSessi
     position = run.view().positions.get(key)
     if position is None:
         raise Refused(f"{key.source}: the ledger has no position for {key}", "restore the ledger topics of the target")
-    sink = KafkaSink(run.clusters.target, run.replication.copying, run.deadline)
+    copying, placing = run.replication.copying, run.replication.placing
+    sink = KafkaSink(run.clusters.target, copying, run.deadline, partitioning=placing)
     with sink.session(key, position.ids, SetAside(searching=True)) as session:
         session.fence()
         fenced = session.position()
@@ -220,7 +260,6 @@ def _entry(
     position: Position,
     rows: Sequence[FailedRow],
     decision: Decision,
-    placement: Placement = KafkaSegments(),
 ) -> Handled:
     skipped = [row.record.offset for row in rows if row.state == SKIPPED]
     quarantined = [row.record.offset for row in rows if row.state != SKIPPED]
@@ -234,8 +273,14 @@ def _entry(
         reason=decision.reason,
         run_id=run.run_id,
         time=now(),
-        placement=placement,
     )
+
+
+def _moved(position: Position, placement: Placement) -> Position:
+    """The position with the new ends of the target. Nothing else changes: these offsets are covered already."""
+    nothing = OffsetRange(position.start, position.start)
+    chunk = Chunk(range=nothing, count=0, bytes=0, digest="", placement=placement, leader_epoch=None)
+    return replace(chunk.moved(position), transform=position.transform)
 
 
 def _offsets(offsets: Sequence[int]) -> Coverage:

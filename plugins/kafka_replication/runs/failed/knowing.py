@@ -13,6 +13,8 @@ from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.runs.run import Run
 from kafka_replication.watermarks.failed import OPEN, FailedId, FailedRow, rows_of, with_decisions
 
+EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -20,7 +22,7 @@ class Selection:
 
     topic: str | None = None
     partition: int | None = None
-    offsets: OffsetRange = OffsetRange(0, MAX_OFFSET)
+    offsets: OffsetRange = EVERY_OFFSET
     kind: FailureKind | None = None
     states: Collection[str] = OPEN
 

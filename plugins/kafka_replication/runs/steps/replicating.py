@@ -237,6 +237,8 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         settings=settings.copying,
         failures=settings.failures,
         quarantine_topic=settings.quarantine_topic,
+        pipeline=settings.pipeline,
+        partitioning=settings.placing,
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
         request_seconds=settings.timeouts.request,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 
@@ -13,12 +15,23 @@ from kafka_replication.kafka.scan import consume, headers_of, raise_read_error
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
+from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
 
 # Bytes that are given to the writer at a time: fewer if it takes long, so that a chunk ends soon after its time.
 LEAST_STEP, MOST_STEP = 128 << 10, 1 << 20
 LONG = 0.25  # seconds
+
+
+class Target(Protocol):
+    """What is needed of a `RecordWriter`."""
+
+    @property
+    def screen(self) -> Screen | None: ...
+    @property
+    def full(self) -> bool: ...
+    def set_aside(self, record: Record, failure: Failure) -> None: ...
+    def write(self, records: Sequence[Record]) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +45,7 @@ class ChunkReader:
     most_records: int
     settings: Copy
     pace: Pace
+    at_once: int | None = None  # records that are given to the writer at a time, at most
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
     last: Message | None = field(init=False, default=None)  # the last record read
@@ -39,7 +53,7 @@ class ChunkReader:
     def __post_init__(self) -> None:
         self.position = self.left.from_
 
-    def read(self, writer: RecordWriter) -> None:
+    def read(self, writer: Target) -> None:
         """Pass the records to the writer in batches. Raises RefusedAt for a record that cannot be copied unchanged,
         GapFound, Stalled, and the errors of the writer.
         """
@@ -61,6 +75,7 @@ class ChunkReader:
             before, began = self.seen.bytes, time.monotonic()
             records, full = self._take(before + self.pace.step(step), writer)
             writer.write(records)
+            full = full or writer.full
             if records:
                 heard = time.monotonic()  # the source cannot be blamed for the time that the target took
                 step = max(LEAST_STEP, step // 2) if heard - began > LONG else min(MOST_STEP, 2 * step)
@@ -75,7 +90,7 @@ class ChunkReader:
                 " gigabytes of aborted records, raise copy.stall_timeout",
             )
 
-    def _take(self, step: int, writer: RecordWriter) -> tuple[list[Record], bool]:
+    def _take(self, step: int, writer: Target) -> tuple[list[Record], bool]:
         """Pending records until the chunk has ``step`` bytes, and whether the chunk is full or the range has ended.
 
         Most of the processor time of reading is spent here: hence local names, and only one Python call for an
@@ -83,13 +98,15 @@ class ChunkReader:
         """
         until, seen, pending, position, last = self.left.until, self.seen, self.pending, self.position, self.last
         most_records, most_bytes, add = self.most_records, min(step, self.settings.chunk_bytes), self.seen.add
+        if self.at_once is not None:
+            most_records = min(most_records, seen.count + self.at_once)
         records: list[Record] = []
         append, screen = records.append, writer.screen
         full = False
         try:
             while pending:
                 if seen.count >= most_records or seen.bytes >= most_bytes:
-                    full = seen.count >= most_records or seen.bytes >= self.settings.chunk_bytes
+                    full = seen.count >= self.most_records or seen.bytes >= self.settings.chunk_bytes
                     break
                 message = pending.pop()
                 error = message.error()
@@ -110,9 +127,9 @@ class ChunkReader:
                 key, value = message.key(), message.value()
                 record = (offset, timestamp, key, value, headers)
                 if (unfaithful or screen is not None) and (failure := _failure(record, unfaithful, screen)):
-                    full = not self._set_aside(writer, record, failure)
+                    self._set_aside(writer, record, failure)
                     last, position = message, offset + 1
-                    if full:
+                    if full := writer.full:
                         break
                     continue
                 add(timestamp, key, value, headers)
@@ -134,10 +151,11 @@ class ChunkReader:
             raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
         return self.left.until
 
-    def _set_aside(self, writer: RecordWriter, record: Record, failure: Failure) -> bool:
-        """Whether the chunk takes more. Raises RefusedAt if nothing is set aside."""
+    def _set_aside(self, writer: Target, record: Record, failure: Failure) -> None:
+        """Raises RefusedAt if nothing is set aside."""
         if writer.screen is not None:
-            return writer.set_aside(record, failure)
+            writer.set_aside(record, failure)
+            return
         raise RefusedAt(
             f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be copied"
             f" unchanged: {failure.reason}",
