@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.runs.audit import audit
+from kafka_replication.runs.failed.deciding import Decision
+from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.run import open_run
+from kafka_replication.store import open_store
 from tests.support.checker import Record, read
 from tests.support.jobs import after_copy
 from tests.support.scenario import Rec, Scenario, numbered, only
@@ -131,3 +139,143 @@ def test_a_record_that_is_gone_from_quarantine_is_not_called_verified(scene: Sce
     report = scene.run(after_copy(vanish), failures=QUARANTINE)
     assert report.outcome == "failed" and "not in quarantine" in (only(report).error or ""), report.table()
     assert scene.watermark() in (None, 0)
+
+
+@pytest.fixture
+def with_failures(scene: Scenario) -> Scenario:
+    """A compacted target that has quarantined four records, and goes on behind them."""
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records = numbered(60)
+    for place in (7, 8, 30, 59):
+        records[place] = Rec(None, b"%d" % place, (("h", None),))
+    scene.source.produce(scene.topic, records)
+    scene.settings |= {"failures": QUARANTINE}
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    return scene
+
+
+def ask(scene: Scenario, action: Action, **asked: Any) -> list[dict[str, Any]]:
+    run = open_run(scene.replication(), scene.connections, scene.store, f"{action}-{next(_asked)}")
+    found: list[dict[str, Any]] = handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document[
+        "records"
+    ]
+    return found
+
+
+_asked = itertools.count(1)
+
+
+def assert_each_once(scene: Scenario, missing: Sequence[int] = ()) -> None:
+    """Whatever the order."""
+    source = [record for offset, record in read(scene.source.bootstrap, scene.topic, 0) if offset not in missing]
+    target = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    assert sorted(map(repr, target)) == sorted(map(repr, source))
+
+
+def test_from_one_record_is_refused_to_all_of_it_is_there(with_failures: Scenario) -> None:
+    scene = with_failures
+    assert [row["offset"] for row in ask(scene, Action.LIST)] == [7, 8, 30, 59]
+    refused = ask(scene, Action.RETRY, everything=True)
+    assert not any(row["done"] for row in refused) and "compacted" in refused[0]["why"]
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    first = ask(scene, Action.RETRY, from_=8, until=31)
+    assert [(row["offset"], row["state"], row["order_lost"]) for row in first] == [
+        (8, "retried", True),
+        (30, "retried", True),
+    ]
+    assert first[0]["target"].startswith(f"{scene.topic}-0 offset ")
+    assert_each_once(scene, [7, 59])
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+    assert (audited.partitions[0].quarantined, audited.partitions[0].retried) == (2, 2)
+    assert [row["done"] for row in ask(scene, Action.RETRY, from_=8, until=9)] == [], "it is no longer open"
+    scene.source.produce(scene.topic, numbered(5, 60))
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert [row["offset"] for row in ask(scene, Action.DISCARD, from_=59)] == [59]
+    assert [row["done"] for row in ask(scene, Action.RETRY, everything=True)] == [True]
+    assert ask(scene, Action.LIST) == []
+    assert_each_once(scene, [59])
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+    history = {
+        row["offset"]: [step["state"] for step in row["history"]] for row in ask(scene, Action.LIST, state="any")
+    }
+    assert history == {
+        7: ["quarantined", "retried"],
+        8: ["quarantined", "retried"],
+        30: ["quarantined", "retried"],
+        59: ["quarantined", "discarded"],
+    }
+    view = scene.bare_run().view()
+    assert (view.set_aside(scene.key()), view.undecided(scene.key())) == ((1, 0), 0)
+
+
+def test_a_record_that_the_source_no_longer_has_comes_from_quarantine(with_failures: Scenario) -> None:
+    scene = with_failures
+    expected = [record for offset, record in read(scene.source.bootstrap, scene.topic, 0)]
+    scene.source.delete_before(scene.topic, 0, 40)
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    assert all(row["done"] for row in ask(scene, Action.RETRY, everything=True))
+    target = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    assert sorted(map(repr, target)) == sorted(map(repr, expected))
+
+
+def test_the_store_is_lost_and_so_are_the_receipts(with_failures: Scenario) -> None:
+    """The ledger knows that four are missing from its receipts; the quarantine topic says which."""
+    scene = with_failures
+    before = ask(scene, Action.LIST)
+    scene.folder = scene.folder / "another"
+    scene.folder.mkdir()
+    scene.store = open_store(scene.store_url)
+    rebuilt = ask(scene, Action.LIST)
+    assert rebuilt == before
+    run = scene.bare_run()
+    key = scene.key()
+    with closing(run.session(key)) as session:
+        session.fence()
+        session.transaction.begin()
+        for receipt in run.clusters.ledger.receipts({key: None}).all(key):
+            session.ledger.delete(session.transaction, key, receipt)
+        session.transaction.commit()
+    scene.folder = scene.folder / "a third"
+    scene.folder.mkdir()
+    scene.store = open_store(scene.store_url)
+    found = ask(scene, Action.LIST)
+    known = ("offset", "kind", "state", "size", "key_digest", "digest", "reason", "place")
+    assert [[row[name] for name in known] for row in found] == [[row[name] for name in known] for row in before]
+
+
+@pytest.mark.parametrize("point", ["P1", "P2", "committed"])
+def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
+    with_failures: Scenario, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it sends, before it commits, and after the commit that nobody heard of."""
+    scene = with_failures
+    scene.target.set(scene.topic, cleanup_policy="delete")
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if point == "P1":
+            patch.setattr(PartitionSession, "decide", die)
+        elif point == "P2":
+            patch.setenv("KAFKA_REPLICATION_FAILPOINT", "P2")
+            patch.setattr("kafka_replication.runtime.failpoints._reached", Counter())
+            patch.setattr("kafka_replication.runtime.failpoints.die", die)
+        else:
+            patch.setattr("kafka_replication.runs.failed.deciding._noted", die)
+        with pytest.raises(Killed):
+            ask(scene, Action.RETRY, everything=True)
+    done = ask(scene, Action.RETRY, everything=True)
+    assert len(done) == (0 if point == "committed" else 4) and all(row["done"] for row in done)
+    assert_each_once(scene)
+    assert scene.run().outcome == "nothing_to_do"
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean" and audited.partitions[0].retried == 4, audited.text()

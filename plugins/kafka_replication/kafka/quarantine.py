@@ -6,6 +6,7 @@ that are added come last; their names begin with `PREFIX`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,19 +91,30 @@ def is_copy_of(message: Message, failed: FailedRecord) -> bool:
     record = original(message.key(), message.value(), headers)
     if record is not None:
         return record[0] == failed.offset and digest_of(record) == failed.digest
-    return dict(headers or ()).get(f"{PREFIX}offset") == str(failed.offset).encode()
+    return ours_of(headers).get("offset") == str(failed.offset)
+
+
+def ours_of(headers: Any) -> dict[str, str]:
+    """The headers that were added, without their prefix; empty for a record that is none of ours.
+
+    A record that was quarantined before, on another target, has such headers itself: ours are the last ones.
+    """
+    every = list(headers or ())
+    first = _first_of_ours(every)
+    if first is None:
+        return {}
+    return {name.removeprefix(PREFIX): (content or b"").decode(errors="replace") for name, content in every[first:]}
+
+
+def _first_of_ours(headers: Sequence[tuple[str, bytes | None]]) -> int | None:
+    return max((number for number, (name, _) in enumerate(headers) if name == f"{PREFIX}cluster"), default=None)
 
 
 def original(key: bytes | None, value: bytes | None, headers: Any) -> Record | None:
     """The record as the source had it, from one of the quarantine topic. None if it lies there without its whole
     content, or is none of ours.
     """
-    every = list(headers or ())
-    # A record that was quarantined before, on another target, has such headers itself: ours are the last ones.
-    firsts = [number for number, (name, _) in enumerate(every) if name == f"{PREFIX}cluster"]
-    if not firsts:
+    every, ours = list(headers or ()), ours_of(headers)
+    if ours.get("content") != "whole":
         return None
-    ours = {name.removeprefix(PREFIX): content or b"" for name, content in every[firsts[-1] :]}
-    if ours.get("content") != b"whole":
-        return None
-    return int(ours["offset"]), int(ours["timestamp"]), key, value, every[: firsts[-1]] or None
+    return int(ours["offset"]), int(ours["timestamp"]), key, value, every[: _first_of_ours(every)] or None
