@@ -18,9 +18,12 @@ from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import (
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
+    Handled,
     Ids,
     MappedOffset,
+    Place,
     Position,
     Receipt,
     Removed,
@@ -188,6 +191,21 @@ RECEIPTS_1 = {
         time=TIME,
     ),
 }
+FAILED = (
+    FailedRecord(
+        offset=103,
+        kind="refused",
+        reason="it has no key",
+        error="INVALID_RECORD",
+        size=7,
+        key_digest="",
+        digest=DIGEST,
+        place=Place("kafka-replication.quarantine.orders-dr", 5, 41),
+    ),
+    FailedRecord(
+        offset=104, kind="unreadable", reason="CRC ≠", error="_BAD_MSG", size=-1, key_digest="", digest=DIGEST
+    ),
+)
 RECEIPTS_2 = {
     "receipt": RECEIPT,
     "receipt-with-everything": Receipt(
@@ -236,6 +254,55 @@ RECEIPTS_2 = {
         placement=UnknownPlacement("index", {"name": "orders-2030", "documents": 10}),
         ids=IDS,
         run_id="run-1",
+        time=TIME,
+    ),
+    "receipt-with-failures": Receipt(
+        generation=1,
+        range=OffsetRange(100, 110),
+        count=8,
+        bytes=800,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaSegments((segment(3, 0, 7, DIGEST),)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+        quarantined=1,
+        skipped=1,
+        failures=FAILED,
+    ),
+}
+# Fields and kinds that came with records that are set aside.
+SET_ASIDE: dict[str, Entry] = {
+    "position-set-aside": Position(
+        generation=1, ids=IDS, start=0, next_offset=9, coverage=covered((0, 9)), target_end=9, quarantined=3, skipped=1
+    ),
+    "handled": Handled(
+        generation=1,
+        state="retried",
+        quarantined=covered((3, 4), (9, 11)),
+        skipped=covered((5, 6)),
+        ids=IDS,
+        by="ann",
+        reason="the limit was raised",
+        run_id="run-7",
+        time=TIME,
+        count=4,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        placement=KafkaSegments((segment(3, 100, 103, DIGEST),)),
+        extra={"newer": [1, None]},
+    ),
+    "handled-discarded": Handled(
+        generation=2,
+        state="discarded",
+        quarantined=covered((3, 4)),
+        skipped=covered(),
+        ids=UNICODE,
+        by="Zoë Łącka",
+        reason="test data",
+        run_id="run-8",
         time=TIME,
     ),
 }
@@ -334,7 +401,7 @@ SPREAD_2: dict[str, Entry] = {
     ),
 }
 GOLDEN: dict[int, dict[str, Entry]] = {
-    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SPREAD_1},
+    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE, **SPREAD_1},
     2: {**RECEIPTS_2, **SPREAD_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
@@ -356,6 +423,7 @@ DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "start": codec.decode_start,
     "deleted": codec.decode_deleted,
     "removed": codec.decode_removed,
+    "handled": codec.decode_handled,
     "receipt": codec.decode_receipt,
 }
 

@@ -30,6 +30,7 @@ WRITTEN = {
     "start": 1,
     "deleted": 1,
     "removed": 1,
+    "handled": 1,
     "receipt": 2,
 }  # the version of each kind that is written
 # Golden files: a ledger written by any release must stay readable.

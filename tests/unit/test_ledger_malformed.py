@@ -21,6 +21,7 @@ LAST_FILES = {
     "start": "start",
     "deleted": "deleted",
     "removed": "removed",
+    "handled": "handled-discarded",
     "receipt": "receipt",
 }
 
@@ -45,6 +46,7 @@ def test_an_entry_of_another_type_is_refused(kind: str, found: str) -> None:
         decode(kind, golden(1, LAST_FILES[found]))
 
 
+FAILED = dict.fromkeys(("kind", "reason", "error", "key_digest", "digest"), "") | {"offset": 7, "size": 3}
 PART = {"partition": 0, "offsets": [[1, 3]], "count": 2, "digest": "d"}
 SPREAD: dict[str, Any] = {
     "kind": "kafka-partitions",
@@ -104,6 +106,10 @@ WRONG = {
     "an offset map that falls": ("receipt", setting("offset_map", to=[[6, 3, 91], [5, 3, 90]])),
     "an offset map outside the range": ("receipt", setting("offset_map", to=[[12, 3, 90]])),
     "a format that is no version": ("receipt", setting("format", to=0)),
+    "a failed record without reason": ("receipt", setting("failures", to=[{"offset": 7}])),
+    "a failed record in no place": ("receipt", setting("failures", to=[{**FAILED, "place": ["t", 1]}])),
+    "a decision that decides nothing": ("handled", setting("quarantined", to=[])),
+    "a decision of another kind": ("handled", setting("state", to="forgotten")),
     "a level that does not exist": ("verified", setting("level", to="thorough")),
 }
 
@@ -118,7 +124,11 @@ def test_a_malformed_entry_is_refused_and_shown(kind: str, change: Callable[[Any
 
 
 # Added to a version later. Without `spread`, no target partition has records of ours, and those found are foreign.
-OPTIONAL = {"position": {"spread", "transform"}, "removed": {"target_starts"}, "receipt": {"sources"}}
+OPTIONAL = {
+    "position": {"quarantined", "skipped", "spread", "transform"},
+    "removed": {"target_starts"},
+    "receipt": {"failures", "sources"},
+}
 
 
 @pytest.mark.parametrize(("version", "name"), FILES)

@@ -13,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import PipelineDefinition
+from kafka_replication.config.failures import Policy
 from kafka_replication.copying.pipeline import Piped, Pipeline, load
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC, Origin, readable
-from kafka_replication.ledger.entries import Ids, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import BadInput
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.arithmetic import copied_in
-from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.audit import Seen, compare
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 
@@ -182,6 +184,27 @@ class Log:
 
     records: list[Record] = field(default_factory=list)
     refused: int | None = None
+    policy: Policy = "fail"
+    unwanted: frozenset[bytes | None] = frozenset()  # keys that the target does not take
+    full: bool = False
+    aside: list[Failure] = field(default_factory=list)
+
+    @property
+    def screen(self) -> Screen | None:
+        return self._screened if self.policy != "fail" else None
+
+    def _screened(self, record: Record) -> Failure | None:
+        if record[2] not in self.unwanted:
+            return None
+        return Failure(record[0], FailureKind.REFUSED, "unwanted", "")
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        assert record[0] == failure.offset
+        self.aside.append(failure)
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        return ()
 
     def write(self, records: Sequence[Record]) -> None:
         self.records += records
@@ -207,6 +230,20 @@ def test_a_refusal_is_about_so_many_source_records() -> None:
     with pytest.raises(RefusedAt) as refused:
         alone.finish()
     assert refused.value.offset == 2
+
+
+def test_what_a_step_fails_on_or_the_target_does_not_take_is_set_aside_as_it_was_read() -> None:
+    log = Log(policy="quarantine", unwanted=frozenset({b"k2"}))
+    piped = Piped(pipeline(filter="value.n > `0`", transform=(f"{USER}:masked",)), ORIGIN, log)
+    card = b'{"n": 1, "card": "1"}'
+    good, filtered = (1, 5, b"k1", card, None), (2, 5, b"k1", b'{"n": 0}', None)
+    unwanted, failing = (3, 5, b"k2", card, None), (4, 5, b"k1", b'{"n": 1}', None)
+    piped.write([good, filtered, unwanted, failing])
+    assert (piped.copied, piped.filtered, piped.written.count) == (1, 1, 1)
+    assert [(failure.offset, failure.kind) for failure in log.aside] == [
+        (3, FailureKind.REFUSED),
+        (4, FailureKind.TRANSFORM),
+    ]
 
 
 steps = st.lists(st.sampled_from(["provenance", f"{USER}:upper", f"{USER}:doubling"]), max_size=3)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
@@ -88,6 +88,9 @@ class Chunks:
                     raise Stalled("no record", "wait")
                 chunks.read.append(number)
                 return PartDigest(segment.count, segment.digest)
+
+            def quarantined(self, failed: FailedRecord) -> bool:
+                raise NotImplementedError
 
         @contextmanager
         def opened() -> Iterator[TargetReader]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment, UnknownPlacement
 from kafka_replication.model.errors import Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
@@ -132,6 +132,33 @@ class Reader:
             case PartDigest() as found:
                 return found
         return PartDigest(wanted.count, "" if digest is None else wanted.digest)
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        return failed.digest == "kept"
+
+
+def aside(offset: int, digest: str) -> FailedRecord:
+    place = Place("quarantine", 0, offset)
+    return FailedRecord(
+        offset=offset, kind="refused", reason="", error="", size=1, key_digest="", digest=digest, place=place
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "error"),
+    [
+        ((aside(3, "kept"), aside(5, "kept")), None),
+        ((aside(3, "kept"), aside(5, "gone")), "offset 5 is not in quarantine at quarantine-0 offset 5"),
+        ((aside(3, "kept"),), "counts 2 quarantined"),
+    ],
+)
+def test_a_chunk_with_quarantined_records_is_verified_if_each_is_there(
+    failures: tuple[FailedRecord, ...], error: str | None
+) -> None:
+    chunk = replace(CHUNKS[0], quarantined=2, failures=failures)
+    result = verify(task(receipts=(chunk,)), Reader())
+    assert (error is None) == (result.error is None)
+    assert (error or "") in (result.error or "")
 
 
 def task(level: Literal["digest", "count"] = "digest", receipts: tuple[Receipt, ...] = CHUNKS) -> VerifyTask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any, Literal
 
@@ -79,4 +80,4 @@ class Failures(Section):
         """The limit in records for a run that is to copy so many offsets."""
         if isinstance(self.limit, int):
             return self.limit
-        return -int(-offsets * float(self.limit.removesuffix("%")) // 100)
+        return math.ceil(offsets * float(self.limit.removesuffix("%")) / 100)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Ids, Position, Transform
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Placement
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -28,6 +28,7 @@ class CopyTask:
     ids: Ids
     generation: int
     run_id: str
+    most_failed: int = 0  # records that may be set aside
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
 
 
@@ -44,6 +45,7 @@ class Chunk:
     digest: str
     placement: Placement
     leader_epoch: int | None
+    failures: tuple[FailedRecord, ...] = ()  # records that were read and set aside
     sources: int | None = None  # None: as many as ``count``
     filtered: int = 0
     transform: Transform | None = None
@@ -55,7 +57,7 @@ class Chunk:
     @property
     def read(self) -> int:
         """How many source records it is about."""
-        return self.copied + self.filtered
+        return self.copied + self.filtered + len(self.failures)
 
     @property
     def target_end(self) -> int:
@@ -85,6 +87,7 @@ class CopyResult:
     bytes: int = 0
     chunks: int = 0
     sessions: int = 0
+    failed: int = 0  # records that were set aside
     seconds: float = 0.0
     throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
@@ -100,6 +103,7 @@ class CopyResult:
             bytes=before.bytes + self.bytes,
             chunks=before.chunks + self.chunks,
             sessions=before.sessions + self.sessions,
+            failed=before.failed + self.failed,
             seconds=before.seconds + self.seconds,
             throttled=before.throttled + self.throttled,
         )

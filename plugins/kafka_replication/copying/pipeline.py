@@ -16,8 +16,8 @@ from kafka_replication.config.names import PROVENANCE
 from kafka_replication.copying.functions import imported, transforming
 from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
 from kafka_replication.ledger.entries import Transform
-from kafka_replication.model.failures import FailureKind
-from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
 
 # Changes when the same definition would give other records than before. A part of every hash.
@@ -87,14 +87,43 @@ class Piped:
     written: Fingerprint = field(default_factory=Fingerprint)
     copied: int = 0
     filtered: int = 0
-    _last: int = 0  # the source offset that was read last
+    _last: int = 0  # the source offset of the last record that was not set aside
+
+    @property
+    def screen(self) -> Screen | None:
+        """As the writer's. What the target takes is asked about the records that are made."""
+        return _nothing if self.writer.screen is not None else None
+
+    @property
+    def full(self) -> bool:
+        return self.writer.full
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        self.writer.set_aside(record, failure)
+
+    def _outputs(self, record: Record) -> Sequence[Record] | None:
+        """What the record becomes; None if it is set aside. Raises RefusedAt."""
+        screen = self.writer.screen
+        try:
+            made = self.pipeline.outputs(record, self.origin)
+        except RefusedAt as refused:
+            if screen is None:
+                raise
+            self.writer.set_aside(record, refused.failures[0])
+            return None
+        if screen is not None and (failure := next(filter(None, map(screen, made)), None)):
+            self.writer.set_aside(record, failure)
+            return None
+        return made
 
     def write(self, records: Sequence[Record]) -> None:
         """Give to the writer what these source records become. Raises what it raises, and RefusedAt of a step."""
         batch, started = list[Record](), self.written.bytes
         for record in records:
+            made = self._outputs(record)
+            if made is None:
+                continue
             self._last = record[0]
-            made = self.pipeline.outputs(record, self.origin)
             if made:
                 self.copied += 1
             else:
@@ -139,6 +168,10 @@ class Piped:
             kind=kind,
             error=error,
         )
+
+
+def _nothing(record: Record) -> None:
+    """A `Screen` that every record passes."""
 
 
 def _refusal(record: Record, origin: Origin, name: str, failure: StepFailed) -> RefusedAt:

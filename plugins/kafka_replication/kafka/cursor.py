@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -122,12 +122,15 @@ class Cursor:
         wanted: OffsetRange,
         total: Digest | None = None,
         change: Callable[[Record], Iterable[Record]] | None = None,
+        without: Container[int] = (),
     ) -> Iterator[Seen]:
         """The offset and digest of each record in ``wanted``, or of what ``change`` makes of it. Each of these is also
-        added to ``total``.
+        added to ``total``. The offsets ``without`` are left out.
         """
         for message in self.read(wanted):
             self.records += 1
+            if offset_of(message) in without:
+                continue
             record = offset_of(message), message.timestamp()[1], message.key(), message.value(), headers_of(message)
             for offset, *fields in change(record) if change else (record,):
                 if total is not None:

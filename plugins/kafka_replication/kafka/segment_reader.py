@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka import clients, offsets, quarantine
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.scan import headers_of, without_gc
+from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digests import Digest
 from kafka_replication.verification.verify import PartDigest
 
@@ -27,7 +28,7 @@ class SegmentReader:
 
     def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None) -> None:
         self._config, self._key, self._stall, self._limit = config, key, stall, limit
-        self._cursors: dict[int, Cursor] = {}  # the one that was used last is the last
+        self._cursors: dict[TopicPartition, Cursor] = {}  # the one that was used last is the last
 
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
         at = TopicPartition(self._key.target_topic, part.partition)
@@ -48,14 +49,23 @@ class SegmentReader:
             ) from e
         return PartDigest(count, "" if digest is None else digest.hexdigest())
 
+    def quarantined(self, failed: FailedRecord) -> bool:
+        assert failed.place is not None
+        at = TopicPartition(failed.place.topic, failed.place.partition)
+        try:
+            found = self._cursor(at).read(OffsetRange(failed.place.offset, failed.place.offset + 1))
+            return any(quarantine.is_copy_of(message, failed) for message in found)
+        except GapFound:
+            return False
+
     def _cursor(self, at: TopicPartition) -> Cursor:
-        cursor = self._cursors.pop(at.partition, None)
+        cursor = self._cursors.pop(at, None)
         if cursor is None:
             if len(self._cursors) >= OPEN:
                 self._cursors.pop(next(iter(self._cursors))).close()
             group = consumer_group(self._key.replication)
             cursor = Cursor(self._config, group, at, self._stall, self._limit)
-        self._cursors[at.partition] = cursor
+        self._cursors[at] = cursor
         return cursor
 
     def _removed(self, at: TopicPartition, part: Part) -> VerificationFailed:

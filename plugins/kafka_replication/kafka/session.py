@@ -11,7 +11,7 @@ from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger.entries import ONE_WRITER, Gap, Ids, Position, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -95,6 +95,12 @@ class PartitionSession:
         self.transaction.commit()
         if receipt.parts and not receipt.spread:
             self._known, self._marker = position.target_end, 1
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Write what a person decided about failed records, and the position, into the open transaction; commit it."""
+        self.ledger.write(self.transaction, self.key, position)
+        self.ledger.write(self.transaction, self.key, decided)
+        self.transaction.commit()
 
     def target_end(self) -> int:
         """The target's end, after waiting until no open transaction hides records below it. Raises Stalled."""

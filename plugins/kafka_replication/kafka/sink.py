@@ -9,17 +9,22 @@ from typing import Any
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.batch_size import batch_size
 from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.kafka.target_limits import TargetLimits
+from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
+from kafka_replication.sinks.set_aside import SetAside
 
 
 class KafkaSink:
@@ -42,14 +47,14 @@ class KafkaSink:
         return topics.states(clients.shared_admin(self._target), names)
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         partition = PartitionSession(key, self._target, self._settings, self._deadline, self._ledger)
         if self._partitioning.sole:
-            session = KafkaSinkSession(partition, ids)
+            session = KafkaSinkSession(partition, ids, aside)
         else:
             from kafka_replication.kafka.spread import SpreadSession
 
-            session = SpreadSession(partition, ids, self._partitioning)
+            session = SpreadSession(partition, ids, self._partitioning, aside)
         try:
             yield session
         finally:
@@ -62,8 +67,8 @@ class KafkaSink:
 class KafkaSinkSession:
     """A `SinkSession`: one producer session with the partition's stable transactional id."""
 
-    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
-        self._partition, self._ids = partition, ids
+    def __init__(self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None) -> None:
+        self._partition, self._ids, self._aside = partition, ids, aside
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
         self._window = SendWindow(partition.settings.chunk_seconds / 4)
         self._writer: ChunkWriter | None = None
@@ -104,11 +109,42 @@ class KafkaSinkSession:
             stall_timeout=self._partition.settings.stall_timeout,
             limits=self._limits,
             check_between=self._partition.check_between,
+            aside=self._aside_writer(),
         )
         return self._writer
 
     def _new_writer(self, **common: Any) -> ChunkWriter:
         return ChunkWriter(**common)
+
+    def limits(self) -> TargetLimits:
+        """What the target topic is certain to refuse, as it is configured now."""
+        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target)
+
+    def _aside_writer(self) -> AsideWriter | None:
+        if self._aside is None:
+            return None
+        return AsideWriter(
+            rules=self._aside,
+            limits=self.limits(),
+            origin=Origin(self._partition.key, self._ids, self._aside.generation),
+            transaction=self._partition.transaction,
+            partitions=lambda: self._quarantine_partitions,
+            stall_timeout=self._partition.settings.stall_timeout,
+        )
+
+    @cached_property
+    def _quarantine_partitions(self) -> int:
+        assert self._aside is not None
+        name = self._aside.topic
+        there = topics.states(self._partition.target_admin, [name])
+        if name not in there:
+            raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
+        return len(there[name].partitions)
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Commit what a person decided about failed records. The session writes nothing else."""
+        self._partition.decide(position, decided)
+        self._writer = None
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)

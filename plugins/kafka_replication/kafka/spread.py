@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -25,6 +25,7 @@ from kafka_replication.model.errors import ForeignWriter, Refused, Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.digest import Fingerprint
 
 # So that a receipt stays below 1 MB, the usual max.message.bytes: a range takes at most 42 bytes.
@@ -80,7 +81,7 @@ class SpreadWriter(ChunkWriter):
             return
         self._first = self._first or batch[0]
         produce, topic, choose = self.transaction.producer.produce, self.key.target_topic, self.partitioner.choose
-        growing, delivered = self._growing, self._delivered
+        growing, delivered, watched = self._growing, partial(self._delivered, None), self._suspects or self._all_watched
         record = None
         try:
             for record in batch:
@@ -91,7 +92,8 @@ class SpreadWriter(ChunkWriter):
                 growing[partition].seen.add(timestamp, key, value, headers)
                 self._sent += 1
                 try:
-                    produce(topic, value, key, partition, delivered, None, timestamp, headers)
+                    callback = partial(self._delivered, record) if watched else delivered
+                    produce(topic, value, key, partition, callback, None, timestamp, headers)
                 except BufferError:
                     self._wait_for_room(record, acknowledge=True)
         except KafkaException as e:
@@ -104,9 +106,9 @@ class SpreadWriter(ChunkWriter):
     def _partition(self, record: Record) -> int:
         return self.partitioner.choose(record)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            ChunkWriter._delivered(self, error, message)
+            ChunkWriter._delivered(self, record, error, message)
         elif not self._growing[message.partition() or 0].lies_at(offset_of(message)):
             self._misplaced = KafkaError(KafkaError._TIMED_OUT, f"a record was acknowledged at {offset_of(message)}")
 
@@ -126,8 +128,10 @@ class SpreadSession(KafkaSinkSession):
     So records that the ledger does not know are no reason to stop. Audits find them (`runs.spread_audit`).
     """
 
-    def __init__(self, partition: PartitionSession, ids: Ids, partitioning: Partitioning) -> None:
-        super().__init__(partition, ids)
+    def __init__(
+        self, partition: PartitionSession, ids: Ids, partitioning: Partitioning, aside: SetAside | None = None
+    ) -> None:
+        super().__init__(partition, ids, aside)
         self._partitioning = partitioning
 
     @cached_property

@@ -75,6 +75,8 @@ class Position:
     leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
+    quarantined: int = 0  # records of this generation that its receipts call so, also those handled since
+    skipped: int = 0
     transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -108,6 +110,14 @@ class Position:
         if next_offset > copied.until:  # the last offset is of a range copied earlier, whose epoch is not stored
             return None
         return leader_epoch
+
+    def counting(self, receipt: Receipt, times: int = 1) -> Position:
+        """This position with the records that the chunk set aside, or without them (-1)."""
+        return replace(
+            self,
+            quarantined=max(0, self.quarantined + times * receipt.quarantined),
+            skipped=max(0, self.skipped + times * receipt.skipped),
+        )
 
     def placed(self, placement: Placement) -> Position:
         """This position after a chunk was placed there. `after` has moved ``target_end``."""
@@ -238,6 +248,37 @@ class MappedOffset:
     target_offset: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where one record is on a Kafka target."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecord:
+    """One source record that a chunk set aside: quarantined at ``place``, or skipped (without a place).
+
+    ``kind`` is one of `FailureKind`; a newer version may know more. ``size`` is in bytes, of key, value and headers; -1
+    if the record could not be read. ``key_digest`` (of the key alone; empty without a key) and ``digest`` are of the
+    receipt's digest kind.
+    """
+
+    offset: int
+    kind: str
+    reason: str
+    error: str
+    size: int
+    key_digest: str
+    digest: str
+    place: Place | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
@@ -245,7 +286,7 @@ class Receipt:
     ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. ``copied`` is the number
     of source records that these come from: another one only where a transform makes several records of one. Records
     that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
-    to another place) or ``skipped`` (left out by approval). The other offsets of the range had no visible record.
+    to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
     ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
     quotas made it wait.
     """
@@ -267,6 +308,7 @@ class Receipt:
     transform: Transform | None = None
     offset_map: tuple[MappedOffset, ...] = ()
     throttled: float = 0.0
+    failures: tuple[FailedRecord, ...] = ()
     sources: int | None = None  # None: as many as ``count``
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -285,17 +327,7 @@ class Receipt:
     @property
     def parts(self) -> tuple[Part, ...]:
         """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        match self.placement:
-            case KafkaPartitions(parts=parts):
-                return parts
-            case KafkaSegments(segments):
-                return tuple(segment.part for segment in segments)
-            case UnknownPlacement(kind):
-                raise LedgerUnreadable(
-                    f"the receipt of source offsets {self.range} has the placement kind {kind!r}, which this version"
-                    " does not know",
-                    UPGRADE,
-                )
+        return _parts(self.placement, f"the receipt of source offsets {self.range}")
 
     @property
     def spread(self) -> bool:
@@ -303,4 +335,55 @@ class Receipt:
         return isinstance(self.placement, KafkaPartitions)
 
 
-Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt
+# retried: copied to the target after all. discarded: given up by a person.
+HANDLED_STATES = ("retried", "discarded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """Records that were set aside, and that a person has decided about: in one transaction, by one command.
+
+    ``quarantined`` and ``skipped`` are their source offsets. If they were retried, ``placement`` says where they are on
+    the target, in source order, and ``count`` and ``digest`` are those of the records. Never removed.
+    """
+
+    generation: int
+    state: str  # one of HANDLED_STATES
+    quarantined: Coverage
+    skipped: Coverage
+    ids: Ids
+    by: str
+    reason: str
+    run_id: str
+    time: str  # RFC 3339 UTC
+    count: int = 0
+    digest: str = ""
+    digest_kind: str = ""
+    placement: Placement = field(default_factory=KafkaSegments)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.state not in HANDLED_STATES or not self.offsets:
+            raise ValueError(f"not handled records: {self.state!r} {self.offsets}")
+
+    @property
+    def offsets(self) -> Coverage:
+        return self.quarantined.union(self.skipped)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Where retried records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
+        return _parts(self.placement, f"the entry of handled records {self.offsets}")
+
+
+def _parts(placement: Placement, what: str) -> tuple[Part, ...]:
+    match placement:
+        case KafkaPartitions(parts=parts):
+            return parts
+        case KafkaSegments(segments):
+            return tuple(segment.part for segment in segments)
+        case UnknownPlacement(kind):
+            raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)
+
+
+Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt | Handled

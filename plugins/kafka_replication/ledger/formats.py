@@ -13,9 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from kafka_replication.ledger.entries import (
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
+    Handled,
     Ids,
     MappedOffset,
+    Place,
     Position,
     Receipt,
     Removed,
@@ -50,7 +53,14 @@ def _mapped_offset(numbers: Any) -> MappedOffset:
     return MappedOffset(*numbers)
 
 
+def _place(parts: Any) -> Place:
+    if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, int] or min(parts[1:]) < 0:
+        raise ValueError(f"not a place: {parts!r}")
+    return Place(*parts)
+
+
 Number = Annotated[int, Field(ge=0)]
+JsonPlace = Annotated[Place, PlainValidator(_place)]
 JsonRange = Annotated[OffsetRange, PlainValidator(_range)]
 JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode)]
 JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset)]
@@ -85,6 +95,29 @@ class JsonSegment(_Part):
 class JsonKafkaSegments(_Part):
     kind: Literal["kafka-segments"]
     segments: list[JsonSegment]
+
+
+class JsonFailed(_Part):
+    offset: Number
+    kind: str
+    reason: str
+    error: str
+    size: int
+    key_digest: str
+    digest: str
+    place: JsonPlace | None
+
+    def value(self) -> FailedRecord:
+        return FailedRecord(
+            offset=self.offset,
+            kind=self.kind,
+            reason=self.reason,
+            error=self.error,
+            size=self.size,
+            key_digest=self.key_digest,
+            digest=self.digest,
+            place=self.place,
+        )
 
 
 class JsonPartitionedBy(_Part):
@@ -172,6 +205,8 @@ class Position1(EntryFormat):
     leader_epoch: int | None
     target_end: Number
     receipts_from: Number | None = None
+    quarantined: Number = 0
+    skipped: Number = 0
     transform: JsonTransform | None = None
     spread: JsonSpread | None = None
 
@@ -185,6 +220,8 @@ class Position1(EntryFormat):
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
             receipts_from=self.receipts_from,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
             transform=self.transform.value() if self.transform else None,
             spread=self.spread.value() if self.spread else None,
             extra=self.unknown,
@@ -290,6 +327,40 @@ class Removed1(EntryFormat):
         )
 
 
+class Handled1(EntryFormat):
+    generation: Number
+    state: str
+    quarantined: JsonCoverage
+    skipped: JsonCoverage
+    ids: JsonIds
+    by: str
+    reason: str
+    run_id: str
+    time: str
+    count: Number
+    digest: str
+    digest_kind: str
+    placement: JsonPlacement
+
+    def value(self) -> Handled:
+        return Handled(
+            generation=self.generation,
+            state=self.state,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
+            ids=self.ids.value(),
+            by=self.by,
+            reason=self.reason,
+            run_id=self.run_id,
+            time=self.time,
+            count=self.count,
+            digest=self.digest,
+            digest_kind=self.digest_kind,
+            placement=self.placement,
+            extra=self.unknown,
+        )
+
+
 class _Receipt(EntryFormat):
     """The fields that all versions of a receipt have."""
 
@@ -304,6 +375,7 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
+    failures: list[JsonFailed] = []
     sources: Number | None = None
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
@@ -320,6 +392,7 @@ class _Receipt(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             throttled=self.throttled,
+            failures=tuple(failed.value() for failed in self.failures),
             sources=self.sources,
             extra=self.unknown,
             **more,

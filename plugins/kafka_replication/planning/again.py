@@ -6,7 +6,7 @@ says is what is on the target, so that copying and verifying need no other rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
@@ -38,7 +38,7 @@ class GivenBack:
 
 
 def to_copy_again(
-    key: PartitionKey, view: LedgerView, receipts: Iterable[Receipt], wanted: OffsetRange, source_start: int
+    key: PartitionKey, view: LedgerView, receipts: Collection[Receipt], wanted: OffsetRange, source_start: int
 ) -> Coverage:
     """The offsets to copy a second time for ``wanted``: they are gone from the target, and the source still has them.
 
@@ -49,6 +49,9 @@ def to_copy_again(
     if entry is None:
         return Coverage()
     gone = entry.coverage.intersection(position.coverage)
+    # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
+    retried = view.retried(key, position.generation)
+    gone = gone.subtract(Coverage.of(receipt.range for receipt in receipts if retried.within(receipt.range)))
     asked = gone.within(wanted)
     chunks = Coverage.of(
         receipt.range for receipt in receipts if is_gone(receipt, entry) and asked.within(receipt.range)
@@ -102,7 +105,7 @@ def give_back(
         run_id=run_id,
         time=time,
     )
-    changed = (_without(position, offsets), *_verified(key, view, offsets), noted, *new)
+    changed = (_without(position, offsets, deleted), *_verified(key, view, offsets), noted, *new)
     return GivenBack(offsets, changed, tuple(deleted))
 
 
@@ -120,7 +123,9 @@ def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt],
             )
 
 
-def _without(position: Position, offsets: Coverage) -> Position:
+def _without(position: Position, offsets: Coverage, deleted: Iterable[Receipt]) -> Position:
+    for receipt in deleted:
+        position = position.counting(receipt, -1)
     return replace(position, coverage=position.coverage.subtract(offsets))
 
 

@@ -82,6 +82,7 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
         {key: start for key, start in ledger.starts.items() if is_own(key)},
         {key: deleted for key, deleted in ledger.deleted.items() if key in positions},
         {key: removed for key, removed in ledger.removed.items() if key in positions},
+        {key: handled for key, handled in ledger.handled.items() if key in positions},
         ledger.owners,
     )
 

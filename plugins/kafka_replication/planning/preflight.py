@@ -9,7 +9,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.model import RENAME
 from kafka_replication.config.names import PROVENANCE
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning import ledger_topics, rights, safety
+from kafka_replication.planning import ledger_topics, quarantine_topic, rights, safety
 from kafka_replication.planning.created_topics import (
     AFTER,
     BEFORE,
@@ -30,6 +30,7 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
     for name in snapshot.source:
         findings += check_topic(replication, snapshot, name)
     findings += ledger_topics.check(replication, snapshot)
+    findings += quarantine_topic.check(replication, snapshot)
     findings += rights.missing_for_all(replication, snapshot)
     return in_order(findings)
 

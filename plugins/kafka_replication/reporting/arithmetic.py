@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -103,16 +103,21 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     here = sum((part for receipt, part in parts if receipt.run_id == evidence.run_id), Copied())
     before = sum((part for receipt, part in parts if receipt.run_id != evidence.run_id), Copied())
     whole = here + before
+    retried = evidence.view.handled_in(key, planned.generation, "retried")
+    again = {
+        name: Coverage.of(part for entry in retried for part in getattr(entry, name)).within(range_).span
+        for name in ASIDE
+    }
     lost = evidence.view.lost(key, planned.generation).subtract(counted).within(range_).span
     return RangeReport(
         key=key,
         range=range_,
         copied=here.records,
         written=here.written,
-        copied_before=before.records,
+        copied_before=before.records + sum(again.values()),
         filtered=whole.filtered,
-        quarantined=whole.quarantined,
-        skipped=whole.skipped,
+        quarantined=max(0, whole.quarantined - again["quarantined"]),
+        skipped=max(0, whole.skipped - again["skipped"]),
         not_visible=whole.not_visible,
         missing=range_.span - whole.span - lost,
         lost=lost,

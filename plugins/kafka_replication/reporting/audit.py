@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_replication.ledger.entries import Receipt, Transform, how
+from kafka_replication.ledger.entries import FailedRecord, Receipt, Transform, how
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -65,6 +65,9 @@ class PartitionAudit:
     by_content: int = 0
     by_receipt: int = 0
     not_at_source: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    retried: int = 0  # set aside first, and copied after all
     lost: tuple[ApprovedGap, ...] = ()
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0
@@ -124,6 +127,20 @@ class PartitionAudit:
         self.counts[kind] += abs(missing) or 1
         self._whole.append(Stretch(kind, receipt.range, area_of(receipt), abs(missing) or 1))
 
+    def set_aside(self, failed: FailedRecord, *, is_retried: bool) -> None:
+        """Count a record that a chunk set aside."""
+        if is_retried:
+            self.retried += 1
+        elif failed.place is None:
+            self.skipped += 1
+        else:
+            self.quarantined += 1
+
+    def not_in_quarantine(self, failed: FailedRecord) -> None:
+        """Add a record that is not at its place in the quarantine topic."""
+        self.differ([Difference(Kind.MISSING, failed.offset, None)])
+        self.notes.append(f"source offset {failed.offset} is not in quarantine at {failed.place}")
+
     def given_back(self, offsets: Coverage) -> None:
         """Add offsets that were given back to be copied again, and were not copied yet."""
         for range_ in offsets:
@@ -151,7 +168,7 @@ class PartitionAudit:
     def numbers(self) -> tuple[int, ...]:
         """As the columns of the report have them."""
         records = (self.source_records, self.target_records, self.by_content, self.by_receipt)
-        return (self.chunks, *records, *self.counts.values())
+        return (self.chunks, *records, self.quarantined + self.skipped, self.retried, *self.counts.values())
 
     @property
     def outcome(self) -> str:
@@ -205,6 +222,9 @@ class PartitionAudit:
             "by_content": self.by_content,
             "by_receipt": self.by_receipt,
             "not_at_source": self.not_at_source,
+            "quarantined": self.quarantined,
+            "skipped": self.skipped,
+            "retried": self.retried,
             "verified_by": self.verified_by,
             **{str(kind): count for kind, count in self.counts.items()},
             "differences": [stretch.as_json() for stretch in listed],
@@ -266,6 +286,8 @@ class AuditReport:
             "target",
             "by content",
             "by receipt",
+            "failed",
+            "retried",
             *map(str, Kind),
             "verified by",
             "outcome",

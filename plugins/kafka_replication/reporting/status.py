@@ -39,6 +39,9 @@ class PartitionStatus:
     lag_seconds: float | None = None
     level: str = NONE
     in_store: bool = True
+    quarantined: int = 0
+    skipped: int = 0
+    undecided: int = 0  # of both, those that nobody has retried or discarded
 
     @property
     def state(self) -> str:
@@ -107,6 +110,9 @@ class PartitionStatus:
             "last_verified": self.last_verified,
             "verified_by": self.level,
             "lost": self.lost,
+            "quarantined": self.quarantined,
+            "skipped": self.skipped,
+            "undecided": self.undecided,
             "gaps": [gap.as_json() for gap in self.gaps],
             "error": self.problem or None,
             "remedy": self.plan.remedy or None,
@@ -121,6 +127,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         topic = snapshot.source.get(planned.key.source.topic)
         offsets = topic.readable.get(planned.key.source.partition) if topic else None
         entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
+        quarantined, skipped = view.set_aside(planned.key) if position else (0, 0)
         rows.append(
             PartitionStatus(
                 plan=planned,
@@ -131,6 +138,9 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 high_watermark=offsets.high_watermark if offsets else None,
                 gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
                 in_store=planned.key not in unknown,
+                quarantined=quarantined,
+                skipped=skipped,
+                undecided=view.undecided(planned.key) if position else 0,
             )
         )
     return rows
@@ -182,6 +192,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         "lag time",
         "removed",
         "lost",
+        "failed",
         "last verified",
         "verified by",
     )
@@ -199,6 +210,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
             "-" if row.lag_seconds is None else duration(row.lag_seconds) if row.lag_seconds else "0 s",
             str(row.removed),
             str(row.lost),
+            str(row.quarantined + row.skipped),
             row.last_verified or "-",
             row.level,
         )
@@ -213,7 +225,13 @@ def status_table(rows: list[PartitionStatus]) -> str:
     gaps = (str(gap) for row in rows for gap in row.gaps)
     removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
     not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
-    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *removed, *gaps])
+    failed = [
+        f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
+        f" {row.undecided} of them nobody has decided: kafka-replication failed list"
+        for row in rows
+        if row.quarantined + row.skipped
+    ]
+    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *failed, *removed, *gaps])
 
 
 def _not_in_store(rows: list[PartitionStatus]) -> str:

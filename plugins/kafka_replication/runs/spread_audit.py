@@ -7,7 +7,7 @@ the digest of each part of each chunk. Only a chunk whose digests differ is read
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,11 +42,11 @@ class Claim:
 
     name: Name
     part: Part
-    receipt: Receipt
-    wanted: bool
+    receipt: Receipt | None = None
+    wanted: bool = False
 
     def digest(self) -> Digest | None:
-        if not self.wanted:
+        if not self.wanted or self.receipt is None:
             return None
         try:
             return digest_for(self.receipt)()
@@ -254,6 +254,6 @@ class SpreadAuditor:
                 yield Difference(Kind.MISSING, record.offset, None, record.digest, number)
 
 
-def records(messages: Iterable[Any]) -> Iterator[Record]:
-    """What the copier reads of these messages."""
-    return ((offset_of(message), *_fields(message)) for message in messages)
+def records(messages: Iterable[Any], without: Container[int] = ()) -> Iterator[Record]:
+    """What the copier reads of these messages, but for the offsets ``without``, which it set aside."""
+    return ((offset_of(message), *_fields(message)) for message in messages if offset_of(message) not in without)

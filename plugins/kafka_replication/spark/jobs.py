@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from kafka_replication.config import Copy, PipelineDefinition
+from kafka_replication.config.failures import Failures
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
@@ -74,6 +75,8 @@ class Job:
     source: dict[str, Any]
     target: dict[str, Any]
     settings: Copy
+    failures: Failures = field(default_factory=Failures)
+    quarantine_topic: str = ""
     pipeline: PipelineDefinition = field(default_factory=PipelineDefinition)
     tasks: list[RangeTask] = field(default_factory=list)
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for

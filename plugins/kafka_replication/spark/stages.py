@@ -14,6 +14,7 @@ from dataclasses import replace
 from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, GAVE_UP
 from kafka_replication.spark.jobs import (
     BUNDLE,
@@ -68,15 +69,19 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
     work = _work(common, (*NEEDED, *job.pipeline.modules))
 
+    allowance = Allowance()
+
     def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
-            rdd = context.parallelize([BUNDLE.dump_json(bundle)], 1).mapPartitions(work)
+            rdd = context.parallelize([BUNDLE.dump_json(allowance.limit(bundle))], 1).mapPartitions(work)
             answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
             raise (Aborted if _ABORTED.search(str(e)) else RuntimeError)(cause_of(str(e))) from e
         if answer.startswith(MISSING):
             raise GaveUp(missing(answer.removeprefix(MISSING)))
-        return RESULTS.validate_json(answer)
+        results = RESULTS.validate_json(answer)
+        allowance.spend(results)
+        return results
 
     return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver).deal(slots)
 

@@ -164,7 +164,15 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
         engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline)
-        copier = Copier(engine=engine, sink=tools.sink, settings=job.settings, progress=progress, deadline=deadline)
+        copier = Copier(
+            engine=engine,
+            sink=tools.sink,
+            settings=job.settings,
+            progress=progress,
+            deadline=deadline,
+            failures=job.failures,
+            quarantine_topic=job.quarantine_topic,
+        )
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
     return copier.copy(task)

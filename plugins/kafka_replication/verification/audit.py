@@ -57,8 +57,15 @@ class Unit:
     receipt: Receipt | None
 
 
-def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRange | None) -> list[Unit]:
-    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order."""
+def units(
+    chosen: Iterable[Receipt],
+    others: Iterable[Receipt],
+    window: OffsetRange | None,
+    retried: Iterable[OffsetRange] = (),
+) -> list[Unit]:
+    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order. ``retried``
+    are target offsets of records that were copied after their chunk.
+    """
     placed: list[tuple[int, int, Unit]] = []
     after = 0
     for receipt in sorted(chosen, key=lambda receipt: receipt.range):
@@ -67,7 +74,8 @@ def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRa
         placed.append((after, 1, Unit(area, receipt)))
     if window is not None:
         receipts = (*(unit.receipt for _, _, unit in placed if unit.receipt), *others)
-        placed += [(left.from_, 0, Unit(left, None)) for left in Coverage.of([window]).subtract(claimed(receipts))]
+        ours = claimed(receipts).add(*retried)
+        placed += [(left.from_, 0, Unit(left, None)) for left in Coverage.of([window]).subtract(ours)]
     return [unit for _, _, unit in sorted(placed, key=lambda entry: entry[:2])]
 
 

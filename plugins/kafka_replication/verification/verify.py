@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.entries import FailedRecord, Receipt
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
@@ -74,6 +74,12 @@ class TargetReader(Protocol):
         Raises Stalled, which names the last stable offset, or VerificationFailed if the log starts after the part.
         """
 
+    def quarantined(self, failed: FailedRecord) -> bool:
+        """Whether the quarantine topic has this record at its place, with the content that the receipt says.
+
+        Raises Stalled, Unreachable.
+        """
+
 
 def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:
     """The receipts that cover ``wanted`` exactly, in source order. Raises VerificationFailed for holes or overlaps."""
@@ -122,6 +128,7 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
             f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records",
             _AUDIT,
         )
+    _find_quarantined(task, receipt, reader)
     make_digest = digest_for(receipt) if task.level == "digest" else None
     for part in parts:
         read_back = reader.read(part, make_digest() if make_digest else None)
@@ -132,6 +139,23 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
                 f"[{part.first}, {part.until}) differs from its receipt: {', '.join(differences)}",
                 "the target was changed or compacted after the copy: stop other writers, compare source and target"
                 " (kafka-replication audit), then copy again under another replication name",
+            )
+
+
+def _find_quarantined(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
+    places = [failed for failed in receipt.failures if failed.place is not None]
+    if len(places) != receipt.quarantined or len(receipt.failures) != receipt.quarantined + receipt.skipped:
+        raise VerificationFailed(
+            f"{task.key.source} {receipt.range}: the receipt counts {receipt.quarantined} quarantined and"
+            f" {receipt.skipped} skipped records, but names {len(places)} and {len(receipt.failures) - len(places)}",
+            _AUDIT,
+        )
+    for failed in places:
+        if not reader.quarantined(failed):
+            raise VerificationFailed(
+                f"{task.key.source}: the record at offset {failed.offset} is not in quarantine at {failed.place}",
+                "find out who deleted or changed the quarantine topic; if the source still has the record, reset the"
+                " topic, or accept the loss with kafka-replication approve-gap",
             )
 
 

@@ -15,6 +15,7 @@ from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.set_aside import SetAside
 from tests.contract.copy_case import SETTINGS, CopyCase, segments_of
 from tests.contract.sink import checks
 from tests.contract.sink.checks import Check
@@ -137,7 +138,7 @@ class BrokenSink(KafkaSink):
         self._case, self._broken = case, broken
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         partition = PartitionSession(key, self._case.target_settings, SETTINGS, NEVER)
         session = self._broken.session(partition, ids)
         try:

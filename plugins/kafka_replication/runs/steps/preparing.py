@@ -27,7 +27,7 @@ from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.asking import Answers, ask
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.previewing import told
-from kafka_replication.runs.steps.target_topics import create_targets
+from kafka_replication.runs.steps.target_topics import create_quarantine, create_targets
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)
@@ -162,6 +162,7 @@ def _begin(
     run: LeasedRun, request: Request, answers: Answers, view: LedgerView, snapshot: Snapshot
 ) -> tuple[Snapshot, LedgerView, Plan]:
     run.clusters.ledger.ensure(run.replication)
+    create_quarantine(run, snapshot)
     had_ledger, widened = len(snapshot.ledger or {}) == 2, _widened(run, view, request)
     created = create_targets(run, view, answers.in_(snapshot), widened)
     if created.ledger == snapshot.ledger and not had_ledger:

@@ -13,7 +13,7 @@ from kafka_replication.kafka import topics
 from kafka_replication.kafka.asking import ToCreate
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
-from kafka_replication.planning import preflight
+from kafka_replication.planning import preflight, quarantine_topic
 from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
@@ -145,6 +145,23 @@ def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
         replication_factor=settings.replication_factor,
         config=created_config(source.config, settings),
     )
+
+
+def create_quarantine(run: LeasedRun, snapshot: Snapshot) -> None:
+    """Create the quarantine topic, if records can be quarantined and it is missing."""
+    if quarantine_topic.is_wanted(run.replication) and snapshot.quarantine is None:
+        wanted = quarantine_to_create(run.replication, snapshot)
+        run.check()
+        log.info("creating the quarantine topic %s on the target", wanted.name)
+        admin = run.clusters.target_admin
+        topics.create(admin, wanted.name, wanted.partitions, wanted.replication_factor, wanted.config)
+
+
+def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCreate:
+    """The quarantine topic as it is created."""
+    factor, config = quarantine_topic.created(replication, snapshot.defaults)
+    name = replication.quarantine_topic
+    return ToCreate(name=name, partitions=quarantine_topic.PARTITIONS, replication_factor=factor, config=config)
 
 
 def partitions_of(replication: Replication, source: Topic) -> int:

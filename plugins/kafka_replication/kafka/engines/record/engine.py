@@ -24,6 +24,9 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import DIGEST_KIND
 
+# Records that a pipeline gets at a time where it can set records aside: a chunk ends behind those that fill it.
+AT_ONCE = 500
+
 
 class RecordEngine:
     """Copies every record that confluent-kafka can read unchanged; refuses others by name. Every sink takes records."""
@@ -97,7 +100,7 @@ class RecordReader:
         if self._pipeline is not None:
             return self._changed(left, chunk, Piped(self._pipeline, self._origin, writer))
         with without_gc():
-            chunk.read(writer.write)
+            chunk.read(writer)
         digest = chunk.seen.hexdigest()
         placement = writer.finish(digest)
         self._next = chunk.position
@@ -108,13 +111,16 @@ class RecordReader:
             digest=digest,
             placement=placement,
             leader_epoch=self._last_epoch(chunk),
+            failures=writer.failures,
         )
 
     def _changed(self, left: OffsetRange, chunk: ChunkReader, piped: Piped) -> Chunk:
         """The same chunk, with what the pipeline makes of its records. A user's function may leave reference cycles, so
         garbage collection stays on.
         """
-        chunk.read(piped.write)
+        if piped.screen is not None:
+            chunk.at_once = AT_ONCE
+        chunk.read(piped)
         placement = piped.finish()
         self._next = chunk.position
         return Chunk(
@@ -126,6 +132,7 @@ class RecordReader:
             leader_epoch=self._last_epoch(chunk),
             sources=piped.copied,
             filtered=piped.filtered,
+            failures=piped.writer.failures,
             transform=piped.pipeline.identity,
         )
 
