@@ -34,7 +34,7 @@ def _kind(meaning: str) -> Any:
 
 
 class Failures(Section):
-    """What happens to a record that cannot be copied."""
+    """What happens to a record that cannot be copied. See docs/failed-records.md."""
 
     policy: Policy = Field(
         default="fail",

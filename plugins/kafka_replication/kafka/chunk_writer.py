@@ -263,8 +263,8 @@ class ChunkWriter:
         return RefusedAt(
             f"{source}: the target topic {self.key.target_topic} refuses the record at offset {offset} "
             f"(partition {source.partition}, {size} bytes, timestamp {timestamp}): {REFUSALS[code]} ({limits})",
-            f"raise the limit on {self.key.target_topic}, then run again: the records before offset {offset} are"
-            " copied, later ones are not",
+            f"raise the limit on {self.key.target_topic}, or choose what happens to such records (failures.policy),"
+            f" then run again: the records before offset {offset} are copied, later ones are not",
             offset,
             kind=_kind(code),
             error=KafkaError(code).name(),
