@@ -21,9 +21,11 @@ from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.pace import Pace
 from kafka_replication.kafka.scan import without_gc
+from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, Screen
 from kafka_replication.transforms import Record as Given
 
 RECORDS, SIZE, TURNS = 50_000, 1024, 5
@@ -50,7 +52,13 @@ def masked(record: Given) -> Given:
 
 
 class Nowhere:
-    """A writer that takes everything and sends nothing."""
+    """A writer that takes everything and sends nothing, and sets nothing aside."""
+
+    screen: Screen | None = None
+    full = False
+    failures: tuple[FailedRecord, ...] = ()
+
+    def set_aside(self, record: Record, failure: Failure) -> None: ...
 
     def write(self, records: Sequence[Record]) -> None: ...
 
@@ -89,10 +97,10 @@ def seconds(arrived: list[Message], definition: PipelineDefinition) -> float:
     started = time.process_time()
     if pipeline is None:
         with without_gc():
-            chunk.read(writer.write)
+            chunk.read(writer)
     else:
         piped = Piped(pipeline, Origin("this-cluster", "bench", 0), writer)
-        chunk.read(piped.write)
+        chunk.read(piped)
         assert piped.copied == RECORDS, "every record is written, so that all kinds do the same work"
     return time.process_time() - started
 
