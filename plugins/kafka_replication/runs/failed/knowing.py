@@ -42,7 +42,7 @@ def failed_records(run: Run, selection: Selection) -> list[FailedRow]:
     """The failed records that are meant, in order. The store gets what it did not know."""
     view = run.view()
     receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
-    rows = dict(remember(run, view, receipts, list(view.positions)))
+    rows = dict(remember(run, view, receipts))
     rows |= _found_in_quarantine(run, view, rows)
     return [row for _, row in sorted(rows.items()) if selection.has(row)]
 

@@ -11,15 +11,18 @@ from kafka_replication.runs.run import Run
 from kafka_replication.watermarks.failed import FailedId, FailedRow, rows_of, with_decisions
 
 
-def remember(
-    run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]
-) -> Mapping[FailedId, FailedRow]:
-    """Write to the store what these receipts say of failed records. Returns all that store and ledger know of."""
-    known = {row.id: row for row in run.store.failed(run.replication.name)}
-    ledger = dict[FailedId, FailedRow]()
+def note(run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]) -> None:
+    """Write to the store what these receipts say of failed records. It joins them with the rows that it has."""
+    rows = dict[FailedId, FailedRow]()
     for key in keys:
-        ledger |= rows_of(key, receipts.all(key), view.handled.get(key, ()))
-    expired = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
-    merged = {id_: row.joined(known[id_]) if id_ in known else row for id_, row in ({**expired, **ledger}).items()}
-    run.store.record_failed([row for id_, row in merged.items() if row != known.get(id_)])
-    return merged
+        rows |= rows_of(key, receipts.all(key), view.handled.get(key, ()))
+    run.store.record_failed(list(rows.values()))
+
+
+def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId, FailedRow]:
+    """All failed records that store and ledger know of. The store gets what it did not know."""
+    note(run, view, receipts, list(view.positions))
+    known = {row.id: row for row in run.store.failed(run.replication.name)}
+    rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
+    run.store.record_failed([row for id_, row in rows.items() if row != known[id_]])
+    return rows
