@@ -19,6 +19,7 @@ from kafka_replication.config.section import DAY, Section, Tag, Text, Whole
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
 from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 
 __all__ = ["DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
@@ -68,6 +69,25 @@ class Replication(Section):
         description=(
             "What to do when a target partition already holds records when its replication starts: refuse the"
             " partition, or write after these records."
+        ),
+    )
+    delivery: Delivery = Field(
+        default=EXACTLY_ONCE,
+        description=(
+            "What is promised about the records on the target. `exactly_once`: transactions. `at_least_once`: every"
+            " record is acknowledged by all in-sync replicas, without transactions; after a crash some are there twice."
+            " `leader_ack`: the leader alone acknowledges; what it had not passed on when it died is lost."
+            " `fire_and_forget`: nothing is acknowledged or sent again. docs/delivery.md compares them."
+        ),
+    )
+    accept_loss: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        validate_default=True,
+        description=(
+            "The share of records, from 0 to 1, that `leader_ack` and `fire_and_forget` may lose. What was lost is"
+            " counted when the records are read back. If it is more, the partition is not verified, and the run fails."
         ),
     )
     max_records_per_run: Whole | None = Field(
@@ -138,6 +158,14 @@ class Replication(Section):
                 " a range moves when a chunk is committed"
             )
         return timeouts
+
+    @field_validator("accept_loss")
+    @classmethod
+    def _can_be_lost(cls, accept_loss: float, info: ValidationInfo) -> float:
+        delivery = info.data.get("delivery", EXACTLY_ONCE)
+        if accept_loss and delivery not in LOSSY:
+            raise ValueError(f"{delivery} loses nothing: accept_loss is for {' and '.join(sorted(LOSSY))}")
+        return accept_loss
 
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name is to be replicated. Patterns never select internal topics."""

@@ -30,6 +30,7 @@ from kafka_replication.ledger.entries import (
     Verified,
 )
 from kafka_replication.ledger.record_keys import FOREIGN
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import dump
 from kafka_replication.model.offsets import OffsetRange
@@ -80,6 +81,7 @@ def _position(entry: Position) -> dict[str, Any]:
         "leader_epoch": entry.leader_epoch,
         "target_end": entry.target_end,
         **_receipts_from(entry),
+        **_delivery(entry),
     }
 
 
@@ -91,6 +93,9 @@ def _verified(entry: Verified) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         **_receipts_from(entry),
+        **_delivery(entry),
+        **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
+        **_known(judged_until=entry.judged_until),
     }
 
 
@@ -110,7 +115,16 @@ def _removed(entry: Removed) -> dict[str, Any]:
 
 def _receipts_from(entry: Position | Verified) -> dict[str, int]:
     """An optional field. It is left out if it is not known."""
-    return {} if entry.receipts_from is None else {"receipts_from": entry.receipts_from}
+    return _known(receipts_from=entry.receipts_from)
+
+
+def _delivery(entry: Position | Verified | Receipt) -> dict[str, str]:
+    """An optional field. It is left out for ``exactly_once``."""
+    return {} if entry.delivery == EXACTLY_ONCE else {"delivery": entry.delivery}
+
+
+def _known(**optional: int | None) -> dict[str, int]:
+    return {name: value for name, value in optional.items() if value is not None}
 
 
 def _gap(entry: Gap) -> dict[str, Any]:
@@ -155,6 +169,9 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         **({"throttled": entry.throttled} if entry.throttled else {}),  # optional
+        **_delivery(entry),
+        **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
+        **_known(after=entry.after),
     }
 
 

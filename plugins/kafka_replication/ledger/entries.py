@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 
@@ -38,7 +39,9 @@ class Ids:
 class Position:
     """How far one partition was copied.
 
-    Written in the same transaction as the copied records, or when the partition is opened.
+    Written in the same transaction as the copied records, or when the partition is opened. In a profile without
+    transactions it is written after the records were acknowledged, and ``target_end`` is where our records end if none
+    was lost or doubled.
     """
 
     generation: int
@@ -49,6 +52,7 @@ class Position:
     leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
+    delivery: Delivery = EXACTLY_ONCE  # the profile of who wrote this entry
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +105,11 @@ class Verified:
     receipts_from: int | None = (
         None  # offset in the receipts topic; all receipts of this generation below it are verified
     )
+    # The next four say what was found out about copies that were made without transactions.
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile in the coverage
+    lost_in_delivery: int = 0
+    duplicates: int = 0
+    judged_until: int | None = None  # target offset below which every record is explained
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -235,6 +244,10 @@ class Receipt:
     did not write are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
     ``skipped`` (left out by approval). The other offsets of the range had no visible record. ``offset_map`` is sparse:
     it has some of the chunk's records. ``throttled`` is for how many seconds the brokers' quotas made it wait.
+
+    A chunk that was written without a transaction, and the first one after such chunks, has ``after``: the target
+    offset behind the chunk before it. What lies from there on has to be explained. Verification adds how many of the
+    chunk's records are ``lost_in_delivery``, and how many further copies of its records (``duplicates``) it found.
     """
 
     generation: int
@@ -254,6 +267,10 @@ class Receipt:
     transform: Transform | None = None
     offset_map: tuple[MappedOffset, ...] = ()
     throttled: float = 0.0
+    delivery: Delivery = EXACTLY_ONCE
+    after: int | None = None
+    lost_in_delivery: int = 0
+    duplicates: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

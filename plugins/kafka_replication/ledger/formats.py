@@ -27,6 +27,7 @@ from kafka_replication.ledger.entries import (
     UnknownPlacement,
     Verified,
 )
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import Coverage, OffsetRange
 
 KAFKA_SEGMENTS = "kafka-segments"
@@ -126,6 +127,7 @@ class Position1(EntryFormat):
     leader_epoch: int | None
     target_end: Number
     receipts_from: Number | None = None
+    delivery: Delivery = EXACTLY_ONCE
 
     def value(self) -> Position:
         return Position(
@@ -137,6 +139,7 @@ class Position1(EntryFormat):
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
             receipts_from=self.receipts_from,
+            delivery=self.delivery,
             extra=self.unknown,
         )
 
@@ -148,6 +151,10 @@ class Verified1(EntryFormat):
     run_id: str
     time: str
     receipts_from: Number | None = None
+    delivery: Delivery = EXACTLY_ONCE
+    lost_in_delivery: Number = 0
+    duplicates: Number = 0
+    judged_until: Number | None = None
 
     def value(self) -> Verified:
         return Verified(
@@ -157,6 +164,10 @@ class Verified1(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             receipts_from=self.receipts_from,
+            delivery=self.delivery,
+            lost_in_delivery=self.lost_in_delivery,
+            duplicates=self.duplicates,
+            judged_until=self.judged_until,
             extra=self.unknown,
         )
 
@@ -252,6 +263,10 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
+    delivery: Delivery = EXACTLY_ONCE
+    after: Number | None = None
+    lost_in_delivery: Number = 0
+    duplicates: Number = 0
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -267,6 +282,10 @@ class _Receipt(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             throttled=self.throttled,
+            delivery=self.delivery,
+            after=self.after,
+            lost_in_delivery=self.lost_in_delivery,
+            duplicates=self.duplicates,
             extra=self.unknown,
             **more,
         )
