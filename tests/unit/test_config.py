@@ -19,6 +19,7 @@ from kafka_replication.config.schedule import PRESETS, check_schedule
 from kafka_replication.config.section import Section
 from kafka_replication.config.shape import fields_of, section_of
 from kafka_replication.model.errors import BadInput, ConfigError
+from kafka_replication.model.failures import FailureKind
 
 ROOT = Path(__file__).parents[2]
 TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in {".", ".."})
@@ -133,6 +134,42 @@ def test_the_ledger_and_kafkas_own_topics_are_never_a_target(topic: str) -> None
     with pytest.raises(ValidationError, match="change rename"):
         replication(topics={"include": [topic]})
     assert replication(topics={"include": [topic], "rename": "old.{topic}"}).target_topic(topic) == f"old.{topic}"
+
+
+def test_each_kind_of_failure_has_the_policy_of_all_unless_it_has_its_own() -> None:
+    failures = replication(failures={"policy": "quarantine", "unreadable": "fail", "too_large": "skip"}).failures
+    policies = {kind.value: failures.of(kind) for kind in FailureKind}
+    assert policies == {
+        "too_large": "skip",
+        "refused": "quarantine",
+        "unreadable": "fail",
+        "unfaithful": "quarantine",
+        "transform": "quarantine",
+    }
+    assert replication().failures.policies == {"fail"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "offsets", "most"), [(7, 5, 7), ("1%", 1000, 10), ("1%", 1001, 11), ("0.1%", 1, 1), ("0%", 9, 0)]
+)
+def test_the_limit_of_failed_records_is_a_number_or_a_share(limit: int | str, offsets: int, most: int) -> None:
+    assert replication(failures={"limit": limit}).failures.most(offsets) == most
+
+
+@pytest.mark.parametrize("limit", [-1, "1", "101%", "x%", True, 0.1])
+def test_other_limits_are_refused(limit: object) -> None:
+    with pytest.raises(ValidationError):
+        replication(failures={"limit": limit})
+
+
+def test_the_quarantine_topic_is_none_of_the_replications_topics() -> None:
+    assert replication().quarantine_topic == "kafka-replication.quarantine.orders-dr"
+    everything = replication(topics={"include": ["^.*"]}, failures={"topic": "failed"})
+    assert not everything.selects("failed") and everything.selects("failed2")
+    assert "quarantine topic" in str(everything.target_problem("failed"))
+    for topic in ("orders", "kafka-replication.positions", "a b"):
+        with pytest.raises(ValidationError):
+            replication(failures={"topic": topic})
 
 
 def test_numbers_and_booleans_among_settings_become_their_text() -> None:

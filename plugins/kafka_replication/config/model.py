@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from kafka_replication.config import names
 from kafka_replication.config.alerts import Alerts
+from kafka_replication.config.failures import Failures
 from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
 from kafka_replication.config.section import DAY, Section, Tag, Text, Whole
 from kafka_replication.config.time import parse_start
@@ -32,8 +33,8 @@ class Replication(Section):
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
             "Name of the replication and id of its DAG: letters a-z, digits, `.`, `_` and `-`, at most 200, not ending "
-            "in `.backfill` or `.audit`. The ledger identifies a replication by its name: a renamed one starts from the"
-            " beginning."
+            "in `.backfill`, `.audit` or `.failed`. The ledger identifies a replication by its name: a renamed one"
+            " starts from the beginning."
         )
     )
     source: Cluster = Field(description="The cluster that is read.")
@@ -100,6 +101,9 @@ class Replication(Section):
     )
     copying: Copy = Field(default_factory=Copy, alias="copy", description="How ranges are copied.")
     verify: Verify = Field(default_factory=Verify, description="How copied ranges are read back.")
+    failures: Failures = Field(
+        default_factory=Failures, validate_default=True, description="What happens to records that cannot be copied."
+    )
     target_topics: TargetTopics = Field(
         default_factory=TargetTopics, description="What is expected of the target's topics."
     )
@@ -167,9 +171,26 @@ class Replication(Section):
             raise ValueError(f"{delivery} loses nothing: accept_loss is for {' and '.join(sorted(LOSSY))}")
         return accept_loss
 
+    @field_validator("failures")
+    @classmethod
+    def _have_a_topic_of_their_own(cls, failures: Failures, info: ValidationInfo) -> Failures:
+        topics = info.data.get("topics")
+        if isinstance(topics, Topics) and failures.topic is not None:
+            for entry in topics.include:
+                if failures.topic in (entry, topics.target_name(entry)):
+                    raise ValueError(f"topic must not be '{failures.topic}', which is a topic of the replication")
+        return failures
+
+    @property
+    def quarantine_topic(self) -> str:
+        """The topic on the target for the records that are set aside."""
+        return self.failures.topic or f"{names.QUARANTINE_PREFIX}{self.name}"
+
     def selects(self, topic: str) -> bool:
-        """True if a source topic of this name is to be replicated. Patterns never select internal topics."""
-        return self.topics.selects(topic)
+        """True if a source topic of this name is to be replicated. Patterns never select internal topics, and nothing
+        selects the replication's quarantine topic.
+        """
+        return self.topics.selects(topic) and topic != self.quarantine_topic
 
     def target_name(self, source_topic: str) -> str:
         """The target topic's name, unchecked."""
@@ -185,4 +206,6 @@ class Replication(Section):
         """Why the target topic of this name must not be written to, or None."""
         target = self.target_name(source_topic)
         problem = names.target_problem(target)
+        if target == self.quarantine_topic:
+            problem = "is the quarantine topic (failures.topic)"
         return f"source topic '{source_topic}' would be written to '{target}', which {problem}" if problem else None

@@ -10,8 +10,10 @@ import warnings
 from functools import lru_cache
 
 LEDGER_PREFIX = "kafka-replication."
+QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
 AUDIT_SUFFIX = ".audit"
 BACKFILL_SUFFIX = ".backfill"
+FAILED_SUFFIX = ".failed"
 WATCH_DAG = "replications.watch"
 NAME_MAX = 200  # Airflow allows 250 for a DAG id; the backfill DAG and the ledger's keys need room for a suffix
 TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 255 bytes
@@ -40,6 +42,8 @@ def check_replication_name(name: str) -> str:
         raise ValueError(f"must not end in '{BACKFILL_SUFFIX}': that is the name of its backfill DAG")
     if name.endswith(AUDIT_SUFFIX):
         raise ValueError(f"must not end in '{AUDIT_SUFFIX}': that is how the audit DAG of a replication is called")
+    if name.endswith(FAILED_SUFFIX):
+        raise ValueError(f"must not end in '{FAILED_SUFFIX}': that is the name of its DAG for failed records")
     if name == WATCH_DAG:
         raise ValueError(f"must not be '{WATCH_DAG}': that is the DAG that watches all replications")
     return name

@@ -13,7 +13,14 @@ from pydantic.fields import FieldInfo
 
 from kafka_replication.config.section import Section
 
-_PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false", datetime: "a time in RFC 3339", type(None): "null"}
+_PLAIN = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    datetime: "a time in RFC 3339",
+    type(None): "null",
+}
 
 
 def key_of(name: str, field: FieldInfo) -> str:

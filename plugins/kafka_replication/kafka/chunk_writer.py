@@ -13,6 +13,7 @@ from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
 from kafka_replication.ledger.entries import KafkaSegments, Segment
 from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.port import Record, RefusedAt
 
@@ -193,6 +194,8 @@ class ChunkWriter:
             f"raise the limit on {self.key.target_topic}, then run again: the records before offset {offset} are"
             " copied, later ones are not",
             offset,
+            kind=_kind(code),
+            error=KafkaError(code).name(),
         )
 
     def _too_large(self, offset: int) -> RefusedAt:
@@ -202,6 +205,8 @@ class ChunkWriter:
             " than the producer's whole queue",
             "raise queue.buffering.max.kbytes in the extra of the target's connection, then run again",
             offset,
+            kind=FailureKind.TOO_LARGE,
+            error="BufferError",
         )
 
     def _segment(self, digest: str) -> Segment:
@@ -218,6 +223,10 @@ class ChunkWriter:
                 self._sent,
             )
         return Segment(partition=self.key.target.partition, first=first, last=last, count=self._sent, digest=digest)
+
+
+def _kind(code: int) -> FailureKind:
+    return FailureKind.TOO_LARGE if code == KafkaError.MSG_SIZE_TOO_LARGE else FailureKind.REFUSED
 
 
 def _is_about(code: int, setting: str) -> bool:

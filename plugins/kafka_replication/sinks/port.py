@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from kafka_replication.ledger.entries import Ids, Placement, Position, Receipt
 from kafka_replication.model.errors import RecordRefused
+from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.verification.verify import TargetReader
 
@@ -37,13 +38,23 @@ class TargetState:
 
 
 class RefusedAt(RecordRefused):
-    """The target refused a record: the one at source offset ``offset``. None: one of the last ``among`` written
-    records.
+    """A record cannot be copied: the one at source offset ``offset``. None: one of the last ``among`` written records.
+
+    ``error`` is the class of the error, as in `Failure`.
     """
 
-    def __init__(self, what: str, remedy: str, offset: int | None, among: int = 1) -> None:
+    def __init__(
+        self,
+        what: str,
+        remedy: str,
+        offset: int | None,
+        among: int = 1,
+        *,
+        kind: FailureKind = FailureKind.REFUSED,
+        error: str = "",
+    ) -> None:
         super().__init__(what, remedy)
-        self.offset, self.among = offset, among
+        self.offset, self.among, self.kind, self.error = offset, among, kind, error
 
 
 class RecordWriter(Protocol):

@@ -12,6 +12,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.pace import Pace
 from kafka_replication.kafka.scan import consume, headers_of, offset_of, raise_read_error
 from kafka_replication.model.errors import Refused, Stalled
+from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import Fingerprint
@@ -137,4 +138,5 @@ class ChunkReader:
             f" {why}",
             "remove the record at the source, or exclude the topic: nothing after it is copied",
             offset,
+            kind=FailureKind.UNFAITHFUL,
         )

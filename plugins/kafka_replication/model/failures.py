@@ -1,0 +1,26 @@
+"""Why a record cannot be copied: the kinds of failure, and one failure as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """What is wrong with a record. The names are keys of the section ``failures`` of a replication file."""
+
+    TOO_LARGE = "too_large"  # for the target topic, or for the producer
+    REFUSED = "refused"  # by the target's broker or client: no key on a compacted topic, timestamp out of bounds
+    UNREADABLE = "unreadable"  # a batch of the source has a wrong checksum, or cannot be decoded
+    UNFAITHFUL = "unfaithful"  # the client cannot copy it without changing it
+    TRANSFORM = "transform"  # a filter or a transform failed on it
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One source record that cannot be copied. ``error`` is the class of the error: Kafka's name, or Python's."""
+
+    offset: int
+    kind: FailureKind
+    reason: str
+    error: str
