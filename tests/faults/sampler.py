@@ -61,6 +61,7 @@ class Sampler:
         self._verified: dict[int, list[list[int]]] = {}
         self._positions: dict[int, dict[str, Any]] = {}
         self._copied: Counter[int] = Counter()
+        self._lost: Counter[int] = Counter()  # reported as lost in delivery
         self._read: dict[tuple[str, int], int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
@@ -151,6 +152,7 @@ class Sampler:
                     self._positions[partition] = entry
                 elif kind == "verified":
                     self._verified[partition] = entry["coverage"]
+                    self._lost[partition] = entry.get("lost_in_delivery", 0)
 
     def _judge(self, stored: dict[int, int]) -> None:
         self.samples += 1
@@ -165,7 +167,7 @@ class Sampler:
             wanted = self._load.visible_below(partition, watermark) - self._load.visible_below(
                 partition, position["start"]
             )
-            if self._copied[partition] < wanted:
+            if self._copied[partition] < wanted - self._lost[partition]:
                 self._note(
                     f"partition {partition}: watermark {watermark} means {wanted} records, {self._copied[partition]} are there"
                 )

@@ -25,12 +25,12 @@ from tests.faults.bench import Bench, open_bench
 from tests.faults.load import Load
 from tests.faults.row import Row
 from tests.faults.rows import ROWS
-from tests.faults.trial import Trial, Verdict, conduct
+from tests.faults.trial import DELIVERY, Trial, Verdict, conduct
 
 CORE_RUNS, OTHER_RUNS = 20, 3
 FIRST_SEED = 1000
 LOAD_SEED = 7
-RESULTS = "results.jsonl"
+RESULTS = "results.jsonl" if DELIVERY == "exactly_once" else f"results-{DELIVERY}.jsonl"
 
 
 class Session:

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
 MARK = "FAULT_TRIAL"
+DELIVERY = os.environ.get("FAULT_DELIVERY", "exactly_once")
+LOSSY = DELIVERY in ("leader_ack", "fire_and_forget")
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 
@@ -103,6 +106,8 @@ class Trial:
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
             "lease": {"duration": 3, "wait": 30},
             "copy": self.copy,
+            "delivery": DELIVERY,
+            **({"accept_loss": 1.0} if LOSSY else {}),
             **self.settings,
             **more,
         }
@@ -288,6 +293,19 @@ class Trial:
             found[partition] = Comparison(lost, rest.doubled, rest.reordered, rest.altered, rest.foreign)
         return found
 
+    def reported(self) -> dict[int, Counter[str]]:
+        """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
+        target, found = self.bench.target.direct, dict[int, Counter[str]]()
+        for number in range(target.partitions(LEDGER)):
+            for _, record in read(target.bootstrap, LEDGER, number):
+                kind, replication, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
+                if (kind, replication) == ("verified", self.name) and record.value:
+                    entry = json.loads(record.value)
+                    found[partition] = Counter(
+                        lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0)
+                    )
+        return found
+
     def _descendants(self) -> list[psutil.Process]:
         """Every process of this trial, however far from its run: all have inherited its mark."""
         found = []
@@ -363,10 +381,14 @@ def _settle(
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
+    reported = trial.reported() if complete and DELIVERY != "exactly_once" else {}
     for partition, comparison in judged.items():
         for name in counts:
             counts[name] += len(getattr(comparison, name))
-        if any(getattr(comparison, name) for name in counts if name not in ignore):
+        if partition in reported:
+            verdict.problems += _misreported(partition, comparison, reported[partition])
+        told = ("doubled", "lost") if partition in reported else ()
+        if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
     if sampler is not None:
@@ -374,6 +396,15 @@ def _settle(
         verdict.problems += sampler.violations
         if not sampler.samples:
             verdict.problems.append("nothing could be sampled")
+
+
+def _misreported(partition: int, comparison: Comparison, reported: Counter[str]) -> list[str]:
+    """A profile may lose or double only what it promises, and has to report exactly that."""
+    there = Counter(lost=len(comparison.lost), doubled=len(comparison.doubled))
+    problems = [] if LOSSY or not there["lost"] else [f"partition {partition}: {DELIVERY} lost {there['lost']}"]
+    if there != reported:
+        problems.append(f"partition {partition}: {dict(there)} are there, and {dict(reported)} was reported")
+    return problems
 
 
 def _refusal(trial: Trial, expected: str) -> str:

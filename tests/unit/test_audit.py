@@ -237,6 +237,8 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
                 "by_content": 0,
                 "by_receipt": 0,
                 "not_at_source": 0,
+                "lost_in_delivery": 0,
+                "duplicates": 0,
                 "verified_by": "none",
                 "missing": 0,
                 "extra": 0,

@@ -1,4 +1,7 @@
-"""Kafka as a sink: one transaction on the target cluster holds a chunk, its receipt and the new position."""
+"""Kafka as a sink: one transaction on the target cluster holds a chunk, its receipt and the new position.
+
+In a profile without transactions they are written one after the other.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from functools import cached_property
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.batch_size import batch_size
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
@@ -15,15 +19,21 @@ from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
 
+_GUARANTEES: Mapping[Delivery, Guarantee] = {
+    "exactly_once": "transactional",
+    "at_least_once": "acknowledged",
+    "leader_ack": "leader",
+    "fire_and_forget": "none",
+}
+
 
 class KafkaSink:
     """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew."""
-
-    guarantee: Guarantee = "transactional"
 
     def __init__(
         self,
@@ -31,15 +41,21 @@ class KafkaSink:
         settings: Copy,
         deadline: Deadline = NEVER,
         ledger: Ledger | None = None,
+        delivery: Delivery = EXACTLY_ONCE,
     ) -> None:
         self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
+        self._delivery: Delivery = delivery
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return _GUARANTEES[self._delivery]
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
-        partition = PartitionSession(key, self._target, self._settings, self._deadline, self._ledger)
+        partition = session_of(key, self._target, self._settings, self._deadline, self._ledger, self._delivery)
         session = KafkaSinkSession(partition, ids)
         try:
             yield session
@@ -50,8 +66,22 @@ class KafkaSink:
         return segment_reader(self._target, key, self._settings.stall_timeout, self._settings.throughput_limit)
 
 
+def session_of(
+    key: PartitionKey,
+    target: clients.ClientConfig,
+    settings: Copy,
+    deadline: Deadline,
+    ledger: Ledger | None = None,
+    delivery: Delivery = EXACTLY_ONCE,
+) -> PartitionSession:
+    """A new session of one partition in this profile. The caller closes it."""
+    if delivery == EXACTLY_ONCE:
+        return PartitionSession(key, target, settings, deadline, ledger)
+    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery)
+
+
 class KafkaSinkSession:
-    """A `SinkSession`: one producer session with the partition's stable transactional id."""
+    """A `SinkSession`: one session of a partition's producer."""
 
     def __init__(self, partition: PartitionSession, ids: Ids) -> None:
         self._partition, self._ids = partition, ids
@@ -69,12 +99,12 @@ class KafkaSinkSession:
 
     @property
     def throttled(self) -> float:
-        return self._partition.transaction.throttling.seconds
+        return self._partition.sender.throttling.seconds
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
         limit = int(self._limits["max.message.bytes"])
-        self._partition.transaction.options["batch.size"] = batch_size(self._partition.target, limit)
+        self._partition.sender.options["batch.size"] = batch_size(self._partition.target, limit)
         self._partition.fence()
 
     def position(self) -> Position | None:
@@ -87,15 +117,7 @@ class KafkaSinkSession:
         self._partition.check_ids(ids)
 
     def begin(self) -> ChunkWriter:
-        self._partition.transaction.begin()
-        self._writer = ChunkWriter(
-            key=self._partition.key,
-            transaction=self._partition.transaction,
-            window=self._window,
-            stall_timeout=self._partition.settings.stall_timeout,
-            limits=self._limits,
-            check_between=self._partition.check_between,
-        )
+        self._writer = self._partition.begin_chunk(self._window, self._limits)
         return self._writer
 
     def commit(self, position: Position, receipt: Receipt) -> None:

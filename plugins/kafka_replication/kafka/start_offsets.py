@@ -9,11 +9,12 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.entry_writer import writer_of
 from kafka_replication.kafka.target_records import TargetRecords
-from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey, opening_id
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -30,12 +31,13 @@ class StartOffsets:
         admin: AdminClient,
         settings: Copy,
         deadline: Deadline = NEVER,
+        delivery: Delivery = EXACTLY_ONCE,
     ) -> None:
         self._ledger = ledger
         self.records = TargetRecords(replication, target, admin)
-        self._transaction = TransactionalProducer(
-            opening_id(replication), f"committing start offsets of {replication}", target, settings, deadline
-        )
+        what = f"committing start offsets of {replication}"
+        self._delivery: Delivery = delivery
+        self._transaction = writer_of(delivery, opening_id(replication), what, target, settings, deadline)
 
     def close(self) -> None:
         self._transaction.close()
@@ -51,7 +53,7 @@ class StartOffsets:
         ends: Mapping[PartitionKey, int],
         more: Iterable[tuple[PartitionKey, Entry]] = (),
     ) -> dict[PartitionKey, Position]:
-        """Commit all of these positions and ``more`` entries, or none.
+        """Commit all of these positions and ``more`` entries, or none; without transactions, some.
 
         Below ``ends`` a target may have records of others: ours follow them. Other targets must be empty.
         """
@@ -61,6 +63,7 @@ class StartOffsets:
             key: replace(
                 position.after(OffsetRange(position.start, position.start), None, ends.get(key, 0)),
                 receipts_from=receipts[key.ledger_partition],
+                delivery=self._delivery,
             )
             for key, position in positions.items()
         }

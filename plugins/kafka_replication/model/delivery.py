@@ -1,4 +1,4 @@
-"""The delivery profiles: what a replication promises about the records that it writes. docs/delivery.md compares them."""
+"""The delivery profiles: what a replication promises about the records that it writes. See docs/delivery.md."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import gaps, preflight, refusals, removal
@@ -264,7 +265,7 @@ class Planner:
     def refusal_of_target(self, key: PartitionKey, position: Position, target: Topic) -> Refusal | None:
         """Why the target's records are not those that the ledger knows; None if its two ends do not say so."""
         end = target.offsets(key.target.partition).high_watermark
-        if end < position.target_end:
+        if end < position.target_end and position.delivery not in LOSSY:
             return refusals.target_truncated(key, position, end)
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])

@@ -12,7 +12,7 @@ from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -21,6 +21,7 @@ from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
 from kafka_replication.runs.run import Run
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
 from kafka_replication.verification.digests import Digest, digest_for
@@ -105,7 +106,7 @@ def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
 def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
-    receipts = sides.receipts.of(key, position.generation)
+    receipts = committed(sides.receipts.of(key, position.generation), position.coverage)
     ranges = [receipt.range for receipt in receipts if receipt.range.intersection(request.range)]
     range_ = OffsetRange(
         min(ranges, default=OffsetRange(0, 0)).from_, max((chunk.until for chunk in ranges), default=0)
@@ -178,13 +179,21 @@ class _PartitionAuditor:
             for receipt in self.sides.receipts.all(self.key)
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
-        work = units(self.chosen, others, self._window(complete))
+        delivered = [receipt for receipt in self.chosen if receipt.after is not None]
+        alone = [receipt for receipt in self.chosen if receipt.after is None]
+        window = self._window(complete)
+        without = delivered_window(delivered, self.target_log, complete=complete)
+        work = units(alone, [*others, *delivered], window, without)
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
         ):
             for unit in work:
                 self._audit_unit(unit, source, target)
+            if delivered and without:
+                areas = Coverage.of(area for receipt in others if receipt.after is None and (area := area_of(receipt)))
+                stretches = Coverage.of([without]).subtract(areas)
+                DeliveryAudit(self.result, self.readable, source, target).all(delivered, stretches)
             self.result.source_records, self.result.target_records = source.records, target.records
 
     def _check_source(self) -> None:

@@ -15,6 +15,7 @@ from kafka_replication.kafka import offsets
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -105,8 +106,15 @@ class Comparison:
         return self._foreign(view, {key: logs[key.target] for key in keys if key.target in logs})
 
     def _foreign(self, view: LedgerView, logs: Mapping[PartitionKey, OffsetRange]) -> dict[PartitionKey, int]:
-        """``logs`` has what is readable of each target partition."""
-        suspects = [key for key, there in logs.items() if there.until > expected_end(key, view)]
+        """``logs`` has what is readable of each target partition.
+
+        What lies behind copies that were made without transactions is judged by who reads them back.
+        """
+        suspects = [
+            key
+            for key, there in logs.items()
+            if view.positions[key].delivery == EXACTLY_ONCE and there.until > expected_end(key, view)
+        ]
         if not suspects:
             return {}
         view, found = self.clusters.ledger.view(), dict[PartitionKey, int]()  # a run may be at work: as of now

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.spark.failures import WORKER_ENDED
@@ -66,6 +67,7 @@ class Job:
     source: dict[str, Any]
     target: dict[str, Any]
     settings: Copy
+    delivery: Delivery = EXACTLY_ONCE
     tasks: list[RangeTask] = field(default_factory=list)
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
     seconds: float | None = None  # what is left of the run's time; None is no bound

@@ -91,7 +91,8 @@ class Tools:
         """Raises Unreachable."""
         from kafka_replication.kafka.sink import KafkaSink
 
-        return KafkaSink(self.job.target, self.job.settings, self.deadline, self.ledger)
+        job = self.job
+        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.delivery)
 
 
 _thread = threading.local()
@@ -160,6 +161,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
     from kafka_replication.kafka import reach
+    from kafka_replication.kafka.both_sides import both_sides
 
     job, deadline = tools.job, tools.deadline
     deadline.moved()  # reading back has a time of its own
@@ -167,7 +169,12 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     try:
         deadline.check(f"verifying {task.key.source}")
         reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
-        reading = ReadBack(task, tools.ledger, lambda: tools.sink.verifier(task.key))
+        reading = ReadBack(
+            task,
+            tools.ledger,
+            lambda: tools.sink.verifier(task.key),
+            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout),
+        )
         try:
             doing = f"verifying {task.key.source}"
             retry(doing, reading.attempt, deadline, attempts, progress=lambda: reading.result.verified)

@@ -51,8 +51,16 @@ class Unit:
     receipt: Receipt | None
 
 
-def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRange | None) -> list[Unit]:
-    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order."""
+def units(
+    chosen: Iterable[Receipt],
+    others: Iterable[Receipt],
+    window: OffsetRange | None,
+    without: OffsetRange | None = None,
+) -> list[Unit]:
+    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order.
+
+    The offsets ``without`` are audited in another way.
+    """
     placed: list[tuple[int, int, Unit]] = []
     after = 0
     for receipt in sorted(chosen, key=lambda receipt: receipt.range):
@@ -67,7 +75,7 @@ def units(chosen: Iterable[Receipt], others: Iterable[Receipt], window: OffsetRa
         ]
         placed += [
             (unclaimed.from_, 0, Unit(unclaimed, None))
-            for unclaimed in Coverage.of([window]).subtract(Coverage.of(areas))
+            for unclaimed in Coverage.of([window]).subtract(Coverage.of([*areas, *([without] if without else [])]))
         ]
     return [unit for _, _, unit in sorted(placed, key=lambda entry: entry[:2])]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import Receipt, Segment
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
 from kafka_replication.model.errors import ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -35,10 +36,21 @@ class SegmentDigest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What verification found out about the receipt of this range: records that are lost, and further copies."""
+
+    range: OffsetRange
+    lost: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """The offsets of one partition that were read back and are equal; ``error`` names the first chunk that differs.
 
-    ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified.
+    ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified. The
+    fields after it are about chunks that were written without transactions: ``judged`` has the receipts that say
+    something else than was found, ``judged_until`` is the target offset below which every record is explained.
     """
 
     key: PartitionKey
@@ -50,6 +62,11 @@ class VerifyResult:
     remedy: str = ""
     retriable: bool = False
     receipts_from: int | None = None
+    judged: tuple[Judged, ...] = ()
+    lost: int = 0
+    duplicates: int = 0
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
+    judged_until: int | None = None
 
     def after(self, before: VerifyResult) -> VerifyResult:
         """Both results of one partition, the later one being this."""
@@ -59,6 +76,11 @@ class VerifyResult:
             records=before.records + self.records,
             bytes=before.bytes + self.bytes,
             seconds=before.seconds + self.seconds,
+            judged=(*before.judged, *self.judged),
+            lost=before.lost + self.lost,
+            duplicates=before.duplicates + self.duplicates,
+            delivery=weakest_delivery([before.delivery, self.delivery]),
+            judged_until=before.judged_until if self.judged_until is None else self.judged_until,
         )
 
 

@@ -1,17 +1,29 @@
-"""The conformance suite of sinks, on Kafka's; and broken sinks, which it must notice."""
+"""The conformance suite of sinks, on Kafka's in each profile; and broken sinks, which it must notice."""
 
 from __future__ import annotations
 
 import pytest
 
+from kafka_replication.model.delivery import PROFILES, Delivery
 from tests.contract.copy_case import CopyCase
-from tests.contract.sink.broken import ALL, Broken, BrokenSink
-from tests.contract.sink.checks import CHECKS, Check
+from tests.contract.sink.broken import ALL, UNSAFE, Broken, BrokenAcknowledgedSink, BrokenSink, Unsafe
+from tests.contract.sink.checks import PROMISED, Check
+from tests.support.scenario import Cluster
+
+GUARANTEES = dict(zip(PROFILES, PROMISED, strict=True))
+# What a weaker profile promises as well is shown once, but for the first check of each.
+CHOSEN = [
+    pytest.param(delivery, check, id=f"{delivery}-{check.__name__}")
+    for delivery, guarantee in GUARANTEES.items()
+    for check in (PROMISED[guarantee] if guarantee in ("transactional", "acknowledged") else PROMISED[guarantee][:3])
+]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_sink(check: Check, copy_case: CopyCase) -> None:
-    check(copy_case)
+@pytest.mark.parametrize(("delivery", "check"), CHOSEN)
+def test_sink(delivery: Delivery, check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
+    case = CopyCase(*kafka_sides, delivery=delivery)
+    assert case.sink.guarantee == GUARANTEES[delivery]
+    check(case)
 
 
 @pytest.mark.parametrize("broken", ALL, ids=lambda broken: getattr(broken.session, "__name__", "?"))
@@ -19,3 +31,11 @@ def test_a_broken_sink_is_noticed(broken: Broken, copy_case: CopyCase) -> None:
     copy_case.sink = BrokenSink(copy_case, broken)
     with pytest.raises(AssertionError):
         broken.noticed_by(copy_case)
+
+
+@pytest.mark.parametrize("unsafe", UNSAFE, ids=lambda unsafe: str(unsafe.session.__name__))
+def test_a_broken_sink_without_transactions_is_noticed(unsafe: Unsafe, kafka_sides: tuple[Cluster, Cluster]) -> None:
+    case = CopyCase(*kafka_sides, delivery="at_least_once")
+    case.sink = BrokenAcknowledgedSink(case, unsafe)
+    with pytest.raises(AssertionError):
+        unsafe.noticed_by(case)

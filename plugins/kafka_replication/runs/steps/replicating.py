@@ -202,6 +202,8 @@ class _Work:
             verified=self._view.verified_or_waived(key, generation),
             receipts_from=first_needed(key, self._view, self._plan.receipts_from),
             level=settings.verify.level,
+            accept_loss=settings.accept_loss,
+            judged_until=self._view.judged_until(key, generation),
             kept_seconds=settings.retention.receipts,
         )
 
@@ -215,6 +217,7 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         source=run.clusters.source,
         target=run.clusters.target,
         settings=settings.copying,
+        delivery=settings.delivery,
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
         request_seconds=settings.timeouts.request,
