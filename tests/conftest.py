@@ -87,11 +87,12 @@ GROUPS = {
     "tls": "tls",
     "session": "faults",
     "spark_cluster": "spark cluster",
+    "airflow": "airflow",
 }
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
-LONGEST = ("e2e", "own cluster", "faults", "lint", "three brokers", "spark", "integration")
+LONGEST = ("airflow", "e2e", "own cluster", "faults", "lint", "three brokers", "spark", "integration")
 
 
 def _group(item: pytest.Item) -> str:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import NullPool, create_engine, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import OperationalError
 
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import BadInput, NotAuthenticated, Refused, ReplicationError, Unreachable
 from kafka_replication.store import connect, open_store
 from kafka_replication.watermarks.store import WatermarkStore
+from tests.contract.conftest import GIVEN
+from tests.support.waiting import wait_until
 
 SECRET = "s3cr-t"
 
@@ -89,6 +93,41 @@ def test_a_password_in_the_drivers_own_words_is_not_repeated(url: str) -> None:
     ):
         raise OperationalError("SELECT 1", None, Exception(f"connection with {SECRET} failed"))
     assert caught.value.__suppress_context__, "a traceback must not show the driver's own words"
+
+
+@pytest.fixture
+def guest(postgresql: str) -> Iterator[URL]:
+    """The server's URL for a user that has to give a password, which is not the secret."""
+    if GIVEN:
+        pytest.skip("the tests change nobody's login rules")
+    name, server = f"guest_{uuid.uuid4().hex[:8]}", create_engine(postgresql, poolclass=NullPool)
+    with server.begin() as db:
+        rules = Path(db.execute(text("SHOW hba_file")).scalar_one())
+        db.execute(text(f"CREATE ROLE {name} LOGIN PASSWORD 'right'"))
+        before = rules.read_text()
+        rules.write_text(f"local all {name} scram-sha-256\n{before}")
+        db.execute(text("SELECT pg_reload_conf()"))
+    yield make_url(postgresql).set(username=name)
+    rules.write_text(before)
+    with server.begin() as db:
+        db.execute(text(f"DROP ROLE {name}"))
+        db.execute(text("SELECT pg_reload_conf()"))
+
+
+def test_a_wrong_password_is_named(guest: URL) -> None:
+    """The server takes new rules a moment after it was told: until then it asks for no password."""
+
+    def refused() -> bool:
+        try:
+            create_engine(guest.set(password=SECRET), poolclass=NullPool).connect().close()
+        except OperationalError:
+            return True
+        return False
+
+    wait_until(refused)
+    error = failure(guest.set(password=SECRET).render_as_string(hide_password=False))
+    assert isinstance(error, NotAuthenticated) and not error.retriable
+    assert "refuses the login" in error.what and "the password in the store's url" in error.remedy
 
 
 def test_a_folder_in_place_of_the_file_is_unreachable(tmp_path: Path) -> None:

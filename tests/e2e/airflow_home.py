@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Airflow:
 
     folder: Path
     environment: dict[str, str]
+    _running: tuple[dict[str, str], subprocess.Popen[str]] | None = field(init=False, default=None)
 
     def replicate(self, name: str, topic: str, more: str = "", chunk: int = 100_000) -> Path:
         file = self.folder / "dags" / "replications" / f"{name}.yaml"
@@ -49,17 +50,41 @@ class Airflow:
         self, name: str, *, file: str = "replications_dag.py", logical_date: str = "", **conf: Any
     ) -> tuple[dict[str, Any], str]:
         """What became of a run, and everything that was logged."""
-        script = [str(Path(__file__).with_name("airflow_run.py")), str(self.folder / "dags" / file)]
-        done = subprocess.run(
-            [sys.executable, *script, name, json.dumps(conf), logical_date],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        log = done.stdout + done.stderr
-        assert done.returncode == 0, log[-5000:]
-        return json.loads(done.stdout.strip().splitlines()[-1]), log
+        log = self.folder / "run.log"
+        request = {
+            "dag_file": str(self.folder / "dags" / file),
+            "dag_id": name,
+            "conf": conf,
+            "logical_date": logical_date,
+            "log": str(log),
+        }
+        process = self._process()
+        assert process.stdin is not None and process.stdout is not None
+        print(json.dumps(request), file=process.stdin, flush=True)
+        answer = process.stdout.readline()
+        said = log.read_text() if log.exists() else ""
+        assert answer, f"Airflow's process ended: {said[-5000:]}"
+        done = json.loads(answer)
+        assert done["state"] != "not run", said[-5000:]
+        return done, said
+
+    def _process(self) -> subprocess.Popen[str]:
+        """The process that runs DAGs. A changed environment needs another one."""
+        if self._running is None or self._running[0] != self.environment:
+            self.close()
+            line = [sys.executable, str(Path(__file__).with_name("airflow_run.py"))]
+            with (self.folder / "process.log").open("a") as log:
+                process = subprocess.Popen(
+                    line, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                )
+            self._running = dict(self.environment), process
+        return self._running[1]
+
+    def close(self) -> None:
+        """End that process."""
+        if self._running is not None:
+            self._running[1].communicate()
+            self._running = None
 
     def alerts(self) -> list[list[str]]:
         """What the user's function was told since this was asked last: DAG id, run id, text."""

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ def gate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: Brokers, target_cluster: Brokers) -> Airflow:
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, source_cluster: Brokers, target_cluster: Brokers
+) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags" / "replications").mkdir(parents=True)
     for file in (REPOSITORY / "dags").glob("*.py"):
@@ -46,4 +49,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, source_cluster: Brokers, t
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
     }
     subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True)
-    return Airflow(folder, environment)
+    home = Airflow(folder, environment)
+    yield home
+    home.close()

@@ -10,8 +10,9 @@ from tests.faults.rows import ROWS
 from tests.faults.session import Session
 
 SEED = int(os.environ.get("FAULT_SEED", "2"))
-SHORT = ("target-endtxn-answer-lost", "zombie")
+SHORT = ("target-endtxn-answer-lost",)
 LONGER = (
+    "zombie",
     "target-broker-killed",
     "target-coordinator-killed",
     "two-runs-at-once",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,9 +17,7 @@ from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.model.errors import (
     NotAuthenticated,
-    NotResolved,
     ReplicationError,
-    TlsFailed,
     Unreachable,
 )
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -33,141 +29,15 @@ from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.scenario import Addresses, Cluster, Scenario, numbered
 from tests.support.tls import TlsCluster, tls_cluster
+from tests.support.ways_in import RIGHT, WRONG, Settings, closed
 
-Settings = dict[str, Any]
 PATIENCE = 60.0  # seconds that a client may wait; a final cause is told in a small part of it
-NOWHERE = "no-such-host.invalid:9092"
 
 
 @pytest.fixture(scope="module")
 def tls(stack_folder: Path) -> Iterator[TlsCluster]:
     with tls_cluster(stack_folder) as cluster:
         yield cluster
-
-
-def closed() -> str:
-    """An address where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
-def with_certificate(tls: TlsCluster, authority: str) -> Settings:
-    """A client of the listener for mutual TLS, with a certificate of this authority."""
-    file = getattr(tls, authority).issue(f"client-of-{authority}")
-    return tls.tls("MUTUAL", ssl_certificate_location=file, ssl_key_location=file)
-
-
-def at(tls: TlsCluster, listener: str, settings: Settings) -> Settings:
-    return {**settings, "bootstrap.servers": tls.address(listener)}
-
-
-Way = Callable[[TlsCluster], Settings]
-RIGHT: Mapping[str, Way] = {
-    "TLS": lambda tls: tls.tls(),
-    "login": lambda tls: tls.login(),
-    "mutual": lambda tls: with_certificate(tls, "authority"),
-    "one of two does not listen": lambda tls: {**tls.tls(), "bootstrap.servers": f"{closed()},{tls.address('TLS')}"},
-    "one of two is unknown": lambda tls: {**tls.tls(), "bootstrap.servers": f"{NOWHERE},{tls.address('TLS')}"},
-    "one of two has expired": lambda tls: {
-        **tls.tls(),
-        "bootstrap.servers": f"{tls.address('EXPIRED')},{tls.address('TLS')}",
-    },
-}
-# What must stand in the message, and in the remedy.
-WRONG: Mapping[str, tuple[Way, type[ReplicationError], str, str]] = {
-    "password": (
-        lambda tls: tls.login(sasl_password="wrong"),
-        NotAuthenticated,
-        "the broker refuses the login of 'replicator' by PLAIN",
-        "sasl.password",
-    ),
-    "user": (
-        lambda tls: tls.login(sasl_username="nobody", sasl_mechanism="SCRAM-SHA-512"),
-        NotAuthenticated,
-        "the broker refuses the login of 'nobody' by SCRAM-SHA-512",
-        "sasl.username",
-    ),
-    "mechanism": (
-        lambda tls: tls.login(sasl_mechanism="SCRAM-SHA-256"),
-        NotAuthenticated,
-        "SCRAM-SHA-256 mechanism handshake failed",
-        "sasl.mechanism",
-    ),
-    "login where none is taken": (
-        lambda tls: at(tls, "TLS", tls.login()),
-        NotAuthenticated,
-        "takes no login",
-        "security.protocol",
-    ),
-    "no login over TLS": (
-        lambda tls: tls.tls("LOGIN"),
-        NotAuthenticated,
-        "asks for a login, but the connection has none (it offers PLAIN, SCRAM-SHA-512)",
-        "sasl.username",
-    ),
-    "no login": (
-        lambda tls: {"bootstrap.servers": tls.address("OPEN_LOGIN")},
-        NotAuthenticated,
-        "asks for a login",
-        "security.protocol",
-    ),
-    "authority": (
-        lambda tls: tls.tls(ssl_ca_location=tls.stranger.file),
-        TlsFailed,
-        "does not know the authority",
-        "ssl.ca.location",
-    ),
-    "no authority": (
-        lambda tls: {"bootstrap.servers": tls.address("TLS"), "security.protocol": "SSL"},
-        TlsFailed,
-        "does not know the authority",
-        "ssl.ca.location",
-    ),
-    "expired": (lambda tls: tls.tls("EXPIRED"), TlsFailed, "certificate has expired", "renew"),
-    "host name": (lambda tls: tls.tls("ELSEWHERE"), TlsFailed, "for another host name", "advertised.listeners"),
-    "no client certificate": (
-        lambda tls: tls.tls("MUTUAL"),
-        TlsFailed,
-        "asks for a client certificate",
-        "ssl.certificate.location",
-    ),
-    "client certificate of a stranger": (
-        lambda tls: with_certificate(tls, "stranger"),
-        TlsFailed,
-        "refuses the client's certificate",
-        "trust store",
-    ),
-    "TLS to plaintext": (
-        lambda tls: tls.tls("PLAINTEXT"),
-        TlsFailed,
-        "speaks no TLS, but the connection wants it",
-        "PLAINTEXT",
-    ),
-    "plaintext to TLS": (
-        lambda tls: {"bootstrap.servers": tls.address("TLS")},
-        TlsFailed,
-        "speaks TLS, but the connection does not",
-        "security.protocol to SSL",
-    ),
-    "plaintext login to TLS": (
-        lambda tls: tls.login(security_protocol="SASL_PLAINTEXT"),
-        TlsFailed,
-        "speaks TLS",
-        "SASL_SSL",
-    ),
-    "no such file": (
-        lambda tls: tls.tls(ssl_ca_location="/no/such/ca.pem"),
-        TlsFailed,
-        "ssl.ca.location names the file /no/such/ca.pem, which does not exist",
-        "put the file",
-    ),
-    "no such host": (
-        lambda tls: {**tls.tls(), "bootstrap.servers": NOWHERE},
-        NotResolved,
-        "host name is not known",
-        "bootstrap.servers",
-    ),
-}
 
 
 @pytest.mark.parametrize("way", RIGHT)
@@ -225,6 +95,20 @@ def test_the_commands_tell_it(scene: Scenario, tls: TlsCluster) -> None:
         document, (_, kind, said, remedy) = json.loads(out), WRONG[way]
         assert (code, document["error_id"]) == (1, kind.id), out
         assert side in document["error"] and said in document["error"] and remedy in document["remedy"], out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["check", "run"])
+@pytest.mark.parametrize("way", WRONG)
+def test_each_way_is_told_by_the_command(scene: Scenario, tls: TlsCluster, way: str, name: str) -> None:
+    settings_of, kind, said, remedy = WRONG[way]
+    extra = json.dumps({"conn_type": "kafka", "extra": settings_of(tls)})
+    started = time.monotonic()
+    code, out, _ = command(scene, name, "--json", AIRFLOW_CONN_SOURCE=extra)
+    print(f"{name}, {way}: {time.monotonic() - started:.1f} s with the start of Python")
+    document = json.loads(out)
+    assert (code, document["error_id"]) == (1, kind.id), out
+    assert said in document["error"] and remedy in document["remedy"], out
 
 
 def test_a_producer_is_told_while_it_fences(tls: TlsCluster) -> None:

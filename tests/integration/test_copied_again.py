@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from kafka_replication.runs import again, audit
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.standing import standing
 from tests.support.actions import approve, copied_once
+from tests.support.children import spawn
 from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Rec, Scenario, numbered, only
 
@@ -158,6 +160,19 @@ def test_a_copier_that_was_at_work_is_fenced(scene: Scenario) -> None:
             zombie.move(position)
     finally:
         zombie.close()
+    assert_whole_again(scene)
+
+
+def test_two_processes_at_once_copy_it_once(scene: Scenario) -> None:
+    """Both want to give the same offsets back: the second waits for the lease, and finds them copied."""
+    scene.settings |= CHUNKS
+    copied_once(scene, 200)
+    scene.target.delete_before(scene.topic, 0, 120)
+    arguments = (scene.source.bootstrap, scene.target.bootstrap, scene.store_url, json.dumps(scene.document()))
+    both = [spawn("backfill_process", *arguments, scene.topic, "0", "200") for _ in range(2)]
+    reports = [json.loads(process.communicate()[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0], reports
+    assert sum(line["copied"] for report in reports for line in report["ranges"]) == 118  # two were markers
     assert_whole_again(scene)
 
 

@@ -14,7 +14,7 @@ from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.planning.plan import State
 from kafka_replication.runs.standing import standing
 from tests.support.actions import copied_once
-from tests.support.command_line import command
+from tests.support.command_line import at_a_terminal, command
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 100}}
@@ -47,15 +47,17 @@ def test_a_position_that_was_set_back_doubles_nothing_and_is_repaired(scene: Sce
     assert "--repair" in line.remedy and scene.check().clean
     code, out, _ = command(scene, "ledger", "--repair")
     assert code == 1 and "receipts prove:    next 1000, on the target [0, 1000)" in out
+    code, out, shown = at_a_terminal(scene, "n", "ledger", "--repair")
+    assert code == 1 and "write these positions? [y/N]" in shown and "nothing was changed" in out
     assert scene.position().next_offset == 700
-    code, out, _ = command(scene, "ledger", "--repair", "--yes", "--json")
+    code, out, _ = at_a_terminal(scene, "y", "ledger", "--repair", "--json")
     document = json.loads(out)
     assert code == 0 and document["written"] and document["partitions"][0]["after"]["next_offset"] == 1000
     scene.source.produce(scene.topic, numbered(10, 1000))
     assert scene.run().outcome == "done"
     assert scene.watermark() == 1010
     scene.assert_copied()
-    assert command(scene, "ledger", "--repair")[0] == 0
+    assert command(scene, "ledger", "--repair", "--yes")[0] == 0
 
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {

@@ -205,10 +205,10 @@ def kill_only_the_run(run: SparkRun) -> None:
     run.process.send_signal(signal.SIGKILL)
 
 
-SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_run)]
+SLOW_KILLS = [pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_jvm, kill_driver, kill_run)]
 
 
-@pytest.mark.parametrize("kill", [kill_workers, kill_driver, kill_only_the_run, *SLOW_KILLS])
+@pytest.mark.parametrize("kill", [kill_workers, kill_only_the_run, *SLOW_KILLS])
 def test_kill_while_copying(ready: Scenario, kill: Callable[[SparkRun], None]) -> None:
     ready.settings |= {"copy": SMALL}
     run = SparkRun(ready, halted=True)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,27 +56,43 @@ class Replicating(Protocol):
     def document(self) -> dict[str, Any]: ...
 
 
-def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[int, str, str]:
-    """The command line itself. Options of the program may stand before the command."""
+def _line(scene: Replicating, arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """What `subprocess` needs to call the program. Options of the program may stand before the command."""
     file = scene.folder / f"{scene.name}.yaml"
     file.write_text(yaml.safe_dump(scene.document()))
     connections = {
         f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": scene.connections.kafka(name)})
         for name in ("source", "target")
     }
-    root = Path(__file__).parents[2]
     first = next(number for number, argument in enumerate(arguments) if not argument.startswith("-")) + 1
-    ended = subprocess.run(
-        [sys.executable, "-m", "kafka_replication.cli", *arguments[:first], str(file), *arguments[first:]],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
+    return {
+        "args": [sys.executable, "-m", "kafka_replication.cli", *arguments[:first], str(file), *arguments[first:]],
+        "text": True,
+        "env": {
             **os.environ,
             **connections,
             "KAFKA_REPLICATION_STORE_URL": scene.store_url,
-            "PYTHONPATH": f"{root}/plugins:{root}",
+            "PYTHONPATH": f"{ROOT}/plugins:{ROOT}",
             **environment,
         },
-    )
+    }
+
+
+def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """The command line itself: its exit code, stdout and stderr."""
+    ended = subprocess.run(capture_output=True, check=False, **_line(scene, arguments, environment))
     return ended.returncode, ended.stdout, ended.stderr
+
+
+def at_a_terminal(scene: Replicating, answer: str, *arguments: str) -> tuple[int, str, str]:
+    """The same with a person at a terminal, who types ``answer``. The terminal shows stderr."""
+    person, terminal = os.openpty()
+    os.write(person, f"{answer}\n".encode())
+    ended = subprocess.run(
+        stdin=terminal, stderr=terminal, stdout=subprocess.PIPE, check=False, **_line(scene, arguments, {})
+    )
+    os.set_blocking(person, False)
+    shown = os.read(person, 1 << 16).decode()
+    os.close(terminal)
+    os.close(person)
+    return ended.returncode, ended.stdout, shown
