@@ -9,10 +9,14 @@ import pytest
 
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
+from kafka_replication.runs.audit import audit
 from kafka_replication.runs.standing import standing
+from kafka_replication.runtime.failpoints import at_gate
+from kafka_replication.verification.audit import Kind
 from tests.support.checker import Comparison
-from tests.support.children import copy_process, end_of
+from tests.support.children import copy_process, end_of, result_of
 from tests.support.scenario import Rec, Scenario, numbered, only
+from tests.support.waiting import wait_until
 
 PROFILES = ("at_least_once", "leader_ack", "fire_and_forget")
 COUNT, CHUNK = 2_000, 400
@@ -98,3 +102,63 @@ def test_a_foreign_record_among_left_overs_is_refused(scene: Scenario) -> None:
     assert report.outcome == "failed"
     assert all("holds 1 records that the source does not have" in (line.error or "") for line in report.ranges)
     assert not scene.watermark()
+
+
+def test_profiles_may_change_between_runs(scene: Scenario) -> None:
+    """What a dead copier of the earlier profile left is ended, or counted by the later one."""
+    ready(scene, "exactly_once")
+    assert end_of(copy_process(scene, scene.copy_job(), "P2:3")) == -signal.SIGKILL  # its transaction stays open
+    scene.settings["delivery"] = "at_least_once"
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    scene.assert_copied()  # the transaction was aborted
+    scene.source.produce(scene.topic, numbered(1_000, COUNT))
+    assert end_of(copy_process(scene, scene.copy_job(), "P1:2")) == -signal.SIGKILL  # its second chunk is left over
+    scene.settings["delivery"] = "exactly_once"
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert nothing_but_doubled(scene.check()) == totals(report)["duplicates"] == CHUNK
+    scene.source.produce(scene.topic, numbered(10, COUNT + 1_000))
+    report = scene.run()
+    assert (report.outcome, only(report).duplicates, report.delivery) == ("done", 0, "at_least_once"), report.table()
+    assert scene.watermark() == COUNT + 1_010
+    scene.idle_run()
+
+
+def test_a_foreign_record_after_the_change_to_exactly_once_is_refused_as_ever(scene: Scenario) -> None:
+    ready(scene, "at_least_once", 10)
+    scene.run()
+    scene.settings["delivery"] = "exactly_once"
+    scene.source.produce(scene.topic, numbered(10, 10))
+    assert scene.run().outcome == "done"
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"foreign")])
+    scene.source.produce(scene.topic, numbered(10, 20))
+    assert "ledger does not know" in (only(scene.run()).error or "")
+
+
+def test_a_sleeper_that_wakes_up_doubles_and_loses_nothing(scene: Scenario) -> None:
+    """Nothing fences it. It finds that the position has moved, and its records are counted."""
+    ready(scene, "at_least_once")
+    gate = scene.folder / "gate"
+    gate.touch()
+    sleeper = copy_process(scene, scene.copy_job(), f"P1:2={gate}")  # its second chunk is sent
+    wait_until(lambda: at_gate(gate).exists())
+    report = scene.run()
+    gate.unlink()
+    woken = result_of(sleeper)
+    assert report.outcome == "done", report.table()
+    assert woken.fenced and "another copier has written a position" in (woken.error or ""), woken
+    assert nothing_but_doubled(scene.check()) == totals(report)["duplicates"] == CHUNK
+    assert scene.watermark() == COUNT
+
+
+def test_the_audit_tells_duplicates_from_differences(scene: Scenario) -> None:
+    ready(scene, "at_least_once")
+    assert end_of(copy_process(scene, scene.copy_job(), "P1:2")) == -signal.SIGKILL
+    assert scene.run().outcome == "done"
+    (found,) = audit(scene.bare_run()).partitions
+    assert (found.outcome, found.duplicates, found.lost_in_delivery) == ("clean", CHUNK, 0), found.as_json()
+    assert (found.source_records, found.chunks) == (COUNT, COUNT // CHUNK)
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"foreign")])
+    (found,) = audit(scene.bare_run()).partitions
+    assert (found.outcome, found.duplicates, found.counts[Kind.EXTRA]) == ("differs", CHUNK, 1), found.as_json()
