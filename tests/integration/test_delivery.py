@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 
@@ -113,7 +114,8 @@ def test_profiles_may_change_between_runs(scene: Scenario) -> None:
     assert report.outcome == "done", report.table()
     scene.assert_copied()  # the transaction was aborted
     scene.source.produce(scene.topic, numbered(1_000, COUNT))
-    assert end_of(copy_process(scene, scene.copy_job(), "P1:2")) == -signal.SIGKILL  # its second chunk is left over
+    later = scene.copy_job(run_id="later")
+    assert end_of(copy_process(scene, later, "P1:2")) == -signal.SIGKILL  # its second chunk is left over
     scene.settings["delivery"] = "exactly_once"
     report = scene.run()
     assert report.outcome == "done", report.table()
@@ -158,7 +160,22 @@ def test_the_audit_tells_duplicates_from_differences(scene: Scenario) -> None:
     assert scene.run().outcome == "done"
     (found,) = audit(scene.bare_run()).partitions
     assert (found.outcome, found.duplicates, found.lost_in_delivery) == ("clean", CHUNK, 0), found.as_json()
-    assert (found.source_records, found.chunks) == (COUNT, COUNT // CHUNK)
+    assert (found.chunks, found.by_content) == (COUNT // CHUNK, COUNT)
     scene.target.produce(scene.topic, [Rec(b"foreign", b"foreign")])
     (found,) = audit(scene.bare_run()).partitions
     assert (found.outcome, found.duplicates, found.counts[Kind.EXTRA]) == ("differs", CHUNK, 1), found.as_json()
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "leader_ack"])
+def test_a_refused_record_is_named_and_all_before_it_are_copied(scene: Scenario, delivery: str) -> None:
+    """The search for it sends records again, which are counted."""
+    ready(scene, delivery, 300)
+    scene.source.produce(scene.topic, [Rec(b"large", os.urandom(50_000)), *numbered(100, 300)])
+    scene.target.create(scene.topic, config={"max.message.bytes": "20000"})
+    report = scene.run()
+    line = only(report)
+    assert (report.outcome, scene.watermark()) == ("failed", 300), report.table()
+    assert "refuses the record at offset 300" in (line.error or "")
+    scene.target.set(scene.topic, max_message_bytes="1000000")
+    assert scene.run().outcome == "done"
+    assert nothing_but_doubled(scene.check()) == status_of(scene).duplicates

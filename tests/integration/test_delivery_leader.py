@@ -107,7 +107,7 @@ def test_leader_ack_loses_what_the_leader_alone_had(
     line = only(report)
     assert not (found.altered or found.foreign), found
     assert (len(found.lost), len(found.doubled)) == (line.lost_in_delivery, line.duplicates)
-    assert 0 < line.lost_in_delivery <= CHUNK
+    assert 0 < line.lost_in_delivery <= 3 * CHUNK  # of the first two, too, what no follower had yet
     assert line.copied == COUNT - line.lost_in_delivery
     assert (report.outcome, scene.watermark() or 0) == (("done", COUNT) if accept else ("failed", 0)), report.table()
     assert accept or f"{len(found.lost)} of {COUNT} records were lost in delivery" in (line.error or "")
