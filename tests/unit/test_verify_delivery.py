@@ -140,6 +140,21 @@ def test_left_overs_of_what_is_not_copied_yet_are_counted_where_they_are_found()
     assert (result.error, result.duplicates, result.judged_until) == (None, 3, 13)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_chunks_of_transactions_behind_them_are_no_duplicates(told: bool) -> None:
+    """The first chunk after a change to exactly_once has an `after`, the second has none."""
+    world = World()
+    world.log += world.source[0:4]
+    world.send(0)
+    world.send(1)
+    in_transaction = replace(world.receipts.pop(), after=None)
+    chunks = tuple(replace(one, delivery="exactly_once") for one in world.receipts)
+    others = (in_transaction,) if told else ()
+    task = DeliveryTask(key=KEY, receipts=chunks, level="digest", judged_until=0, accept_loss=0.0, others=others)
+    result = verify_delivery(task, world, _Sides(world))
+    assert (result.error, result.duplicates) == (None, 4 if told else 14)
+
+
 def test_losses_and_duplicates_belong_to_their_chunks() -> None:
     world = World()
     world.send(0, lost=[2, 3])

@@ -49,6 +49,7 @@ class DeliveryTask:
     level: str
     judged_until: int | None
     accept_loss: float  # a share
+    others: tuple[Receipt, ...] = ()  # further receipts of the partition, whose chunks are verified by themselves
 
 
 def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: BothSides) -> VerifyResult:
@@ -85,7 +86,7 @@ class _Verification:
         equal, other = list[Receipt](), list[Receipt]()
         for receipt in self._receipts:
             (equal if self._is_equal(receipt) else other).append(receipt)
-        areas = Coverage.of(area for receipt in equal if (area := area_of(receipt)))
+        areas = Coverage.of(area for receipt in (*equal, *self._task.others) if (area := area_of(receipt)))
         unexplained = Coverage.of([self._window]).subtract(areas)
         source = chain.from_iterable(self._source_of(receipt) for receipt in other)
         target = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)

@@ -65,15 +65,16 @@ class ReadBack:
         except ReplicationError as e:
             self.result = replace(self.result, error=e.what, remedy=e.remedy)
             return
-        read = self._verify(chosen)
+        read = self._verify(chosen, receipts)
         result = read.after(self.result)
         verified = task.verified.union(result.verified)
         self.result = replace(result, receipts_from=receipts.unverified_from(task.key, task.generation, verified))
         if read.error and read.retriable:
             raise Unreachable(read.error, read.remedy)
 
-    def _verify(self, chosen: Sequence[Receipt]) -> VerifyResult:
+    def _verify(self, chosen: Sequence[Receipt], receipts: Receipts) -> VerifyResult:
         task = self._task
+        in_transactions = (r for r in receipts.of(task.key, task.generation) if r.after is None)
         alone = tuple(receipt for receipt in chosen if receipt.after is None)
         delivered = tuple(receipt for receipt in chosen if receipt.after is not None)
         with self._reader() as reader:
@@ -88,6 +89,7 @@ class ReadBack:
                     level=task.level,
                     judged_until=judged_until,
                     accept_loss=task.accept_loss,
+                    others=tuple(in_transactions),
                 )
                 return verify_delivery(judged, reader, sides).after(read)
 
