@@ -55,9 +55,9 @@ env: install ## print what a terminal needs for the stack: eval "$(make -s env)"
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
 
-# More than half of a test is waiting, so three tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
+# More than half of a test is waiting, so four tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
 # so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 # The watermark store's contract needs no broker, the other contracts (folders of tests/contract) do.
 QUICK := tests/lint tests/unit tests/contract/test_*.py tests/dags
 quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes
@@ -76,7 +76,7 @@ matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as the source,
 	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1,echo 'Kafka $(versions)'; \
 		KAFKA_REPLICATION_TEST_KAFKA=$(versions) $(PYTEST) -m 'not slow' $(MATRIX);)
 
-faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n
+faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n, FAULT_PROFILE=name
 	@$(BIN)/python -m tests.faults
 
 lint: lint-style lint-types lint-imports ## ruff, mypy --strict, import rules

@@ -36,15 +36,8 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.transactions import TransactionalProducer
-from kafka_replication.ledger.entries import (
-    POSITIONS,
-    Ids,
-    KafkaSegments,
-    Position,
-    Receipt,
-    Segment,
-    Verified,
-)
+from kafka_replication.ledger.entries import POSITIONS, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition

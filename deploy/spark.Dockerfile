@@ -11,6 +11,7 @@ ENV PATH="/opt/java/openjdk/bin:${PATH}"
 
 RUN pip install --no-cache-dir \
     confluent-kafka==2.16.1 \
+    jmespath==1.1.0 \
     pydantic==2.14.3 \
     pyspark==4.2.0 \
     tenacity==9.2.1 \

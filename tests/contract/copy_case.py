@@ -19,7 +19,8 @@ from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement, Segment
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
@@ -132,7 +133,7 @@ class CopyCase:
             while left.span:
                 chunk = reader.copy_chunk(left, position, session, most_records)
                 chunks.append(chunk)
-                position = position.after(chunk.range, chunk.leader_epoch, chunk.target_end)
+                position = chunk.moved(position)
                 session.commit(position, self.receipt(chunk))
                 left = OffsetRange(chunk.range.until, left.until)
         return chunks
@@ -188,7 +189,7 @@ def chunk_of(batch: list[Record], placement: Placement, until: int | None = None
 
 def commit(case: CopyCase, session: SinkSession, position: Position, chunk: Chunk) -> Position:
     """Commit this chunk behind ``position``; the new position."""
-    moved = position.after(chunk.range, chunk.leader_epoch, chunk.target_end)
+    moved = chunk.moved(position)
     session.commit(moved, case.receipt(chunk))
     return moved
 
@@ -197,6 +198,11 @@ def segments_of(placement: Placement) -> tuple[Segment, ...]:
     """The segments of a Kafka target."""
     assert isinstance(placement, KafkaSegments)
     return placement.segments
+
+
+def parts_of(placement: Placement) -> tuple[Part, ...]:
+    """The same of any chunk on a Kafka target."""
+    return placement.parts if isinstance(placement, KafkaPartitions) else tuple(s.part for s in segments_of(placement))
 
 
 def write_and_commit(case: CopyCase, session: SinkSession, position: Position, batch: list[Record]) -> Position:

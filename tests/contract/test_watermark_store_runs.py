@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.identity import ProcessIdentity
+from kafka_replication.watermarks.failed import FailedRow, Step
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support.leases import acquire, exactly
@@ -197,3 +199,32 @@ def test_the_lease_of_a_process_that_is_gone_counts_no_more(store: WatermarkStor
     with pytest.raises(Busy, match="far"):
         acquire(store, NAME, "other", "try-1", 3600, exactly("audit"))
     assert [run.state for run in store.runs(NAME)] == ["died"]
+
+
+def failed(offset: int, *steps: Step) -> FailedRow:
+    record = FailedRecord(
+        offset=offset,
+        kind="refused",
+        reason="no key",
+        error="INVALID_RECORD",
+        size=7,
+        key_digest="",
+        digest="d",
+        place=Place("quarantine", 3, offset),
+    )
+    return FailedRow(key=KEY, generation=1, record=record, history=steps)
+
+
+def test_failed_records_are_kept_once_and_their_history_grows(store: WatermarkStore) -> None:
+    """In any order, and however often the same is told."""
+    first, then = (
+        Step("2030-01-31T06:00:00.000Z", "quarantined", "run-1"),
+        Step("2030-02-01", "retried", "run-2", "ann"),
+    )
+    store.record_failed([failed(offset, first) for offset in range(250)])
+    store.record_failed([failed(7, first, then), failed(300, first)])
+    store.record_failed([failed(7, first)])
+    rows = {row.record.offset: row for row in store.failed(KEY.replication)}
+    assert list(rows) == [*range(250), 300]
+    assert (rows[7], rows[8]) == (failed(7, first, then), failed(8, first))
+    assert store.failed("another") == []

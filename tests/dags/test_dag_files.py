@@ -45,9 +45,11 @@ def test_each_file_is_one_dag_with_its_backfill_and_audit_and_the_errors_file_is
         "orders",
         "orders.audit",
         "orders.backfill",
+        "orders.failed",
         "payments",
         "payments.audit",
         "payments.backfill",
+        "payments.failed",
         "replications.watch",
     ]
     assert bag.import_errors == {}
@@ -62,9 +64,11 @@ def test_a_broken_file_leaves_the_others_and_gives_one_error_with_file_line_and_
         "orders",
         "orders.audit",
         "orders.backfill",
+        "orders.failed",
         "payments",
         "payments.audit",
         "payments.backfill",
+        "payments.failed",
         "replications.watch",
         "worse",
     ]
@@ -81,9 +85,11 @@ def test_the_file_of_a_second_replication_of_one_name_is_the_broken_one(dags_fol
         "orders",
         "orders.audit",
         "orders.backfill",
+        "orders.failed",
         "payments",
         "payments.audit",
         "payments.backfill",
+        "payments.failed",
         "replications.watch",
     ]
     [message] = bag.import_errors.values()
@@ -120,7 +126,11 @@ def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(
         text = GOOD.format(name=name) + f"alerts: {{callback: '{callback}'}}\n"
         (dags_folder / "replications" / f"{name}.yaml").write_text(text)
     bag = parse(dags_folder)
-    names = [f"{name}{suffix}" for name in ("good", "orders", "payments") for suffix in ("", ".audit", ".backfill")]
+    names = [
+        f"{name}{suffix}"
+        for name in ("good", "orders", "payments")
+        for suffix in ("", ".audit", ".backfill", ".failed")
+    ]
     assert sorted(bag.dags) == sorted([*names, "absent", "replications.watch", "typo"])
     [message] = bag.import_errors.values()
     assert "replication typo: key 'alerts.callback': module 'night_shift' defines no 'tel'" in message
@@ -195,9 +205,11 @@ def test_a_broken_file_never_takes_the_place_of_a_good_one(dags_folder: Path) ->
 
 
 def test_the_dags_beside_a_replication_s_own_can_be_left_out(dags_folder: Path) -> None:
-    (dags_folder / "replications" / "orders.yaml").write_text(GOOD.format(name="orders") + "dags: {audit: false}\n")
+    (dags_folder / "replications" / "orders.yaml").write_text(
+        GOOD.format(name="orders") + "dags: {audit: false, failed: false}\n"
+    )
     (dags_folder / "replications" / "payments.yaml").write_text(
-        GOOD.format(name="payments") + "dags: {backfill: false}\n"
+        GOOD.format(name="payments") + "dags: {backfill: false, failed: false}\n"
     )
     bag = parse(dags_folder)
     assert sorted(bag.dags) == ["orders", "orders.backfill", "payments", "payments.audit", "replications.watch"]

@@ -16,8 +16,10 @@ from kafka_replication.orchestration import backfill_operators, task_run
 from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
+from kafka_replication.orchestration.failed_dag import asked, build_failed_dag
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.failed.handling import Asked
 from kafka_replication.runs.run import Request
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends
@@ -30,6 +32,10 @@ def read_audit(of: Replication, params: dict[str, Any]) -> AuditRequest:
     return audit_request(params)
 
 
+def read_failed(of: Replication, params: dict[str, Any]) -> Asked:
+    return asked(params)
+
+
 FORMS: list[tuple[Callable[[Replication], DAG], Read, object]] = [
     (build_dag, task_run.request_of, Request()),
     (
@@ -38,6 +44,7 @@ FORMS: list[tuple[Callable[[Replication], DAG], Read, object]] = [
         BackfillRequest(topics=(), from_=None, until=None, dry_run=True),
     ),
     (build_audit_dag, read_audit, AuditRequest()),
+    (build_failed_dag, read_failed, Asked()),
 ]
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from confluent_kafka import Producer
 
+from tests.faults.profiles import unchanged
 from tests.support.checker import Record, high_watermark, read
 from tests.support.scenario import Cluster, Rec, send
 from tests.support.waiting import wait_until
@@ -24,18 +26,29 @@ FIRST_TIME = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """What lies in a source topic. ``records`` is what a ``read_committed`` reader sees, by partition: (offset, record)."""
+    """What lies in a source topic. ``records`` is what a ``read_committed`` reader sees, by partition: (offset, record).
+
+    ``wanted`` is what the target must have of these, each with the offset of its source record.
+    """
 
     topic: str
     records: dict[int, list[tuple[int, Record]]]
     ends: dict[int, int]
+    made: Callable[[Record], Sequence[Record]] = unchanged
+
+    @cached_property
+    def wanted(self) -> dict[int, list[tuple[int, Record]]]:
+        return {
+            partition: [(offset, made) for offset, record in records for made in self.made(record)]
+            for partition, records in self.records.items()
+        }
 
     @property
     def count(self) -> int:
-        return sum(map(len, self.records.values()))
+        return sum(map(len, self.wanted.values()))
 
-    def visible_below(self, partition: int, offset: int) -> int:
-        return sum(at < offset for at, _ in self.records.get(partition, ()))
+    def wanted_below(self, partition: int, offset: int) -> int:
+        return sum(at < offset for at, _ in self.wanted.get(partition, ()))
 
 
 def numbered(dice: random.Random, partition: int, first: int, count: int) -> Iterator[Rec]:

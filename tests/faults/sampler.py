@@ -48,7 +48,9 @@ def progress(store: Path, replication: str) -> dict[str, Any]:
 class Sampler:
     """One thread; ``violations`` grows, ``samples`` counts the comparisons that were made."""
 
-    def __init__(self, bootstrap: str, store: Path, replication: str, target_topic: str, load: Load) -> None:
+    def __init__(
+        self, bootstrap: str, store: Path, replication: str, target_topic: str, load: Load, *, spread: bool = False
+    ) -> None:
         self._bootstrap, self._store, self._replication, self._topic, self._load = (
             bootstrap,
             store,
@@ -56,6 +58,7 @@ class Sampler:
             target_topic,
             load,
         )
+        self._spread = spread  # records of a source partition lie in several target partitions
         self.violations: list[str] = []
         self.samples = 0
         self._verified: dict[int, list[list[int]]] = {}
@@ -156,6 +159,7 @@ class Sampler:
 
     def _judge(self, stored: dict[int, int]) -> None:
         self.samples += 1
+        wanted_of_all = 0
         for partition, watermark in stored.items():
             position = self._positions.get(partition)
             if position is None:
@@ -164,13 +168,16 @@ class Sampler:
             verified = _contiguous(self._verified.get(partition, []), position["start"])
             if watermark > verified:
                 self._note(f"partition {partition}: watermark {watermark} > verified {verified}")
-            wanted = self._load.visible_below(partition, watermark) - self._load.visible_below(
+            wanted = self._load.wanted_below(partition, watermark) - self._load.wanted_below(
                 partition, position["start"]
             )
-            if self._copied[partition] < wanted - self._lost[partition]:
+            wanted_of_all += wanted
+            if not self._spread and self._copied[partition] < wanted - self._lost[partition]:
                 self._note(
                     f"partition {partition}: watermark {watermark} means {wanted} records, {self._copied[partition]} are there"
                 )
+        if self._copied.total() < wanted_of_all - self._lost.total():
+            self._note(f"the watermarks mean {wanted_of_all} records, {self._copied.total()} are there")
         for partition, ranges in self._verified.items():
             copied = self._positions.get(partition, {}).get("coverage", [])
             outside = [each for each in ranges if not any(c[0] <= each[0] and each[1] <= c[1] for c in copied)]

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -20,17 +20,17 @@ from confluent_kafka import KafkaException
 from stack.folders import state_folder
 from stack.ports import take_share
 from stack.processes import ProcessRecord, sweep
-from tests.faults import load, results
+from tests.faults import load, profiles, results
 from tests.faults.bench import Bench, open_bench
 from tests.faults.load import Load
 from tests.faults.row import Row
 from tests.faults.rows import ROWS
-from tests.faults.trial import DELIVERY, Trial, Verdict, conduct
+from tests.faults.trial import Trial, Verdict, conduct
 
 CORE_RUNS, OTHER_RUNS = 20, 3
 FIRST_SEED = 1000
 LOAD_SEED = 7
-RESULTS = "results.jsonl" if DELIVERY == "exactly_once" else f"results-{DELIVERY}.jsonl"
+RESULTS = "results.jsonl"
 
 
 class Session:
@@ -57,7 +57,8 @@ class Session:
         shutil.rmtree(folder, ignore_errors=True)
         bench = row.bench(self.bench)
         bench.heal()
-        trial = Trial(bench, self.load_of(row, bench, name, seed), name, f"{row.name}:{seed}", folder)
+        source = replace(self.load_of(row, bench, name, seed), made=profiles.current().made)
+        trial = Trial(bench, source, name, f"{row.name}:{seed}", folder)
         trial.job |= {"mutation": mutation} if mutation else {}
         verdict = conduct(trial, row.inject, expected=row.expected, ignore=row.ignore, sampled=row.sampled)
         (folder / "verdict.json").write_text(json.dumps(asdict(verdict), indent=1))
@@ -117,12 +118,13 @@ def main(
     """Run what is not done yet, show the table; exits with 1 where a run failed.
 
     FAULT_RUNS=n sets the runs a row, FAULT_ONLY=name,pattern the rows, FAULT_SEED=n the first seed, FAULT_JOBS=n the clusters side by side;
-    after FAULT_MINUTES=n no run is begun any more.
+    after FAULT_MINUTES=n no run is begun any more. FAULT_PROFILE=name runs the same rows with another kind of replication (`profiles`).
     """
-    folder = state_folder() / "faults"
+    folder = state_folder() / "faults" / profiles.name()
     known = results.Results(folder / RESULTS)
     only, seed = os.environ.get("FAULT_ONLY"), os.environ.get("FAULT_SEED")
     rows = [row for row in ROWS.values() if not only or any(fnmatch(row.name, each) for each in only.split(","))]
+    rows = [row for row in rows if row.name not in profiles.current().leaves_out]
     if not rows:
         raise SystemExit(f"FAULT_ONLY={only}: no such row; there are {', '.join(ROWS)}")
     if not table and not write_docs:

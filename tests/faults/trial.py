@@ -22,23 +22,23 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
+from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, compare, high_watermark, read
+from tests.support.checker import Comparison, Record, compare, high_watermark, read
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
 MARK = "FAULT_TRIAL"
-DELIVERY = os.environ.get("FAULT_DELIVERY", "exactly_once")
-LOSSY = DELIVERY in ("leader_ack", "fire_and_forget")
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 
@@ -74,7 +74,7 @@ class Trial:
             "stall_timeout": 20,
             "attempts": 4,
         }
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, Any] = dict(profiles.current().settings)
         self.job: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
         self.limits: dict[int, int] = {}  # partition -> offset of the damage, which no watermark may pass
@@ -106,8 +106,6 @@ class Trial:
             "topics": {"include": [self.load.topic], "rename": f"{self.name}.{{topic}}"},
             "lease": {"duration": 3, "wait": 30},
             "copy": self.copy,
-            "delivery": DELIVERY,
-            **({"accept_loss": 1.0} if LOSSY else {}),
             **self.settings,
             **more,
         }
@@ -246,7 +244,8 @@ class Trial:
     @contextlib.contextmanager
     def sampled(self) -> Iterator[Sampler]:
         target = self.bench.target.direct.bootstrap
-        sampler = Sampler(target, self.store, self.name, self.target_topic, self.load)
+        spread = profiles.current().spread
+        sampler = Sampler(target, self.store, self.name, self.target_topic, self.load, spread=spread)
         ledger = self.bench.target.admin.list_topics(timeout=30).topics.get(LEDGER)
         if ledger is not None:
             sampler.skip({partition: high_watermark(target, LEDGER, partition) for partition in ledger.partitions})
@@ -282,15 +281,14 @@ class Trial:
     def judge(self, *, complete: bool) -> dict[int, Comparison]:
         """Compare every partition; where the copy cannot be complete, whatever is below the watermark must be there."""
         found, stored = {}, self.watermarks()
-        target, topic = self.bench.target.direct, self.target_topic
-        there = target.partitions(topic)
-        for partition, records in self.load.records.items():
-            copied = [record for _, record in read(target.bootstrap, topic, partition)] if partition < there else []
+        for partition, logs in self._copied().items():
+            records = self.load.wanted[partition]
             wanted = [record for offset, record in records if complete or offset < stored.get(partition, 0)]
-            all_ = [record for _, record in records]
+            all_, copied = [record for _, record in records], [record for log in logs for record in log]
             lost = compare(wanted, copied).lost
             rest = compare(all_, copied)
-            found[partition] = Comparison(lost, rest.doubled, rest.reordered, rest.altered, rest.foreign)
+            reordered = [record for log in logs for record in compare(all_, log).reordered]
+            found[partition] = Comparison(lost, rest.doubled, reordered, rest.altered, rest.foreign)
         return found
 
     def reported(self) -> dict[int, Counter[str]]:
@@ -305,6 +303,21 @@ class Trial:
                         lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0)
                     )
         return found
+
+    def _copied(self) -> dict[int, list[list[Record]]]:
+        """For each source partition its records on the target, by target partition. If they are spread, a record that
+        no source partition has counts for the first one.
+        """
+        target, topic = self.bench.target.direct, self.target_topic
+        logs = [[record for _, record in read(target.bootstrap, topic, n)] for n in range(target.partitions(topic))]
+        if not profiles.current().spread:
+            return {number: logs[number : number + 1] for number in self.load.records}
+        owner = {record: number for number, records in self.load.wanted.items() for _, record in records}
+        first = min(self.load.records)
+        return {
+            number: [[record for record in log if owner.get(record, first) == number] for log in logs]
+            for number in self.load.records
+        }
 
     def _descendants(self) -> list[psutil.Process]:
         """Every process of this trial, however far from its run: all have inherited its mark."""
@@ -381,7 +394,7 @@ def _settle(
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
-    reported = trial.reported() if complete and DELIVERY != "exactly_once" else {}
+    reported = trial.reported() if complete and profiles.current().delivery != EXACTLY_ONCE else {}
     for partition, comparison in judged.items():
         for name in counts:
             counts[name] += len(getattr(comparison, name))
@@ -401,7 +414,8 @@ def _settle(
 def _misreported(partition: int, comparison: Comparison, reported: Counter[str]) -> list[str]:
     """A profile may lose or double only what it promises, and has to report exactly that."""
     there = Counter(lost=len(comparison.lost), doubled=len(comparison.doubled))
-    problems = [] if LOSSY or not there["lost"] else [f"partition {partition}: {DELIVERY} lost {there['lost']}"]
+    may_lose = profiles.current().delivery in LOSSY
+    problems = [] if may_lose or not there["lost"] else [f"partition {partition}: {there['lost']} records are lost"]
     if there != reported:
         problems.append(f"partition {partition}: {dict(there)} are there, and {dict(reported)} was reported")
     return problems

@@ -1,7 +1,9 @@
 """What the golden ledger files hold, by their names.
 
 ``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
-brought receipts of format 2, the files of `NOTES` by the version that brought these kinds. Every release has to read them. Never change a file or a value here; a new format gets
+brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
+`SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
+the one that brought filters and transforms. Every release has to read them. Never change a file or a value here; a new format gets
 new files.
 """
 
@@ -17,20 +19,22 @@ from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import (
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
+    Handled,
     Ids,
-    KafkaSegments,
     MappedOffset,
+    Place,
     Position,
     Receipt,
     Removed,
-    Segment,
     Start,
     Transform,
-    UnknownPlacement,
     Verified,
 )
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread, UnknownPlacement
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.partitioning import PartitionedBy
 
 FOLDER = Path(__file__).with_name("ledger")
 IDS = Ids("Xk4z-cluster_A", "kP9w0ZtuQ6q", "aB3-target_id")
@@ -69,6 +73,16 @@ POSITIONS = {
         coverage=covered((0, 2**63 - 1)),
         leader_epoch=2**31 - 1,
         target_end=2**63 - 1,
+    ),
+    "position-with-transform": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=200,
+        coverage=covered((0, 200)),
+        leader_epoch=4,
+        target_end=250,
+        transform=Transform("filter", "sha256:9f86d081884c7d659a2feaa0c55ad015"),
     ),
     "position-unicode": Position(
         generation=1, ids=UNICODE, start=0, next_offset=3, coverage=covered((0, 3)), leader_epoch=0, target_end=3
@@ -178,6 +192,21 @@ RECEIPTS_1 = {
         time=TIME,
     ),
 }
+FAILED = (
+    FailedRecord(
+        offset=103,
+        kind="refused",
+        reason="it has no key",
+        error="INVALID_RECORD",
+        size=7,
+        key_digest="",
+        digest=DIGEST,
+        place=Place("kafka-replication.quarantine.orders-dr", 5, 41),
+    ),
+    FailedRecord(
+        offset=104, kind="unreadable", reason="CRC ≠", error="_BAD_MSG", size=-1, key_digest="", digest=DIGEST
+    ),
+)
 RECEIPTS_2 = {
     "receipt": RECEIPT,
     "receipt-with-everything": Receipt(
@@ -199,6 +228,22 @@ RECEIPTS_2 = {
         offset_map=(MappedOffset(100, 3, 0), MappedOffset(1100, 3, 995)),
         extra={"newer": {"than": ["this", 1, None, 2.5]}},
     ),
+    "receipt-of-several-for-one": Receipt(
+        generation=1,
+        range=OffsetRange(100, 200),
+        count=250,
+        bytes=2500,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaSegments((segment(3, 0, 249, DIGEST),)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+        filtered=20,
+        transform=Transform("filter, my.orders:split", "sha256:9f86d081884c7d659a2feaa0c55ad015"),
+        sources=79,
+    ),
     "receipt-of-another-sink": Receipt(
         generation=1,
         range=OffsetRange(0, 10),
@@ -210,6 +255,55 @@ RECEIPTS_2 = {
         placement=UnknownPlacement("index", {"name": "orders-2030", "documents": 10}),
         ids=IDS,
         run_id="run-1",
+        time=TIME,
+    ),
+    "receipt-with-failures": Receipt(
+        generation=1,
+        range=OffsetRange(100, 110),
+        count=8,
+        bytes=800,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaSegments((segment(3, 0, 7, DIGEST),)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+        quarantined=1,
+        skipped=1,
+        failures=FAILED,
+    ),
+}
+# Fields and kinds that came with records that are set aside.
+SET_ASIDE: dict[str, Entry] = {
+    "position-set-aside": Position(
+        generation=1, ids=IDS, start=0, next_offset=9, coverage=covered((0, 9)), target_end=9, quarantined=3, skipped=1
+    ),
+    "handled": Handled(
+        generation=1,
+        state="retried",
+        quarantined=covered((3, 4), (9, 11)),
+        skipped=covered((5, 6)),
+        ids=IDS,
+        by="ann",
+        reason="the limit was raised",
+        run_id="run-7",
+        time=TIME,
+        count=4,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        placement=KafkaSegments((segment(3, 100, 103, DIGEST),)),
+        extra={"newer": [1, None]},
+    ),
+    "handled-discarded": Handled(
+        generation=2,
+        state="discarded",
+        quarantined=covered((3, 4)),
+        skipped=covered(),
+        ids=UNICODE,
+        by="Zoë Łącka",
+        reason="test data",
+        run_id="run-8",
         time=TIME,
     ),
 }
@@ -276,9 +370,67 @@ DELIVERED_1: dict[str, Entry] = {
 DELIVERED_2: dict[str, Entry] = {
     "receipt-with-losses": replace(RECEIPT, delivery="at_least_once", after=88, lost_in_delivery=1, duplicates=4),
 }
+BY = PartitionedBy(name="by_key", hash="", partitions=3)
+SPREAD_1: dict[str, Entry] = {
+    "position-spread": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=100,
+        coverage=covered((0, 100)),
+        leader_epoch=4,
+        spread=Spread(PartitionedBy(name="shop.rules:by_country", hash="sha256:9f86d081", partitions=3), (41, 0, 77)),
+    ),
+    "removed-spread": Removed(
+        generation=3,
+        target_start=0,
+        target_starts=(500, 0, 7),
+        coverage=covered((0, 40)),
+        unexplained=covered(),
+        again=covered(),
+        passed=0,
+        run_id="run-1",
+        time=TIME,
+        receipts_from=7,
+    ),
+}
+SPREAD_2: dict[str, Entry] = {
+    "receipt-spread": Receipt(
+        generation=1,
+        range=OffsetRange(100, 110),
+        count=9,
+        bytes=990,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaPartitions(
+            BY,
+            (
+                Part(partition=0, offsets=covered((40, 41), (9000000000, 9000000004)), count=5, digest=DIGEST),
+                Part(partition=2, offsets=covered((7, 11)), count=4, digest="0a"),
+            ),
+        ),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+    ),
+    "receipt-spread-without-records": Receipt(
+        generation=1,
+        range=OffsetRange(110, 111),
+        count=0,
+        bytes=0,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        engine="record/1",
+        placement=KafkaPartitions(PartitionedBy(name="map", hash="2", partitions=3)),
+        ids=IDS,
+        run_id="run-1",
+        time=TIME,
+    ),
+}
 GOLDEN: dict[int, dict[str, Entry]] = {
-    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **DELIVERED_1},
-    2: {**RECEIPTS_2, **DELIVERED_2},
+    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE, **SPREAD_1, **DELIVERED_1},
+    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 
@@ -299,6 +451,7 @@ DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "start": codec.decode_start,
     "deleted": codec.decode_deleted,
     "removed": codec.decode_removed,
+    "handled": codec.decode_handled,
     "receipt": codec.decode_receipt,
 }
 

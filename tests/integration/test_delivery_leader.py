@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
-from kafka_replication.kafka.send_window import SendWindow
-from kafka_replication.ledger.entries import KafkaSegments
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.ledger.placement import Placement
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Scenario, numbered, only
@@ -40,17 +41,15 @@ def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
 
 def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after: Callable[[], None]) -> None:
     """Call ``before`` the chunk is sent, and ``after`` it was acknowledged as the profile has it."""
-    begin, finish, chunks = AcknowledgedSession.begin_chunk, AcknowledgedWriter.finish, list[AcknowledgedWriter]()
+    begin, finish, chunks = AcknowledgedSession.begin_chunk, AcknowledgedWriter.finish, list[ChunkWriter]()
 
-    def watched_begin(
-        session: AcknowledgedSession, window: SendWindow, limits: Mapping[str, str]
-    ) -> AcknowledgedWriter:
+    def watched_begin(session: AcknowledgedSession, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
         if len(chunks) == 2:
             before()
-        chunks.append(begin(session, window, limits))
+        chunks.append(begin(session, make, **about))
         return chunks[-1]
 
-    def watched_finish(writer: AcknowledgedWriter, digest: str) -> KafkaSegments:
+    def watched_finish(writer: AcknowledgedWriter, digest: str) -> Placement:
         placed = finish(writer, digest)
         if writer is chunks[-1] and len(chunks) == 3:
             after()

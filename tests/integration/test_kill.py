@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job
 from tests.support.checker import read
-from tests.support.children import copy_process, end_of, lines_until, result_of, spawn
+from tests.support.children import copy_process, end_of, lines_until, result_of, run_process
 from tests.support.jobs import InProcess, copies
-from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
+from tests.support.scenario import Scenario, numbered, only
 
 KILLS = 15
 CALLS = 12_000  # a session and its first chunk of 250 records make about as many, a later chunk 8,000
@@ -70,13 +68,6 @@ def test_kill_at_every_step_of_a_copy(scene: Scenario, failpoint: str) -> None:
     assert scene.watermark() == 2_000
     scene.assert_copied()
     scene.idle_run()
-
-
-def run_process(scene: Scenario, failpoint: str = "") -> subprocess.Popen[str]:
-    config = json.dumps(scene.document(lease=SHORT_LEASE))
-    return spawn(
-        "run_process", scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, failpoint=failpoint
-    )
 
 
 @pytest.mark.parametrize("failpoint", ["P1:2", "P2:3", "P3:2", "P4", "P5"])

@@ -6,13 +6,15 @@ import json
 
 import pytest
 
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.target_records import Ends
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import reset, steps
 from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.run import LeasedRun
 from tests.support.checker import read
 from tests.support.command_line import command
 from tests.support.jobs import copy_once
@@ -187,12 +189,12 @@ def test_a_record_that_comes_while_a_topic_is_reset_is_named(scene: Scenario, mo
     """It comes after the first look at the target, and before the new position says where ours begin."""
     copied(scene, 1)
     scene.target.delete(scene.topic)
-    end = PartitionSession.target_end
+    ends = reset._ends
 
-    def somebody_was_faster(self: PartitionSession) -> int:
+    def somebody_was_faster(run: LeasedRun, opening: StartOffsets, key: PartitionKey) -> Ends:
         scene.target.produce(scene.topic, [Rec(b"foreign")])
-        return end(self)
+        return ends(run, opening, key)
 
-    monkeypatch.setattr(PartitionSession, "target_end", somebody_was_faster)
+    monkeypatch.setattr(reset, "_ends", somebody_was_faster)
     with pytest.raises(Refused, match="still holds records"):
         reset_topic(scene.bare_run("reset"), scene.topic)

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_replication.kafka import clients, cursor
 from kafka_replication.kafka.scan import assign
-from kafka_replication.ledger.entries import Segment
+from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import VerificationFailed
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.verification.digest import Fingerprint
@@ -19,10 +19,10 @@ def case(clusters: tuple[Cluster, Cluster]) -> CopyCase:
     return CopyCase(*clusters)
 
 
-def copied(case: CopyCase) -> list[Segment]:
+def copied(case: CopyCase) -> list[Part]:
     case.produce(*numbered(50))
     chunks = case.copy(OffsetRange(0, 50), most_records=10)
-    return [segment for chunk in chunks for segment in segments_of(chunk.placement)]
+    return [segment.part for chunk in chunks for segment in segments_of(chunk.placement)]
 
 
 def test_chunks_that_follow_each_other_are_read_with_one_assignment(

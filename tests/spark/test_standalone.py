@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.spark.launcher import Launcher
-from kafka_replication.spark.submit import terminal_launcher
+from kafka_replication.spark.submit import PY_FILES, terminal_launcher
+from tests.support.checker import read
 from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Scenario, numbered
 
@@ -37,6 +41,34 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         scene.idle_run()
         document: dict[str, Any] = report.as_json()
         return document
+    finally:
+        scene.store.close()
+
+
+def test_a_cluster_gets_a_transform_as_a_file(
+    source_cluster: Brokers,
+    target_cluster: Brokers,
+    spark_cluster: SparkConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The module is nowhere on the workers' path: ``spark.submit.pyFiles`` brings it. Without it, the run names it."""
+    name = f"shipped_{uuid.uuid4().hex[:8]}"
+    file = tmp_path / "elsewhere" / f"{name}.py"
+    file.parent.mkdir()
+    file.write_text("def marked(record):\n    return record.replace(headers=(('marked', b'1'),))\n")
+    monkeypatch.syspath_prepend(file.parent)
+    scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap), tmp_path)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    try:
+        lacking = scene.run(terminal_launcher(spark_cluster, {}), transform=f"{name}:marked")
+        assert lacking.outcome == "failed" and f"cannot import {name}" in lacking.table()
+        launcher = terminal_launcher(spark_cluster, {PY_FILES: str(file)})
+        report = scene.run(launcher, transform=f"{name}:marked")
+        assert report.outcome == "done", report.table()
+        found = {record.headers for _, record in read(scene.target.bootstrap, scene.topic, 0)}
+        assert found == {(("marked", b"1"),)}
     finally:
         scene.store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.jobs import JOB, RESULTS, Job
-from tests.support.scenario import Scenario
+from tests.support.scenario import SHORT_LEASE, Scenario
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +22,14 @@ def spawn(module: str, *arguments: str, failpoint: str = "") -> subprocess.Popen
     environment |= {VARIABLE: failpoint} if failpoint else {}
     line = [sys.executable, "-m", f"tests.support.{module}", *arguments]
     return subprocess.Popen(line, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def run_process(scene: Scenario, failpoint: str = "") -> subprocess.Popen[str]:
+    """A whole run."""
+    config = json.dumps(scene.document(lease=SHORT_LEASE))
+    return spawn(
+        "run_process", scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, failpoint=failpoint
+    )
 
 
 def copy_process(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,7 +60,9 @@ class Replicating(Protocol):
 def _line(scene: Replicating, arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
     """What `subprocess` needs to call the program. Options of the program may stand before the command."""
     file = scene.folder / f"{scene.name}.yaml"
-    file.write_text(yaml.safe_dump(scene.document()))
+    written = file.with_name(f"{file.name}.{threading.get_ident()}")  # commands at once must not find half a file
+    written.write_text(yaml.safe_dump(scene.document()))
+    written.replace(file)
     connections = {
         f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": scene.connections.kafka(name)})
         for name in ("source", "target")

@@ -316,6 +316,8 @@ class Scenario:
             target=run.clusters.target,
             settings=run.replication.copying,
             delivery=run.replication.delivery,
+            pipeline=run.replication.pipeline,
+            partitioning=run.replication.placing,
             tasks=tasks,
         )
 

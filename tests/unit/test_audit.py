@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
+from kafka_replication.ledger.entries import Ids, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.reporting.audit import LISTED, AuditReport, PartitionAudit
@@ -239,6 +240,9 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
                 "not_at_source": 0,
                 "lost_in_delivery": 0,
                 "duplicates": 0,
+                "quarantined": 0,
+                "skipped": 0,
+                "retried": 0,
                 "verified_by": "none",
                 "missing": 0,
                 "extra": 0,

@@ -60,7 +60,7 @@ FIFTH_LINE = [
     ("verify: {level: Digset}", "must be digest or count; found 'Digset', did you mean 'digest'?"),
     ("target_topics: {create: yes}", "key 'target_topics.create': must be true or false; found 'yes'"),
     ("target_topics: {create: 1}", "must be true or false; found 1"),
-    ("on_existing_target: adopt", "must be refuse or append; found 'adopt'"),
+    ("on_existing_target: adopt", "must be refuse or append or share; found 'adopt'"),
     ("target_topics: {replication_factor: 0}", "must be a whole number from 1 to 32767, or null; found 0"),
     (
         "target_topics: {config: {retention.ms: [1]}}",

@@ -14,15 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
+from kafka_replication.config.failures import Failures, Policy
 from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position, Receipt, Segment
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model import times
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
+from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -88,6 +92,7 @@ class World:
     faults: dict[int, str] = field(default_factory=dict)  # call number -> kind
     refused_late: set[int] = field(default_factory=set)  # the broker refuses, some time after the client took it
     refused_at_once: set[int] = field(default_factory=set)  # the client itself refuses
+    kinds: dict[int, FailureKind] = field(default_factory=dict)  # of refused records
     ids: Ids = IDS
     calls: int = 0
     most: int = 10_000  # records that the target takes in the time of a chunk
@@ -116,8 +121,9 @@ class World:
 class Session:
     """A `SinkSession` on the simulated target."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, aside: SetAside | None = None) -> None:
         self.world, self.epoch, self.known = world, -1, 0
+        self.aside = aside or SetAside()
         self.writer: Writer | None = None
 
     @property
@@ -165,7 +171,7 @@ class Session:
 
     def begin(self) -> Writer:
         self._check_epoch()
-        self.writer = Writer(self.world, len(self.world.target.log))
+        self.writer = Writer(self.world, len(self.world.target.log), self.aside)
         return self.writer
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -194,12 +200,40 @@ class Writer:
 
     world: World
     first: int
+    aside: SetAside
     written: list[int] = field(default_factory=list)
+    taken: list[FailedRecord] = field(default_factory=list)
+
+    def screen(self, record: Record) -> Failure | None:
+        return self.aside.known.get(record[0])
+
+    full = False
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        self.aside.check(len(self.taken), failure.reason)
+        place = Place("quarantine", 0, 7) if self.aside.action(failure) == "quarantine" else None
+        self.taken.append(
+            FailedRecord(
+                offset=record[0],
+                kind=failure.kind.value,
+                reason=failure.reason,
+                error="",
+                size=0,
+                key_digest="",
+                digest="",
+                place=place,
+            )
+        )
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        return tuple(self.taken)
 
     def write(self, records: Sequence[Record]) -> None:
         for offset, *_ in records:
             if offset in self.world.refused_at_once:
-                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset)
+                kind = self.world.kinds.get(offset, FailureKind.REFUSED)
+                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset, kind=kind)
             slot = Slot(offset, "open")
             self.world.target.log.append(slot)
             self.world.target.open.append(slot)
@@ -235,18 +269,25 @@ class Reader:
         taken = ready[: min(most_records, world.chunk)]
         world.sizes.append(len(taken))
         writer = target.begin()
-        writer.write([(offset, 1, None, None, None) for offset in taken])
+        records: list[Record] = [(offset, 1, None, None, None) for offset in taken]
+        failed = {record[0]: failure for record in records if writer.screen and (failure := writer.screen(record))}
+        for record in records:
+            if record[0] in failed:
+                writer.set_aside(record, failed[record[0]])
+        written = [record for record in records if record[0] not in failed]
+        writer.write(written)
         if fault == "after" or len(taken) > world.most:
             raise Unreachable("orders-0: records not delivered", "run again")
         placement = writer.finish(str(taken))
         until = left.until if len(taken) == len(ready) else ready[len(taken)]
         return Chunk(
             range=OffsetRange(left.from_, until),
-            count=len(taken),
-            bytes=10 * len(taken),
+            count=len(written),
+            bytes=10 * len(written),
             digest=str(taken),
             placement=placement,
             leader_epoch=5 if taken else None,
+            failures=writer.failures,
         )
 
 
@@ -276,8 +317,8 @@ class SimulatedSink:
         raise NotImplementedError
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[Session]:
-        session = Session(self.world)
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[Session]:
+        session = Session(self.world, aside)
         self.world.trace.append("session")
         try:
             yield session
@@ -308,11 +349,11 @@ def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
     )
 
 
-def until_settled(world: World, wanted: CopyTask, sessions: int = 4) -> CopyResult:
+def until_settled(world: World, wanted: CopyTask, sessions: int = 4, **more: Any) -> CopyResult:
     """Run again after every death and every error that running again can heal; look at the target after each."""
     for _ in range(100):
         try:
-            result = copier(world, sessions=sessions).copy(wanted)
+            result = copier(world, sessions=sessions, **more).copy(wanted)
         except Killed:
             assert_consistent(world)
             continue
@@ -329,14 +370,17 @@ def assert_consistent(world: World) -> None:
         return  # not decided yet, neither way
     assert target.position is not None
     coverage = target.position.coverage
-    expected = [offset for offset in world.records if any(offset in each for each in coverage)]
+    aside = {failed.offset for receipt in target.receipts.values() for failed in receipt.failures}
+    expected = [offset for offset in world.records if any(offset in each for each in coverage) and offset not in aside]
     assert target.visible() == expected
     receipts = select_receipts(coverage, target.receipts.values())
     assert Coverage.of(each.range for each in receipts) == coverage
     for receipt in receipts:
-        inside = [offset for offset in world.records if offset in receipt.range]
+        failed = [each.offset for each in receipt.failures]
+        inside = [offset for offset in world.records if offset in receipt.range and offset not in failed]
         assert receipt.count == len(inside)
-        assert [target.log[at].record for each in receipt.segments for at in range(each.first, each.last + 1)] == inside
+        assert receipt.quarantined + receipt.skipped == len(failed) == len(set(failed))
+        assert [target.log[at].record for each in receipt.parts for at in range(each.first, each.until)] == inside
 
 
 FAULTS = st.dictionaries(
@@ -405,6 +449,48 @@ def test_a_refused_record_is_named_and_all_before_it_is_copied(
     world.refused_late, world.refused_at_once = set(), set()  # somebody raised the limit
     assert until_settled(world, task(0, 30)).error is None
     assert world.target.visible() == records
+
+
+@given(
+    st.sets(st.integers(0, 29), min_size=1).map(sorted),
+    st.integers(1, 8),
+    FAULTS,
+    st.sets(st.integers(0, 29), max_size=6),
+    st.sets(st.integers(0, 29), max_size=6),
+    st.sampled_from(["quarantine", "skip"]),
+)
+@settings(max_examples=400)
+def test_refused_records_are_set_aside_once_and_all_others_are_copied(
+    records: list[int], chunk: int, faults: dict[int, str], late: set[int], at_once: set[int], policy: Policy
+) -> None:
+    world = World(records, opened(), chunk, dict(faults), refused_late=late, refused_at_once=at_once - late)
+    refused = sorted((late | at_once) & set(records))
+    result = until_settled(world, task(0, 30, most_failed=len(refused)), failures=Failures(policy=policy))
+    assert result.error is None
+    assert world.target.visible() == [offset for offset in records if offset not in refused]
+    named = [failed for _, receipt in sorted(world.target.receipts.items()) for failed in receipt.failures]
+    assert [failed.offset for failed in named] == refused
+    assert all((failed.place is not None) == (policy == "quarantine") for failed in named)
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_one_record_more_than_the_limit_fails_the_range_and_what_was_set_aside_stays_so(most: int) -> None:
+    world = World(list(range(10)), opened(), 1, refused_at_once={2, 5, 8})
+    result = copier(world, failures=Failures(policy="skip")).copy(task(0, 10, most_failed=most))
+    assert result.error is not None and "failures.limit" in result.error and not result.retriable
+    assert (result.failed, result.copied) == (most, [2, 4, 6][most])
+    assert world.target.position is not None and world.target.position.next_offset == [2, 5, 8][most]
+    assert_consistent(world)
+
+
+def test_a_kind_with_the_policy_to_fail_fails_behind_others_that_are_set_aside() -> None:
+    world = World(list(range(10)), opened(), 4, refused_at_once={2, 6})
+    world.kinds[6] = FailureKind.TOO_LARGE
+    rules = Failures(policy="quarantine", too_large="fail")
+    result = copier(world, failures=rules).copy(task(0, 10, most_failed=9))
+    assert result.error == "the record at offset 6 is refused"
+    assert world.target.visible() == [0, 1, 3, 4, 5]
+    assert_consistent(world)
 
 
 # --- refused records, step by step ----------------------------------------------------------------------------------------------------
@@ -748,7 +834,7 @@ def test_a_range_without_visible_records_still_moves_the_position() -> None:
     assert world.target.position == Position(
         generation=1, ids=IDS, start=0, next_offset=9, coverage=Coverage.of([OffsetRange(0, 9)])
     )
-    assert next(iter(world.target.receipts.values())).segments == ()
+    assert next(iter(world.target.receipts.values())).parts == ()
 
 
 def test_the_result_counts_this_calls_work_and_progress_is_told_after_each_commit() -> None:

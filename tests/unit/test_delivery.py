@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_receipts
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment, Verified
+from kafka_replication.ledger.entries import Ids, Position, Receipt, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt, committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import PROFILES, Delivery, weakest_delivery

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Segment, Verified
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -102,13 +103,13 @@ def receipt(from_: int, until: int, *firsts: int) -> Receipt:
 def test_unverifiable_is_the_first_run_of_pending_chunks_that_begin_below_the_targets_log_start() -> None:
     receipts = [receipt(20, 30, 26), receipt(0, 10, 0), receipt(10, 20, 13), receipt(30, 40), receipt(50, 60, 5)]
     pending = Coverage.of([OffsetRange(0, 60)])
-    assert gaps.unverifiable(pending, receipts, 0, Coverage()) is None
-    assert gaps.unverifiable(pending, receipts, 14, Coverage()) == OffsetRange(0, 20)
-    assert gaps.unverifiable(pending, receipts, 40, Coverage()) == OffsetRange(0, 30)
-    assert gaps.unverifiable(Coverage.of([OffsetRange(20, 60)]), receipts, 14, Coverage()) == OffsetRange(50, 60)
+    assert gaps.unverifiable(pending, receipts, {3: 0}, Coverage()) is None
+    assert gaps.unverifiable(pending, receipts, {3: 14}, Coverage()) == OffsetRange(0, 20)
+    assert gaps.unverifiable(pending, receipts, {3: 40}, Coverage()) == OffsetRange(0, 30)
+    assert gaps.unverifiable(Coverage.of([OffsetRange(20, 60)]), receipts, {3: 14}, Coverage()) == OffsetRange(50, 60)
     expired = Coverage.of([OffsetRange(40, 50)])
-    assert gaps.unverifiable(pending, receipts, 0, expired) == OffsetRange(40, 50)
-    assert gaps.unverifiable(pending, receipts, 14, expired) == OffsetRange(0, 20)
+    assert gaps.unverifiable(pending, receipts, {3: 0}, expired) == OffsetRange(40, 50)
+    assert gaps.unverifiable(pending, receipts, {3: 14}, expired) == OffsetRange(0, 20)
 
 
 def test_a_proof_given_up_is_settled_and_neither_lost_nor_read_back() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.ledger import record_keys
-from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, KafkaSegments, Position, Receipt, Segment
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition

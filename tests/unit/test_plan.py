@@ -10,9 +10,11 @@ import pytest
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import ONE_WRITER, Deleted, Ids, Position, Removed, Start, Verified
+from kafka_replication.ledger.placement import Spread
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.partitioning import PartitionedBy
 from kafka_replication.planning.live import own, plan, refuse_occupied
 from kafka_replication.planning.plan import REFUSALS, PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
@@ -312,6 +314,14 @@ def test_what_there_is_to_do(case: Case, state: State, copy: tuple[int, int] | N
 # --- why not ----------------------------------------------------------------------------------------------------------------------
 
 OPENED = {key(): position(40)}
+THREE = {"orders": topic("orders", "t-orders", *[(0, 10, 10)] * 3)}
+
+
+def spread(name: str, *ends: int, mapped: str = "") -> Position:
+    by = PartitionedBy(name=name, hash=mapped, partitions=len(ends))
+    return replace(position(40), target_end=0, spread=Spread(by, ends))
+
+
 AUDIT = topic("audit", "s-audit", (0, 10, 10))
 
 CONTRADICTS = (
@@ -359,6 +369,50 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         State.FOREIGN,
         "orders-0: orders-0 on the target holds a record at offset 41 that the ledger does not know (ours end at 40)",
         ONE_WRITER,
+    ),
+    "copied with keep, now by key": (
+        Case(positions=OPENED, config={"partitioning": "by_key"}),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied with partitioning keep, the file says by_key: later records of a"
+        " key could come before earlier ones",
+        "set partitioning: keep again; or replicate to another target topic (topics.rename), or re-create orders and reset"
+        f" the topic: {RESET}",
+    ),
+    "copied by key, now with keep": (
+        Case(positions={key(): spread("by_key", 40)}),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied with partitioning by_key, the file says keep: later records of a"
+        " key could come before earlier ones",
+        "set partitioning: by_key again; or replicate to another target topic (topics.rename), or re-create orders and reset"
+        f" the topic: {RESET}",
+    ),
+    "partitions were added to a target that is written by key": (
+        Case(positions={key(): spread("by_key", 40)}, target=THREE, config={"partitioning": "by_key"}),
+        State.REPARTITIONED,
+        "orders-0: orders has 3 partitions now and had 1 when the records below offset 40 were copied: with partitioning"
+        " by_key, later records of a key go to another partition than earlier ones",
+        "if the readers of orders are ready for that, set target_topics.partitions: 3; else re-create the topic and reset"
+        f" it: {RESET}",
+    ),
+    "a map without the partition": (
+        Case(config={"partitioning": "map", "partition_map": {"1": 0}}),
+        State.FEWER_PARTITIONS,
+        "orders-0: partition_map has no target partition for it",
+        "add '0: <target partition>' to partition_map",
+    ),
+    "a map to a partition that the target lacks": (
+        Case(config={"partitioning": "map", "partition_map": {"0": 3}}, target=THREE),
+        State.FEWER_PARTITIONS,
+        "orders-0: partition_map sends it to partition 3 of orders, which has 3 partitions, from 0 on",
+        "correct partition_map, or add partitions to the target topic",
+    ),
+    "one of several target partitions lost records": (
+        Case(positions={key(): spread("by_key", 9, 0, 12)}, target=THREE, config={"partitioning": "by_key"}),
+        State.TARGET_TRUNCATED,
+        "orders-0: orders-2 on the target ends at 10, but our records were there up to 12: the target lost its last 2 offsets"
+        " after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        f" topic: {RESET}",
     ),
     "source topic re-created": (
         Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED),
@@ -437,6 +491,40 @@ def test_why_a_partition_is_refused(case: Case, state: State, what: str, remedy:
     assert case.plan().idle is (state is not State.FOREIGN)
 
 
+@pytest.mark.parametrize(
+    ("config", "was"),
+    [
+        ({"partitioning": "by_key"}, spread("by_key", 9, 0, 10)),
+        ({"partitioning": "by_key", "target_topics": {"partitions": 3}}, spread("by_key", 9)),
+        ({"partitioning": "round_robin"}, spread("round_robin", 9, 0)),
+        ({"partitioning": "a.b:c"}, spread("by_key", 9, 0, 10)),
+        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 0, 0, 10, mapped="2")),
+        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 10, 0, 0, mapped="0")),
+    ],
+)
+def test_a_change_of_partitioning_that_the_file_states_goes_on_and_is_told(
+    config: Mapping[str, Any], was: Position
+) -> None:
+    planned = Case(positions={key(): was}, target=THREE, config=config).one()
+    assert (planned.state, planned.copy) == (State.BEHIND, OffsetRange(40, 100))
+    assert was.spread is not None
+    changed = (was.spread.by.name, was.spread.by.partitions) != (config["partitioning"], 3) or was.spread.by.hash == "0"
+    assert ("records of one key may lie in two partitions" in planned.what) is changed
+
+
+def test_a_position_behind_an_approved_gap_alone_may_be_spread() -> None:
+    gap = replace(position(40), target_end=0)
+    assert Case(positions={key(): gap}, config={"partitioning": "by_key"}).one().state is State.BEHIND
+
+
+def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:
+    case = Case(source=source((0, 100, 100), (0, 5, 5)), config={"partitioning": "by_key"})
+    assert [planned.state for planned in case.plan().partitions] == [State.OPENING] * 2
+    sick = replace(THREE["orders"], partitions={**THREE["orders"].partitions, 2: Problem("it has no leader", "wait")})
+    refused = replace(case, target={"orders": sick}).plan().partitions
+    assert [planned.state for planned in refused] == [State.UNREADABLE] * 2  # any record may go there
+
+
 def test_the_most_fundamental_reason_comes_first() -> None:
     """A re-created source looks truncated and overrun as well; only the first says what to do."""
     case = Case(source=source((0, 3, 3), topic_id="s-other"), target={}, positions=OPENED, watermarks={key(): 99})
@@ -499,7 +587,9 @@ def test_without_a_ledger_nothing_is_opened() -> None:
 def test_a_target_that_holds_records_or_does_not_answer_is_not_opened() -> None:
     made = Case(source=source((0, 100, 100), (0, 5, 5), (0, 5, 5)), target=GROWN_TARGET).plan()
     unknown = Problem("no answer", "wait")
-    refused = refuse_occupied(made.partitions, {key(partition=1): 7}, {key(partition=2): unknown})
+    refused = refuse_occupied(
+        made.partitions, {key(partition=1): (key(partition=1).target, 7)}, {key(partition=2): unknown}
+    )
     assert {each.source.partition for each in refused} == {1, 2}
     assert all(each.refused and each.copy is None for each in refused.values())
     assert "orders-1 on the target already holds records (the first at offset 7)" in refused[key(partition=1)].what

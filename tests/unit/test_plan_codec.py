@@ -76,6 +76,7 @@ ADDED = {
     State.TARGET_TRUNCATED,
     State.CONTRADICTED,
     State.FOREIGN,
+    State.REPARTITIONED,
 }  # to format 1, after the golden file was written
 REFUSED = [
     PartitionPlan(

@@ -287,6 +287,23 @@ def test_a_target_topic_that_is_itself_a_source_would_feed_itself() -> None:
     assert pairless("orders", "dr.orders", topics=renamed) == []  # on another cluster it is another topic
 
 
+def test_copies_that_provenance_leaves_out_may_be_selected_as_long_as_their_copies_are_not() -> None:
+    marked: dict[str, Any] = {"transform": "provenance"}
+    named = {"include": ["orders", "dr.orders"], "rename": "dr.{topic}", "exclude_from": ["SRC"]}
+    assert pairless("orders", target_cluster="SRC", topics=named, **marked) == []
+    assert pairless("orders", target_cluster="SRC", topics=named), "nothing says where a record came from"
+    matched = named | {"include": ["^.*orders"]}
+    (loop,) = pairless("orders", target_cluster="SRC", topics=matched, **marked)
+    assert loop.what == "its target topic dr.dr.orders is itself selected as a source"
+
+
+def test_a_cluster_id_that_is_not_the_targets_is_warned_of() -> None:
+    topics = {"include": ["orders"], "exclude_from": ["elsewhere"]}
+    (found,) = pairless("orders", topics=topics)
+    assert found.severity == "warning" and "elsewhere, which is not the target's cluster id TGT" in found.what
+    assert pairless("orders", topics=topics | {"exclude_from": ["elsewhere", "TGT"]}) == []
+
+
 def test_renamed_topics_are_compared_with_their_target() -> None:
     source, target = topic("orders", SOURCE), topic("dr.orders", TARGET, 1)
     renamed = replication(topics={"include": ["orders"], "rename": "dr.{topic}"})

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt, Segment
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
@@ -17,7 +18,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.verification.delivery import BothSides
 from kafka_replication.verification.digest import DIGEST_KIND
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
-from kafka_replication.verification.verify import SegmentDigest, TargetReader
+from kafka_replication.verification.verify import PartDigest, TargetReader
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 CHUNK = 10
@@ -81,13 +82,16 @@ class Chunks:
         chunks = self
 
         class Reader:
-            def read(self, segment: Segment, digest: Any) -> SegmentDigest:
+            def read(self, segment: Part, digest: Any) -> PartDigest:
                 number = segment.first // CHUNK
                 if chunks.stalls.get(number, 0):
                     chunks.stalls[number] -= 1
                     raise Stalled("no record", "wait")
                 chunks.read.append(number)
-                return SegmentDigest(segment.count, segment.digest)
+                return PartDigest(segment.count, segment.digest)
+
+            def quarantined(self, failed: FailedRecord) -> bool:
+                raise NotImplementedError
 
         @contextmanager
         def opened() -> Iterator[TargetReader]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Verified
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import StaleWriter
 from kafka_replication.model.keys import PartitionKey
@@ -49,20 +50,20 @@ def receipt(from_: int, until: int, count: int, run_id: str = "run-2", generatio
 
 def test_receipts_within_a_range_are_summed_and_others_are_not() -> None:
     receipts = [receipt(0, 10, 9), receipt(10, 14, 4), receipt(14, 20, 0), receipt(20, 30, 7)]
-    assert copied_in(OffsetRange(10, 20), receipts) == Copied(records=4, span=10, bytes=40)
+    assert copied_in(OffsetRange(10, 20), receipts) == Copied(records=4, written=4, span=10, bytes=40)
     assert copied_in(OffsetRange(0, 30), []) == Copied()
 
 
 def test_a_receipt_over_the_edge_counts_with_what_it_shares() -> None:
     """An older run that is looked at again after a newer one copied further: nothing of it is missing."""
     receipts = [receipt(0, 15, 15), receipt(15, 25, 2)]
-    assert copied_in(OffsetRange(0, 20), receipts) == Copied(records=17, span=20, bytes=170)
+    assert copied_in(OffsetRange(0, 20), receipts) == Copied(records=17, written=17, span=20, bytes=170)
 
 
 def test_records_left_out_on_purpose_are_counted_and_are_not_invisible() -> None:
     receipts = [receipt(0, 10, 4, filtered=3, quarantined=1), receipt(10, 20, 5, skipped=2, filtered=1)]
     whole = copied_in(OffsetRange(0, 20), receipts)
-    assert whole == Copied(records=9, span=20, bytes=90, filtered=4, quarantined=1, skipped=2)
+    assert whole == Copied(records=9, written=9, span=20, bytes=90, filtered=4, quarantined=1, skipped=2)
     assert whole.not_visible == 4
 
 
@@ -328,6 +329,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "until": 100,
                 "copied": 85,
                 "copied_before": 5,
+                "written": 85,
                 "filtered": 0,
                 "quarantined": 0,
                 "skipped": 0,
@@ -350,6 +352,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "until": 130,
                 "copied": 0,
                 "copied_before": 0,
+                "written": 0,
                 "filtered": 0,
                 "quarantined": 0,
                 "skipped": 0,

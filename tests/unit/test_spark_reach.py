@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,19 @@ def test_a_worker_module_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reach, "NEEDED", ("confluent_kafka", "not_there_at_all"))
     (what,) = said("local[*,4]")
     assert "not_there_at_all" in what
+
+
+def test_a_transform_that_only_this_process_can_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Airflow can import what lies in its folder of plugins, and Spark's workers cannot."""
+    (tmp_path / "only_here.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    local = SparkConnection("local[*,4]", {})
+    (found,) = reach.check(local, ["only_here", "json"])
+    assert found.severity == "error" and "the workers cannot import only_here: ModuleNotFoundError" in found.what
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert list(reach.check(local, ["only_here"])) == []
 
 
 def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,9 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "lost_in_delivery": 0,
             "duplicates": 0,
             "lost": 0,
+            "quarantined": 0,
+            "skipped": 0,
+            "undecided": 0,
             "gaps": [],
             "error": None,
             "remedy": None,
@@ -140,6 +143,9 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "lost_in_delivery": 0,
             "duplicates": 0,
             "lost": 0,
+            "quarantined": 0,
+            "skipped": 0,
+            "undecided": 0,
             "gaps": [],
             "error": None,
             "remedy": None,
@@ -167,6 +173,9 @@ def test_the_json_of_a_partition_is_the_documented_one() -> None:
             "lost_in_delivery": 0,
             "duplicates": 0,
             "lost": 0,
+            "quarantined": 0,
+            "skipped": 0,
+            "undecided": 0,
             "gaps": [],
             "error": "orders-2: gone",
             "remedy": "exclude it",
@@ -269,14 +278,15 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
         "lag time",
         "removed",
         "lost",
+        "failed",
         "last verified",
         "verified by",
     ]
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
-        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", "0", "0", TIME, "digest"],
-        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "0", "0", "-", "none"],
-        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "0", "0", "-", "none"],
+        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", "0", "0", "0", TIME, "digest"],
+        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "0", "0", "0", "-", "none"],
+        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "0", "0", "0", "-", "none"],
     ]
     assert len({line.index("dr.orders") for line in lines}) == 1
     assert last == (

@@ -51,6 +51,16 @@ def test_a_cluster_gets_the_package_as_a_zip_and_nothing_of_local_mode(master: s
         assert added <= {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME"}
 
 
+def test_files_of_the_user_go_with_the_package() -> None:
+    """On its own, --py-files would replace them."""
+    own = {submit.PY_FILES: "/opt/shop.zip,/opt/more.py"}
+    with workspace() as here:
+        argv = command(here, CLUSTERS[0], own)
+        assert argv[argv.index("--py-files") + 1] == f"{here.package},/opt/shop.zip,/opt/more.py"
+        local_argv = command(here, "local[2]", own)
+        assert local_argv[local_argv.index("--py-files") + 1] == "/opt/shop.zip,/opt/more.py"
+
+
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]"])
 def test_local_mode_needs_no_zip(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/of/the/user")

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries, of_receipts
-from kafka_replication.ledger.entries import Gap, Ids, KafkaSegments, Position, Receipt, Removed, Segment, Verified
+from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Removed, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
@@ -96,14 +97,14 @@ class Life(RuleBasedStateMachine):
         taken = Snapshot(
             source_cluster="SRC", target_cluster="TGT", source={"orders": source}, target={"orders": there}
         )
-        if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view):
+        if self.target.id == self.position.ids.target_topic and end > expected_end(KEY, self.view, 0):
             first = self.target.first_foreign(self.position.target_end)
             taken = replace(taken, foreign={} if first is None else {KEY: first})
         if may_be_gone(KEY, self.view, there):
             since = self.noted.receipts_from if self.noted else None
             looked = Looked(
                 receipts=self.read(since or 0),
-                log_start=self.target.start,
+                log_starts={0: self.target.start},
                 retention=Retention(None, None),
                 young=None,
                 run_id="r",
@@ -210,7 +211,8 @@ class Life(RuleBasedStateMachine):
     def remainder(self, cut: Receipt | None, entry: Removed) -> Remainder | None:
         if cut is None:
             return None
-        (segment,) = cut.segments
+        assert isinstance(cut.placement, KafkaSegments)
+        (segment,) = cut.placement.segments
         visible = [offset for offset in range(cut.range.from_, cut.range.until) if self.source[offset]]
         first = visible[entry.target_start - segment.first]
         kept = replace(segment, first=entry.target_start, count=segment.last + 1 - entry.target_start)
@@ -261,7 +263,7 @@ class Life(RuleBasedStateMachine):
             stored.receipt.range
             for stored in self.receipts
             if pending.contains(stored.receipt.range)
-            and all(segment.first >= self.target.start for segment in stored.receipt.segments)
+            and all(segment.first >= self.target.start for segment in stored.receipt.parts)
         ]
         self.verified = self.view.verified_with(KEY, 1, Coverage.of(equal), level="digest", run_id="r", time="t")
 

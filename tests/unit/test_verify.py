@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment, UnknownPlacement
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Part, Segment, UnknownPlacement
 from kafka_replication.model.errors import Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification import digests
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.verify import SegmentDigest, VerifyTask, select_receipts, verify
+from kafka_replication.verification.verify import PartDigest, VerifyTask, select_receipts, verify
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 IDS = Ids("SRC", "s", "t")
@@ -120,17 +121,44 @@ CHUNKS = (
 class Reader:
     """A target that holds what the receipts say, but for ``other``."""
 
-    other: Mapping[int, SegmentDigest | Exception] = field(default_factory=dict)  # by first offset
-    asked: list[tuple[Segment, bool]] = field(default_factory=list)
+    other: Mapping[int, PartDigest | Exception] = field(default_factory=dict)  # by first offset
+    asked: list[tuple[Part, bool]] = field(default_factory=list)
 
-    def read(self, wanted: Segment, digest: Digest | None) -> SegmentDigest:
+    def read(self, wanted: Part, digest: Digest | None) -> PartDigest:
         self.asked.append((wanted, digest is not None))
         match self.other.get(wanted.first):
             case Exception() as error:
                 raise error
-            case SegmentDigest() as found:
+            case PartDigest() as found:
                 return found
-        return SegmentDigest(wanted.count, "" if digest is None else wanted.digest)
+        return PartDigest(wanted.count, "" if digest is None else wanted.digest)
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        return failed.digest == "kept"
+
+
+def aside(offset: int, digest: str) -> FailedRecord:
+    place = Place("quarantine", 0, offset)
+    return FailedRecord(
+        offset=offset, kind="refused", reason="", error="", size=1, key_digest="", digest=digest, place=place
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "error"),
+    [
+        ((aside(3, "kept"), aside(5, "kept")), None),
+        ((aside(3, "kept"), aside(5, "gone")), "offset 5 is not in quarantine at quarantine-0 offset 5"),
+        ((aside(3, "kept"),), "counts 2 quarantined"),
+    ],
+)
+def test_a_chunk_with_quarantined_records_is_verified_if_each_is_there(
+    failures: tuple[FailedRecord, ...], error: str | None
+) -> None:
+    chunk = replace(CHUNKS[0], quarantined=2, failures=failures)
+    result = verify(task(receipts=(chunk,)), Reader())
+    assert (error is None) == (result.error is None)
+    assert (error or "") in (result.error or "")
 
 
 def task(level: Literal["digest", "count"] = "digest", receipts: tuple[Receipt, ...] = CHUNKS) -> VerifyTask:
@@ -143,31 +171,31 @@ def test_an_equal_copy_is_verified_whole(level: Literal["digest", "count"]) -> N
     result = verify(task(level), reader)
     assert (result.key, result.verified, result.error, result.remedy) == (KEY, coverage((0, 30)), None, "")
     assert (result.records, result.bytes) == (11, 110)
-    assert reader.asked == [(each, level == "digest") for chunk in CHUNKS for each in chunk.segments]
+    assert reader.asked == [(each, level == "digest") for chunk in CHUNKS for each in chunk.parts]
 
 
 REMEDY = (
     "the target was changed or compacted after the copy: stop other writers, compare source and target"
     " (kafka-replication audit), then copy again under another replication name"
 )
-DIFFERENCES: dict[str, tuple[int, SegmentDigest, list[list[int]], int, str]] = {
+DIFFERENCES: dict[str, tuple[int, PartDigest, list[list[int]], int, str]] = {
     "digest": (
         0,
-        SegmentDigest(5, "xx"),
+        PartDigest(5, "xx"),
         [],
         0,
         "orders-3 [0, 10): the copy at dr.orders-3 offsets [0, 5) differs from its receipt: digest xx, not d0",
     ),
     "count": (
         12,
-        SegmentDigest(1, "d3"),
+        PartDigest(1, "d3"),
         [[0, 20]],
         9,
         "orders-3 [20, 30): the copy at dr.orders-3 offsets [12, 14) differs from its receipt: 1 records, not 2",
     ),
     "a chunk's second segment": (
         10,
-        SegmentDigest(0, "xx"),
+        PartDigest(0, "xx"),
         [[0, 12]],
         5,
         "orders-3 [12, 20): the copy at dr.orders-3 offsets [10, 11) differs from its receipt: 0 records, not 1, digest xx, not d2",
@@ -177,7 +205,7 @@ DIFFERENCES: dict[str, tuple[int, SegmentDigest, list[list[int]], int, str]] = {
 
 @pytest.mark.parametrize(("first", "found", "good", "records", "error"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_a_difference_stops_there_and_what_came_before_is_verified(
-    first: int, found: SegmentDigest, good: list[list[int]], records: int, error: str
+    first: int, found: PartDigest, good: list[list[int]], records: int, error: str
 ) -> None:
     reader = Reader({first: found})
     result = verify(task(), reader)
@@ -187,8 +215,8 @@ def test_a_difference_stops_there_and_what_came_before_is_verified(
 
 
 def test_counting_looks_at_no_digest() -> None:
-    assert verify(task("count"), Reader({0: SegmentDigest(5, "")})).error is None
-    assert verify(task("count"), Reader({0: SegmentDigest(4, "")})).error is not None
+    assert verify(task("count"), Reader({0: PartDigest(5, "")})).error is None
+    assert verify(task("count"), Reader({0: PartDigest(4, "")})).error is not None
 
 
 UNKNOWN = replace(CHUNKS[2], digest_kind="xxh3_128/2")
@@ -217,7 +245,7 @@ def test_the_digest_is_of_the_kind_that_the_receipt_names(monkeypatch: pytest.Mo
     given: list[type] = []
 
     class Recorder(Reader):
-        def read(self, wanted: Segment, digest: Digest | None) -> SegmentDigest:
+        def read(self, wanted: Part, digest: Digest | None) -> PartDigest:
             given.append(type(digest))
             return super().read(wanted, digest)
 

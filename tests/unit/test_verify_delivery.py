@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Receipt, Segment
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Receipt, Transform
+from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.model.delivery import Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -19,7 +20,7 @@ from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.delivery import DeliveryTask, balance, verify_delivery
 from kafka_replication.verification.digest import DIGEST_KIND
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.verify import Judged, SegmentDigest, VerifyResult
+from kafka_replication.verification.verify import Judged, PartDigest, VerifyResult
 
 KEY = PartitionKey("unit", TopicPartition("orders", 0), "orders")
 CHUNK = 10
@@ -46,6 +47,9 @@ class World:
     receipts: list[Receipt] = field(default_factory=list)
     log_start: int = 0
     source_start: int = 0
+    quarantine: set[int] = field(default_factory=set)  # source offsets
+    transform: Transform | None = None  # of today
+    halve: bool = False  # a transform makes two records of each of the source
 
     def send(self, chunk: int, lost: Sequence[int] = (), twice: Sequence[int] = ()) -> None:
         sent = self.source[chunk * CHUNK : (chunk + 1) * CHUNK]
@@ -53,18 +57,34 @@ class World:
         for number, content in enumerate(sent):
             self.log += [content] * (0 if number in lost else 2 if number in twice else 1)
         segment = Segment(partition=0, first=first, last=first + CHUNK - 1, count=CHUNK, digest=b"".join(sent).hex())
-        after = self.receipts[-1].segments[0].last + 1 if self.receipts else 0
+        after = self.receipts[-1].parts[0].until if self.receipts else 0
         self.receipts.append(receipt(chunk, segment, after))
 
-    def verify(self, delivery: Delivery = "leader_ack", accept: float = 0.0, judged: int | None = None) -> VerifyResult:
+    def verify(
+        self,
+        delivery: Delivery = "leader_ack",
+        accept: float = 0.0,
+        judged: int | None = None,
+        retried: OffsetRange | None = None,
+    ) -> VerifyResult:
         chunks = tuple(replace(one, delivery=delivery) for one in self.receipts)
-        task = DeliveryTask(key=KEY, receipts=chunks, level="digest", judged_until=judged, accept_loss=accept)
+        task = DeliveryTask(
+            key=KEY,
+            receipts=chunks,
+            level="digest",
+            judged_until=judged,
+            accept_loss=accept,
+            retried=Coverage.of([retried] if retried else []),
+        )
         return verify_delivery(task, self, _Sides(self))
 
-    def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
+    def read(self, part: Part, digest: Digest | None) -> PartDigest:
         assert digest is not None
-        found = self.log[segment.first : segment.last + 1]
-        return SegmentDigest(len(found), b"".join(found).hex())
+        found = self.log[part.first : part.until]
+        return PartDigest(len(found), b"".join(found).hex())
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        return failed.offset in self.quarantine
 
 
 @dataclass
@@ -77,8 +97,17 @@ class _Sides:
     def target_log(self, expected: int) -> OffsetRange:  # nothing arrives late here
         return OffsetRange(self.world.log_start, len(self.world.log))
 
-    def source(self, wanted: OffsetRange) -> Iterator[Seen]:
-        return iter(seen(self.world.source)[wanted.from_ : wanted.until])
+    @property
+    def transform(self) -> Transform | None:
+        return self.world.transform
+
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+        records = seen(self.world.source)[wanted.from_ : wanted.until]
+        records = [Seen(each.offset // 2, each.digest) for each in records] if self.world.halve else records
+        return (record for record in records if record.offset not in without)
+
+    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+        return self.source(wanted)
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]:
         return iter(seen(self.world.log)[wanted.from_ : wanted.until])
@@ -219,3 +248,82 @@ def test_a_leader_that_died_takes_the_end_of_one_chunk_and_the_next_one_takes_it
     result = world.verify(accept=0.5)
     assert (result.error, result.lost, result.duplicates) == (None, 20 - kept, 0)
     assert result.judged == (judged(1, lost=20 - kept),)
+
+
+def set_aside(world: World, chunk: int, *numbers: int) -> None:
+    """Replace the receipt of the chunk that was sent last by one that quarantined these of its records."""
+    was, places = world.receipts[-1], [chunk * CHUNK + number for number in numbers]
+    (segment,) = segments_of(was)
+    failures = tuple(
+        FailedRecord(
+            offset=offset,
+            kind="too_large",
+            reason="",
+            error="",
+            size=1,
+            key_digest="",
+            digest="",
+            place=Place("quarantine", 0, offset),
+        )
+        for offset in places
+    )
+    count = CHUNK - len(places)
+    left = replace(segment, last=segment.first + count - 1, count=count)
+    world.receipts[-1] = replace(
+        was, count=count, quarantined=len(places), failures=failures, placement=KafkaSegments((left,))
+    )
+
+
+def segments_of(one: Receipt) -> tuple[Segment, ...]:
+    assert isinstance(one.placement, KafkaSegments)
+    return one.placement.segments
+
+
+def test_a_record_in_quarantine_is_not_lost() -> None:
+    world = World()
+    world.send(0, lost=[2, 5])
+    set_aside(world, 0, 2)
+    world.quarantine = {2}
+    result = world.verify(accept=1.0)
+    assert (result.error, result.lost, result.judged) == (None, 1, (judged(0, lost=1),))
+
+
+@pytest.mark.parametrize("lost", [[2], [2, 5]])
+def test_a_record_that_was_lost_on_its_way_to_quarantine_is_never_accepted(lost: list[int]) -> None:
+    """Whether its chunk is as its receipt says, or lost others, too."""
+    world = World()
+    world.send(0, lost=lost)
+    set_aside(world, 0, 2)
+    result = world.verify(accept=1.0)
+    assert "offset 2 is not in quarantine" in (result.error or "")
+    assert not result.verified
+
+
+def test_a_record_that_was_retried_is_no_duplicate() -> None:
+    world = World()
+    world.send(0, lost=[2])
+    set_aside(world, 0, 2)
+    world.quarantine = {2}
+    world.log.append(world.source[2])
+    assert world.verify("at_least_once").duplicates == 1
+    assert world.verify("at_least_once", retried=OffsetRange(9, 10)).duplicates == 0
+
+
+def test_a_chunk_of_another_transform_is_compared_with_its_receipt_alone() -> None:
+    world = World(transform=Transform("shop:now", "sha256:2"))
+    world.send(0)
+    assert world.verify().error is None
+    world.send(1, lost=[3])
+    result = world.verify(accept=1.0)
+    assert "today's copies are made with shop:now (sha256:2)" in (result.error or "")
+    assert not result.verified
+
+
+def test_a_source_record_of_which_one_of_several_is_lost_counts_as_one() -> None:
+    """As what a transform makes of it: five source records, two of each on the target."""
+    world = World()
+    world.send(0, lost=[2, 3, 5])
+    world.receipts[0] = replace(world.receipts[0], sources=5)
+    world.halve = True
+    result = world.verify(accept=1.0)
+    assert (result.error, result.lost, result.records) == (None, 2, 7)

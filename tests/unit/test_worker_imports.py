@@ -16,7 +16,8 @@ from tests.spark.pythons import WITHOUT
 
 FOREIGN = {"airflow", "alembic", "pandas", "pyarrow", "rich", "sqlalchemy", "typer"}
 ROOT = Path(__file__).parents[2]
-INSTALLED = {"confluent_kafka", "pydantic", "tenacity", "xxhash"}  # deploy/spark.Dockerfile; PySpark is there anyway
+# deploy/spark.Dockerfile; PySpark is there anyway
+INSTALLED = {"confluent_kafka", "jmespath", "pydantic", "tenacity", "xxhash"}
 THEIRS = {"annotated_types", "pydantic_core", "typing_extensions", "typing_inspection"}  # what those bring
 PROGRAM = """
 import importlib, json, sys

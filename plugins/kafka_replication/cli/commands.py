@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import notifiers, sight
 from kafka_replication.cli import watch as cli_watch
@@ -44,6 +45,7 @@ from kafka_replication.spark.launcher import OnDemand
 
 app = typer.Typer(cls=InOrder, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
 cli_gaps.add_to(app)
+cli_failed.add_to(app)
 cli_watch.add_to(app)
 Topic = Annotated[list[str], typer.Option("--topic", help="Only this topic; may be given several times.")]
 Until = Annotated[str, typer.Option("--until", help="Stop at this RFC 3339 time instead of the present end.")]

@@ -56,7 +56,7 @@ def approve_gap(
             at=_at(topic, partition),
             range=_range(from_, until),
             reason=reason,
-            by=by or _user(),
+            by=by or user(),
             target_topic=target_topic or None,
         )
         with leased(run, topic_scope(wanted.key(run.replication).target_topic)) as leased_run:
@@ -68,7 +68,8 @@ def approve_gap(
     act(file, as_json, action, writes=True)
 
 
-def _user() -> str:
+def user() -> str:
+    """Who sits at this terminal. Raises BadInput."""
     try:
         return getpass.getuser()
     except (KeyError, OSError) as e:  # a container's user without a name

@@ -24,6 +24,7 @@ ORDER = (
     "verify",
     "audit",
     "ledger",
+    "failed",
     "approve-gap",
     "reset",
 )  # as a person meets them; what is for lost records comes last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any, Literal
 
@@ -33,7 +34,7 @@ def _kind(meaning: str) -> Any:
 
 
 class Failures(Section):
-    """What happens to a record that cannot be copied."""
+    """What happens to a record that cannot be copied. See docs/failed-records.md."""
 
     policy: Policy = Field(
         default="fail",
@@ -79,4 +80,4 @@ class Failures(Section):
         """The limit in records for a run that is to copy so many offsets."""
         if isinstance(self.limit, int):
             return self.limit
-        return -int(-offsets * float(self.limit.removesuffix("%")) // 100)
+        return math.ceil(offsets * float(self.limit.removesuffix("%")) / 100)

@@ -14,16 +14,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from kafka_replication.config import names
 from kafka_replication.config.alerts import Alerts
+from kafka_replication.config.expression import check_expression
 from kafka_replication.config.failures import Failures
+from kafka_replication.config.pipeline import PipelineDefinition
 from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
-from kafka_replication.config.section import DAY, Section, Tag, Text, Whole
+from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag, Text, Whole, listed
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
 from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
+from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 
 __all__ = ["DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
+Transforms = Annotated[tuple[Annotated[str, AfterValidator(names.check_transform)], ...], BeforeValidator(listed)]
 RENAME = "change topics.rename, or exclude the topic"
 
 
@@ -65,11 +69,45 @@ class Replication(Section):
             " time; `schedule` must be a cron expression."
         ),
     )
-    on_existing_target: Literal["refuse", "append"] = Field(
+    filter: Annotated[str, AfterValidator(check_expression)] | None = Field(
+        default=None,
+        description=(
+            "Which records are copied: a JMESPath expression over each record, such as `headers.type == 'order'`, which"
+            " is true for those that stay. It sees `key`, `value`, `headers`, `timestamp`, `tombstone`, `topic`,"
+            " `partition`, `offset` and `size`. null means all. See filters-and-transforms.md."
+        ),
+    )
+    transform: Transforms = Field(
+        default=(),
+        description=(
+            "What changes each record that the filter keeps: one or several of `package.module:function` and"
+            " `provenance`, one after the other. A function takes a record and returns one, several or none."
+            " `provenance` adds headers that say where the record came from. See filters-and-transforms.md."
+        ),
+    )
+    on_existing_target: Literal["refuse", "append", "share"] = Field(
         default="refuse",
         description=(
             "What to do when a target partition already holds records when its replication starts: refuse the"
-            " partition, or write after these records."
+            " partition, or write after these records (`append`). With both, nobody else may write there afterwards."
+            " `share`: others may write to the target topics at any time, other replications among them; our records"
+            " are told apart by exact offsets. See docs/partitioning.md."
+        ),
+    )
+    partitioning: Annotated[str, AfterValidator(names.check_partitioning)] = Field(
+        default=KEEP,
+        description=(
+            "Which target partition a record goes to: `keep` (that of the same number), `by_key` (as Java's producer"
+            " chooses it), `round_robin`, `map` (as `partition_map` says), or a function of yours, written"
+            " `package.module:function`. With all but `keep`, a target topic may have any number of partitions. It"
+            " cannot be changed from or to `keep` once records were copied. See docs/partitioning.md."
+        ),
+    )
+    partition_map: dict[PartitionNumber, PartitionNumber] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description=(
+            "For `partitioning: map`: the target partition of each source partition, for example `{0: 0, 1: 0, 2: 1}`."
         ),
     )
     delivery: Delivery = Field(
@@ -125,6 +163,16 @@ class Replication(Section):
     )
     description: str = Field(default="", description="Markdown shown on the DAG's page (`doc_md`).")
 
+    @field_validator("partition_map")
+    @classmethod
+    def _belongs_to_map(cls, numbers: dict[int, int], info: ValidationInfo) -> dict[int, int]:
+        partitioning = info.data.get("partitioning")  # absent if it was wrong itself
+        if partitioning == MAP and not numbers:
+            raise ValueError("must have the target partition of each source partition, for example {0: 0, 1: 0}")
+        if numbers and partitioning not in (MAP, None):
+            raise ValueError(f"has a meaning for 'partitioning: map' only, not for '{partitioning}'")
+        return numbers
+
     @field_validator("tags")
     @classmethod
     def _are_distinct(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
@@ -163,6 +211,25 @@ class Replication(Section):
             )
         return timeouts
 
+    @field_validator("delivery")
+    @classmethod
+    def _fits_the_placing(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
+        """Without transactions, what a dead attempt left over is told by its place: behind our last record there."""
+        partitioning, existing = info.data.get("partitioning", KEEP), info.data.get("on_existing_target")
+        if delivery == EXACTLY_ONCE:
+            return delivery
+        if partitioning != KEEP:
+            raise ValueError(
+                f"{delivery} does not work with 'partitioning: {partitioning}' yet: write 'partitioning: keep', or"
+                " 'delivery: exactly_once'"
+            )
+        if existing == "share":
+            raise ValueError(
+                f"{delivery} does not work with 'on_existing_target: share' yet: write 'on_existing_target: refuse' or"
+                " 'append', or 'delivery: exactly_once'"
+            )
+        return delivery
+
     @field_validator("accept_loss")
     @classmethod
     def _can_be_lost(cls, accept_loss: float, info: ValidationInfo) -> float:
@@ -182,9 +249,27 @@ class Replication(Section):
         return failures
 
     @property
+    def pipeline(self) -> PipelineDefinition:
+        """What the replication leaves out and changes."""
+        return PipelineDefinition(
+            filter=self.filter, transform=self.transform, exclude_from=tuple(sorted(set(self.topics.exclude_from)))
+        )
+
+    @property
     def quarantine_topic(self) -> str:
         """The topic on the target for the records that are set aside."""
         return self.failures.topic or f"{names.QUARANTINE_PREFIX}{self.name}"
+
+    @property
+    def placing(self) -> Partitioning:
+        """Which target partitions records go to, and whether others write there."""
+        stated = self.target_topics.partitions
+        return Partitioning(
+            name=self.partitioning,
+            map=self.partition_map,
+            shared=self.on_existing_target == "share",
+            stated=stated if isinstance(stated, int) else None,
+        )
 
     def selects(self, topic: str) -> bool:
         """True if a source topic of this name is to be replicated. Patterns never select internal topics, and nothing

@@ -5,9 +5,12 @@ Every ``check_`` function returns its argument, or raises ValueError with a text
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 from functools import lru_cache
+
+from kafka_replication.model import partitioning
 
 LEDGER_PREFIX = "kafka-replication."
 QUARANTINE_PREFIX = f"{LEDGER_PREFIX}quarantine."
@@ -20,6 +23,7 @@ TOPIC_MAX = 249  # Kafka: a topic's folder name is topic-partition and must fit 
 PATTERN_MAX = 1000
 CONNECTION_MAX = 250  # Airflow's CONN_ID_MAX_LEN
 
+PROVENANCE = "provenance"  # the transform that is built in
 TOPIC_PLACEHOLDER = "{topic}"
 KAFKA_INTERNAL = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
@@ -139,6 +143,31 @@ def check_callback(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text, re.ASCII):
         raise ValueError("must read package.module:function")
     return text
+
+
+def check_transform(text: str) -> str:
+    """Raises ValueError unless it is ``provenance`` or reads ``package.module:function``.
+
+    Whether the function exists is checked later, where Spark can import it.
+    """
+    if text == PROVENANCE:
+        return text
+    try:
+        return check_callback(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or be {PROVENANCE}") from None
+
+
+def check_partitioning(text: str) -> str:
+    """Raises ValueError unless it is a partitioning that is built in, or reads ``package.module:function``."""
+    if text in partitioning.BUILT_IN:
+        return text
+    try:
+        return check_callback(text)
+    except ValueError:
+        near = difflib.get_close_matches(text.lower(), partitioning.BUILT_IN, n=1)
+        question = f", did you mean '{near[0]}'?" if near else ""
+        raise ValueError(f"must be {', '.join(partitioning.BUILT_IN)} or package.module:function{question}") from None
 
 
 def check_class(text: str) -> str:

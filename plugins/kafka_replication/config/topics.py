@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kafka_replication.config import names
-from kafka_replication.config.section import DAY, ConnectionId, Flag, Section, Settings, TopicEntry, Whole
+from kafka_replication.config.section import DAY, ConnectionId, Flag, Section, Settings, Text, TopicEntry, Whole
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 
@@ -40,6 +40,15 @@ class Topics(Section):
         description="Name of the target topic; `{topic}` stands for the source topic's name, as in `dr.{topic}`.",
     )
 
+    exclude_from: tuple[Text, ...] = Field(
+        default=(),
+        description=(
+            "Cluster ids. Records that came from one of these clusters, as the headers of `transform: provenance` say,"
+            " are left out. In both directions of a two-way replication, each with the id of its target, no record goes"
+            " back to where it came from."
+        ),
+    )
+
     @model_validator(mode="after")
     def _names_are_usable(self) -> Topics:
         for entry in self.include:
@@ -70,17 +79,28 @@ def _matches(entry: str, topic: str) -> bool:
     return not names.is_internal(topic) and names.compiled(entry).match(topic) is not None
 
 
+def _check_partitions(value: object) -> object:
+    if value in ("follow", "refuse") or (type(value) is int and 1 <= value <= 100_000):
+        return value
+    raise ValueError("must be follow, refuse, or the number of partitions of created topics")
+
+
 class TargetTopics(Section):
     """What target topics must fulfil, and how missing ones are created."""
 
     create: Flag = Field(
-        default=True, description="Create missing target topics with the source's number of partitions."
+        default=True,
+        description=(
+            "Create missing target topics, with the source's number of partitions unless `partitions` is a number."
+        ),
     )
-    partitions: Literal["follow", "refuse"] = Field(
+    partitions: Annotated[Literal["follow", "refuse"] | int, BeforeValidator(_check_partitions)] = Field(
         default="follow",
         description=(
             "What to do when the source topic has more partitions than the target topic, for example because partitions"
             " were added: add them to the target (`follow`), or refuse the partitions that have no target (`refuse`)."
+            " A number: target topics are created with so many, and none is ever added. `follow` adds none with a"
+            " `partitioning` other than `keep`."
         ),
     )
     replication_factor: Whole | None = Field(

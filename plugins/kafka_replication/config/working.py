@@ -206,6 +206,7 @@ class Dags(Section):
 
     backfill: bool = Field(default=True, description="The DAG `<name>.backfill`, which copies a range that you name.")
     audit: bool = Field(default=True, description="The DAG `<name>.audit`, which compares both sides again.")
+    failed: bool = Field(default=True, description="The DAG `<name>.failed`, for the records that could not be copied.")
 
 
 class Timeouts(Section):

@@ -26,7 +26,7 @@ class ChunkSize:
         return max(1, min(self._usual, self._suspects // 2)) if self._suspects else self._usual
 
     def committed(self, count: int) -> None:
-        """A chunk of ``count`` records was committed."""
+        """A chunk of ``count`` source records was committed."""
         self._suspects = max(0, self._suspects - count)
         self._committed += 1
         if self._committed >= GROW_AFTER:

@@ -8,10 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Placement, Position
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Transform
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Placement
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.partitioning import KEEP
 from kafka_replication.sinks.port import Sink, SinkSession
 
 log = logging.getLogger(__name__)
@@ -26,12 +28,16 @@ class CopyTask:
     ids: Ids
     generation: int
     run_id: str
+    most_failed: int = 0  # records that may be set aside
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What an engine wrote to the sink in one chunk, not committed yet."""
+    """What an engine wrote to the sink in one chunk, not committed yet.
+
+    ``count``, ``bytes`` and ``digest`` are of the records that it wrote, which come from ``copied`` source records.
+    """
 
     range: OffsetRange
     count: int
@@ -39,18 +45,40 @@ class Chunk:
     digest: str
     placement: Placement
     leader_epoch: int | None
+    failures: tuple[FailedRecord, ...] = ()  # records that were read and set aside
+    sources: int | None = None  # None: as many as ``count``
+    filtered: int = 0
+    transform: Transform | None = None
+
+    @property
+    def copied(self) -> int:
+        return self.count if self.sources is None else self.sources
+
+    @property
+    def read(self) -> int:
+        """How many source records it is about."""
+        return self.copied + self.filtered + len(self.failures)
 
     @property
     def target_end(self) -> int:
         """One past the highest target offset; 0 without records, or where the target has no offsets."""
-        segments = self.placement.segments if isinstance(self.placement, KafkaSegments) else ()
-        return max((segment.last + 1 for segment in segments), default=0)
+        match self.placement:
+            case KafkaSegments(segments):
+                return max((segment.last + 1 for segment in segments), default=0)
+            case KafkaPartitions(by, parts) if by.name == KEEP:
+                return max((part.until for part in parts), default=0)
+        return 0
+
+    def moved(self, position: Position) -> Position:
+        """The position after this chunk."""
+        after = position.after(self.range, self.leader_epoch, self.target_end).placed(self.placement)
+        return replace(after, transform=self.transform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyResult:
-    """The outcome of one range. ``copied`` counts only the records of this call. If ``error`` is None, the whole range
-    is on the target.
+    """The outcome of one range. ``copied`` counts only the source records of this call. If ``error`` is None, the whole
+    range is on the target.
     """
 
     key: PartitionKey
@@ -59,6 +87,7 @@ class CopyResult:
     bytes: int = 0
     chunks: int = 0
     sessions: int = 0
+    failed: int = 0  # records that were set aside
     seconds: float = 0.0
     throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
@@ -74,6 +103,7 @@ class CopyResult:
             bytes=before.bytes + self.bytes,
             chunks=before.chunks + self.chunks,
             sessions=before.sessions + self.sessions,
+            failed=before.failed + self.failed,
             seconds=before.seconds + self.seconds,
             throttled=before.throttled + self.throttled,
         )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_replication.config import Copy
+from kafka_replication.config.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, SourceReader
 from kafka_replication.ledger.entries import Position, Receipt
@@ -22,6 +23,7 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.sinks.port import RefusedAt, Sink, SinkSession
+from kafka_replication.sinks.set_aside import SetAside
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,8 @@ class Copier:
     """Copies one range in one or more sessions. Gives up after ``settings.attempts`` sessions in a row that copied
     nothing, or at the ``deadline``, whose clock restarts with each committed chunk.
 
-    What could not be sent in time is sent again in smaller chunks.
+    What could not be sent in time is sent again in smaller chunks. A record that the target refuses is set aside if the
+    policy of ``failures`` says so: a new session goes on, and does not count as an attempt.
     """
 
     engine: CopyEngine
@@ -42,6 +45,9 @@ class Copier:
     progress: Progress = lambda task, result: None
     pause: Callable[[float], None] = time.sleep
     deadline: Deadline = field(default_factory=Deadline)
+    failures: Failures = field(default_factory=Failures)  # what happens to records that cannot be copied
+    quarantine_topic: str = ""
+    _aside: SetAside = field(init=False)
     _result: CopyResult = field(init=False)
     _size: ChunkSize = field(init=False)
 
@@ -49,6 +55,9 @@ class Copier:
         """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
         started = time.monotonic()
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
+        self._aside = SetAside(
+            policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
+        )
         try:
             self._sessions(task)
         except ReplicationError as e:
@@ -71,16 +80,27 @@ class Copier:
                 self._session(task)
                 return
             except RefusedAt as refused:
+                if self._learned(refused):
+                    continue
                 if refused.offset is not None:
                     self._copy_before(task, refused)
                 if refused.offset is not None or refused.among <= 1:
                     raise
+                self._aside.searching = True
                 if self._size.refused(refused.among):
                     self.deadline.moved()
             except Unreachable as e:
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
+
+    def _learned(self, refused: RefusedAt) -> bool:
+        """Whether the refusal names records to set aside that were not known before. Then a new session goes on."""
+        learned = [failure for failure in refused.failures if self._aside.learn(failure)]
+        if learned:
+            self._size.stop_searching()
+            self.deadline.moved()
+        return bool(learned)
 
     def _wait(self, task: CopyTask, failures: int, error: Unreachable) -> None:
         """Pause after so many failures in a row. Raises ``error`` after the last attempt, OutOfTime or
@@ -99,13 +119,14 @@ class Copier:
         if refused.offset is not None and refused.offset > task.range.from_:
             # In new sessions, because an earlier record may have been refused too, before the sink reported it.
             self._size.stop_searching()
+            self._aside.searching = False
             self._sessions(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
 
     def _session(self, task: CopyTask) -> None:
         self._result = replace(self._result, sessions=self._result.sessions + 1)
         failpoints.reached("P0")
         with (
-            self.sink.session(task.key, task.ids) as target,
+            self.sink.session(task.key, task.ids, self._aside) as target,
             self.engine.reader(task) as source,
             self._noting(source, target),
         ):
@@ -137,18 +158,25 @@ class Copier:
         except Unreachable:
             self._size.failed(target.written)
             raise
-        moved = position.after(chunk.range, chunk.leader_epoch, chunk.target_end)
+        moved = chunk.moved(position)
         failpoints.reached("P1")
         source.check_ids(task.ids)
         target.check_ids(task.ids)
         throttled += _throttled(source, target)
-        target.commit(moved, self._receipt(task, chunk, throttled))
+        receipt = self._receipt(task, chunk, throttled)
+        moved = moved.counting(receipt)
+        target.commit(moved, receipt)
         failpoints.reached("P3")
-        self._size.committed(chunk.count)
+        self._size.committed(chunk.read)
+        self._aside.committed(len(chunk.failures), chunk.range.until)
         self.deadline.moved()
         done = self._result
         self._result = replace(
-            done, copied=done.copied + chunk.count, bytes=done.bytes + chunk.bytes, chunks=done.chunks + 1
+            done,
+            copied=done.copied + chunk.copied,
+            bytes=done.bytes + chunk.bytes,
+            chunks=done.chunks + 1,
+            failed=done.failed + len(chunk.failures),
         )
         self.progress(task, self._result)
         return moved
@@ -167,6 +195,12 @@ class Copier:
             run_id=task.run_id,
             time=now(),
             throttled=round(throttled, 3),
+            quarantined=sum(failed.place is not None for failed in chunk.failures),
+            skipped=sum(failed.place is None for failed in chunk.failures),
+            failures=chunk.failures,
+            sources=chunk.sources,
+            filtered=chunk.filtered,
+            transform=chunk.transform,
         )
 
 

@@ -10,8 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from kafka_replication.kafka.acknowledged import AcknowledgedProducer
 from kafka_replication.kafka.chunk_writer import ChunkWriter
-from kafka_replication.ledger.entries import KafkaSegments, Segment
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.sinks.port import Record
 
 
@@ -37,25 +36,22 @@ class AcknowledgedWriter(ChunkWriter):
         self.sender.sent = self._sent + len(records)
         super(AcknowledgedWriter, self).write(records)
 
-    def finish(self, digest: str) -> KafkaSegments:
+    def finish(self, digest: str) -> Placement:
         """Wait until every record is acknowledged, as far as the profile waits for that."""
-        self._act(self._produce_last)
+        self.sender.sent = self._sent + len(self._kept_back)
+        return super(AcknowledgedWriter, self).finish(digest)
+
+    def _placement(self, digest: str) -> KafkaSegments:
         if not self._sent:
             return KafkaSegments()
-        self.sender.sent = self._sent
-        try:
-            self.transaction.flush()
-        except ReplicationError:
-            self._raise_failure()  # a refused record explains why later records did not arrive
-            raise
-        self._raise_failure()
         area = self.area(self._sent)
         partition = self.key.target.partition
         segment = Segment(partition=partition, first=area.first, last=area.end - 1, count=self._sent, digest=digest)
         return KafkaSegments((segment,))
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         self.sender.not_delivered(error, message)
+        super(AcknowledgedWriter, self)._delivered(record, error, message)
 
     def _raise_failure(self) -> None:
         reason = self.sender.failure()

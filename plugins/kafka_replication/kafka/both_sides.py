@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
+from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.sending import StallClock
+from kafka_replication.ledger.entries import Transform
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.audit import Seen
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
@@ -21,8 +26,14 @@ class KafkaSides:
     """A `BothSides` with a consumer for each side, made when it is first needed."""
 
     def __init__(
-        self, source: clients.ClientConfig, target: clients.ClientConfig, key: PartitionKey, stall: float
+        self,
+        source: clients.ClientConfig,
+        target: clients.ClientConfig,
+        key: PartitionKey,
+        stall: float,
+        pipeline: Pipeline | None,
     ) -> None:
+        self._pipeline = pipeline
         self._config, self._key, self._stall = {"source": source, "target": target}, key, stall
         self._cursors: dict[str, Cursor] = {}
 
@@ -39,8 +50,30 @@ class KafkaSides:
         start = offsets.log_starts(admin, [at])[at]
         return OffsetRange(min(start, end), end)
 
-    def source(self, wanted: OffsetRange) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted)
+    @property
+    def transform(self) -> Transform | None:
+        return self._pipeline.identity if self._pipeline else None
+
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+        return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, without=without)
+
+    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+        return self._cursor("source").seen(wanted, change=self._possibly_made if self._pipeline else None)
+
+    def _made(self, record: Record) -> Sequence[Record]:
+        assert self._pipeline is not None
+        return self._pipeline.outputs(record, self._origin)
+
+    def _possibly_made(self, record: Record) -> Sequence[Record]:
+        try:
+            return self._made(record)
+        except RefusedAt:
+            return ()
+
+    @cached_property
+    def _origin(self) -> Origin:
+        at = self._key.source
+        return Origin(topics.cluster_id(clients.shared_admin(self._config["source"])), at.topic, at.partition)
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]:
         return self._cursor("target").seen(wanted)
@@ -58,9 +91,13 @@ class KafkaSides:
 
 @contextmanager
 def both_sides(
-    source: clients.ClientConfig, target: clients.ClientConfig, key: PartitionKey, stall: float
+    source: clients.ClientConfig,
+    target: clients.ClientConfig,
+    key: PartitionKey,
+    stall: float,
+    pipeline: Pipeline | None = None,
 ) -> Iterator[KafkaSides]:
-    sides = KafkaSides(source, target, key, stall)
+    sides = KafkaSides(source, target, key, stall, pipeline)
     try:
         yield sides
     finally:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.sending import Sender, StallClock
-from kafka_replication.ledger.entries import KafkaSegments, Segment
+from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.port import Record, RefusedAt, Screen
 
 REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "it is larger than the target topic's max.message.bytes",
@@ -41,6 +44,7 @@ class ChunkWriter:
     window: SendWindow
     stall_timeout: float
     limits: Mapping[str, str]  # the target topic's configuration
+    aside: AsideWriter | None = None  # None: nothing is set aside
     check_between: Callable[[int], None]  # raises ForeignWriter if a foreign record lies below this target offset
     _sent: int = 0  # records that were given to the producer, including the current batch
     _first: Record | None = None
@@ -48,6 +52,31 @@ class ChunkWriter:
     _first_offset: int = UNKNOWN
     _last_offset: int = UNKNOWN
     _failed: KafkaError | None = None
+    _suspects: set[int] = field(default_factory=set)  # source offsets of records that may be refused
+    _refused: list[tuple[Record, int]] = field(default_factory=list)  # watched records, and why they were refused
+
+    @property
+    def screen(self) -> Screen | None:
+        return self._screened if self.aside is not None and self.aside.rules.anything else None
+
+    def _screened(self, record: Record) -> Failure | None:
+        assert self.aside is not None
+        failure = self.aside.rules.known.get(record[0]) or self.aside.limits.refusal(record)
+        if failure is None and self.aside.limits.is_suspect(record):
+            self._suspects.add(record[0])
+        return failure
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        assert self.aside is not None
+        self.aside.add(record, failure)
+
+    @property
+    def full(self) -> bool:
+        return self.aside is not None and self.aside.full
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        return self.aside.records if self.aside else ()
 
     def write(self, records: Sequence[Record]) -> None:
         """Produce all but the last of these records, after the one kept back. Raises RefusedAt, Stalled, Fenced.
@@ -68,17 +97,26 @@ class ChunkWriter:
         if stall.is_old(1.0):
             self._raise_failure()
 
-    def finish(self, digest: str) -> KafkaSegments:
+    def finish(self, digest: str) -> Placement:
         """Wait until the target acknowledged every record. Raises also ForeignWriter."""
         self._act(self._produce_last)
-        if not self._sent:
-            return KafkaSegments()
+        if self._sent or self.failures:
+            self._flush()
+        return self._placement(digest)
+
+    def _flush(self) -> None:
         try:
             self.transaction.flush()
         except ReplicationError:
             self._raise_failure()  # a refused record, or being fenced, explains why later records did not arrive
             raise
         self._raise_failure()
+        if self.aside is not None:
+            self.aside.check_acknowledged()
+
+    def _placement(self, digest: str) -> Placement:
+        if not self._sent:
+            return KafkaSegments()
         segment = self._segment(digest)
         self.check_between(segment.first)
         return KafkaSegments((segment,))
@@ -100,6 +138,10 @@ class ChunkWriter:
     def _produce(self, batch: Sequence[Record]) -> None:
         """Most of the processor time of writing is spent here: hence local names, and no Python call per record."""
         if not batch:
+            return
+        if self._suspects or self._all_watched:
+            for watched in batch:
+                self._produce_one(watched, acknowledge=True)
             return
         if self._first is None:
             self._produce_one(batch[0], acknowledge=True)
@@ -136,12 +178,12 @@ class ChunkWriter:
     def _wait_for_room(self, record: Record, *, acknowledge: bool) -> None:
         """Produce one record, waiting for room in the producer's queue."""
         offset, timestamp, key, value, headers = record
-        producer, target = self.transaction.producer, self.key.target
-        callback = self._delivered if acknowledge else None
+        producer, topic, partition = self.transaction.producer, self.key.target_topic, self._partition(record)
+        callback = partial(self._delivered, record) if acknowledge else None
         stall, empty = StallClock(self.stall_timeout), False
         while True:
             try:
-                producer.produce(target.topic, value, key, target.partition, callback, None, timestamp, headers)
+                producer.produce(topic, value, key, partition, callback, None, timestamp, headers)
                 return
             except BufferError:
                 if empty:
@@ -152,8 +194,15 @@ class ChunkWriter:
                     self.transaction.check_progress(stall, left)
                     producer.poll(0.05)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _partition(self, record: Record) -> int:  # noqa: ARG002  # all go to one
+        """The target partition of this record."""
+        return self.key.target.partition
+
+    def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
+        """``record`` is given if it is watched."""
         if error is not None:
+            if record is not None and error.code() in REFUSALS:
+                self._refused.append((record, error.code()))
             if self._failed is None or error.code() in REFUSALS:
                 self._failed = error
             return
@@ -170,10 +219,33 @@ class ChunkWriter:
     def _error(self, error: KafkaError) -> ReplicationError:
         if error.code() not in REFUSALS:
             return self.transaction.error(error, "sending")
+        if self.aside and self.aside.refused:
+            return self.aside.refused
+        if named := self._named():
+            first, *others = [self._refusal(record, code) for record, code in named]
+            first.more = tuple(failure for refusal in others for failure in refusal.failures)
+            return first
         if self._sent == 1 and self._first is not None:
             return self._refusal(self._first, error.code())
         what = f"{self.key.source}: {self.key.target_topic} refuses one of {self._sent} records"
         return RefusedAt(f"{what}: {REFUSALS[error.code()]}", "", None, self._sent)
+
+    def _named(self) -> list[tuple[Record, int]]:
+        """The refused records, if the answers tell them from their neighbours.
+
+        Kafka names the invalid records of a batch if there are several (KIP-467). If there is one, or if the batch is
+        refused for another reason, librdkafka 2.16 gives all its records the same error (measured). A record that is
+        larger than a batch has one of its own.
+        """
+        named = [(record, code) for record, code in self._refused if code != KafkaError._INVALID_DIFFERENT_RECORD]
+        if len(named) < len(self._refused):
+            return named
+        alone = len(named) == 1 and (named[0][0][0] in self._suspects or self._all_watched)
+        return named if alone else []
+
+    @property
+    def _all_watched(self) -> bool:
+        return self.aside is not None and self.aside.rules.searching
 
     def _refuse_by_client(self, error: KafkaException, record: Record | None) -> None:
         """Raise the refusal of one record by the client itself, which names the record at once."""
@@ -191,8 +263,8 @@ class ChunkWriter:
         return RefusedAt(
             f"{source}: the target topic {self.key.target_topic} refuses the record at offset {offset} "
             f"(partition {source.partition}, {size} bytes, timestamp {timestamp}): {REFUSALS[code]} ({limits})",
-            f"raise the limit on {self.key.target_topic}, then run again: the records before offset {offset} are"
-            " copied, later ones are not",
+            f"raise the limit on {self.key.target_topic}, or choose what happens to such records (failures.policy),"
+            f" then run again: the records before offset {offset} are copied, later ones are not",
             offset,
             kind=_kind(code),
             error=KafkaError(code).name(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,6 +15,7 @@ from kafka_replication.kafka.pool import lent
 from kafka_replication.kafka.scan import assign, consume, headers_of, offset_of, raise_read_error
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest
@@ -116,13 +117,24 @@ class Cursor:
         """The records in ``wanted``, as `BoundedReader.read`."""
         return self._reader.read(wanted)
 
-    def seen(self, wanted: OffsetRange, total: Digest | None = None) -> Iterator[Seen]:
-        """The offset and digest of each record in ``wanted``. Every record is also added to ``total``."""
+    def seen(
+        self,
+        wanted: OffsetRange,
+        total: Digest | None = None,
+        change: Callable[[Record], Iterable[Record]] | None = None,
+        without: Container[int] = (),
+    ) -> Iterator[Seen]:
+        """The offset and digest of each record in ``wanted``, or of what ``change`` makes of it. Each of these is also
+        added to ``total``. The offsets ``without`` are left out.
+        """
         for message in self.read(wanted):
             self.records += 1
-            fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
-            if total is not None:
-                total.add(*fields)
-            fingerprint = Fingerprint()
-            fingerprint.add(*fields)
-            yield Seen(offset_of(message), fingerprint.hash.digest())
+            if offset_of(message) in without:
+                continue
+            record = offset_of(message), message.timestamp()[1], message.key(), message.value(), headers_of(message)
+            for offset, *fields in change(record) if change else (record,):
+                if total is not None:
+                    total.add(*fields)
+                fingerprint = Fingerprint()
+                fingerprint.add(*fields)
+                yield Seen(offset, fingerprint.hash.digest())

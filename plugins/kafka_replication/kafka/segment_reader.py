@@ -1,57 +1,78 @@
-"""Reads target segments back with a new ``read_committed`` consumer, as any consumer sees them."""
+"""Reads copies back with a new ``read_committed`` consumer, as any consumer sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka import clients, offsets, quarantine
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.scan import headers_of, without_gc
-from kafka_replication.ledger.entries import Segment
+from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.verify import SegmentDigest
+from kafka_replication.verification.verify import PartDigest
+
+OPEN = 8  # consumers at a time; each may hold `queued.max.messages.kbytes` of records
 
 
 class SegmentReader:
-    """A `TargetReader` that reads segment after segment with one consumer per partition."""
+    """A `TargetReader` that reads part after part with one consumer per target partition.
+
+    Between the ranges of a part it reads on over records of others, or seeks if they are many. So each partition is
+    read once from the first to the last part, however many chunks lie between each other there.
+    """
 
     def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None) -> None:
         self._config, self._key, self._stall, self._limit = config, key, stall, limit
-        self._cursors: dict[int, Cursor] = {}
+        self._cursors: dict[TopicPartition, Cursor] = {}  # the one that was used last is the last
 
-    def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
-        at = TopicPartition(self._key.target_topic, segment.partition)
-        count = 0
+    def read(self, part: Part, digest: Digest | None) -> PartDigest:
+        at = TopicPartition(self._key.target_topic, part.partition)
+        cursor, count = self._cursor(at), 0
         try:
             with without_gc():
-                for message in self._cursor(at).read(OffsetRange(segment.first, segment.last + 1)):
-                    if digest is not None:
-                        digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
-                    count += 1
+                for range_ in part.offsets:
+                    for message in cursor.read(range_):
+                        if digest is not None:
+                            digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
+                        count += 1
         except GapFound as e:
-            raise self._removed(at, segment) from e
+            raise self._removed(at, part) from e
         except Stalled as e:
             stable = offsets.last_stable(clients.shared_admin(self._config), [at])[at]
             raise Stalled(
-                f"{e.what}; the last stable offset of {at} is {stable}, waiting for {segment.last + 1}", e.remedy
+                f"{e.what}; the last stable offset of {at} is {stable}, waiting for {part.until}", e.remedy
             ) from e
-        return SegmentDigest(count, "" if digest is None else digest.hexdigest())
+        return PartDigest(count, "" if digest is None else digest.hexdigest())
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        assert failed.place is not None
+        at = TopicPartition(failed.place.topic, failed.place.partition)
+        try:
+            found = self._cursor(at).read(OffsetRange(failed.place.offset, failed.place.offset + 1))
+            return any(quarantine.is_copy_of(message, failed) for message in found)
+        except GapFound:
+            return False
 
     def _cursor(self, at: TopicPartition) -> Cursor:
-        if at.partition not in self._cursors:
+        cursor = self._cursors.pop(at, None)
+        if cursor is None:
+            if len(self._cursors) >= OPEN:
+                self._cursors.pop(next(iter(self._cursors))).close()
             group = consumer_group(self._key.replication)
-            self._cursors[at.partition] = Cursor(self._config, group, at, self._stall, self._limit)
-        return self._cursors[at.partition]
+            cursor = Cursor(self._config, group, at, self._stall, self._limit)
+        self._cursors[at] = cursor
+        return cursor
 
-    def _removed(self, at: TopicPartition, segment: Segment) -> VerificationFailed:
+    def _removed(self, at: TopicPartition, part: Part) -> VerificationFailed:
         start = offsets.log_starts(clients.shared_admin(self._config), [at])[at]
         return VerificationFailed(
             f"{self._key.source}: unverifiable: {at} on the target now starts at {start}; our records from"
-            f" {segment.first} on were removed (retention or deletion) before they could be read back",
+            f" {part.first} on were removed (retention or deletion) before they could be read back",
             "raise retention.ms on the target; then copy again what the source still has (kafka-replication backfill),"
             " or accept the unverified offsets with kafka-replication approve-gap",
         )

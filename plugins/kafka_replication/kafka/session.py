@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,19 +10,20 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets, topics
+from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.sending import Sender
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
-from kafka_replication.ledger.entries import ONE_WRITER, Gap, Ids, Position, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -44,6 +45,7 @@ class PartitionSession:
         transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
         self.transaction: TransactionPort = transaction  # of entries
         self.sender: Sender = transaction  # of records
+        self.aside_sender: Sender = transaction  # of records that go to the quarantine topic
         self.group = consumer_group(key.replication)
         self._known = 0  # below this target offset there are only our records
         self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
@@ -108,16 +110,24 @@ class PartitionSession:
                 ONE_WRITER,
             )
 
-    def begin_chunk(self, window: SendWindow, limits: Mapping[str, str]) -> ChunkWriter:
-        """Begin a transaction. Its writer; ``limits`` is the target topic's configuration."""
+    def begin_chunk(
+        self,
+        make: Callable[..., ChunkWriter],
+        *,
+        window: SendWindow,
+        limits: Mapping[str, str],
+        aside: AsideWriter | None = None,
+    ) -> ChunkWriter:
+        """Begin a transaction. Its writer, as ``make`` makes it; ``limits`` is the target topic's configuration."""
         self.transaction.begin()
-        return ChunkWriter(
+        return make(
             key=self.key,
             transaction=self.sender,
             window=window,
             stall_timeout=self.settings.stall_timeout,
             limits=limits,
             check_between=self.check_between,
+            aside=aside,
         )
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -126,8 +136,14 @@ class PartitionSession:
         self.ledger.write(self.transaction, self.key, replace(receipt, after=self._after))
         self.transaction.commit()
         self._after = None
-        if receipt.segments:
+        if receipt.parts and not receipt.spread:
             self._known, self._marker = position.target_end, 1
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Write what a person decided about failed records, and the position, into the open transaction; commit it."""
+        self.ledger.write(self.transaction, self.key, position)
+        self.ledger.write(self.transaction, self.key, decided)
+        self.transaction.commit()
 
     def target_end(self) -> int:
         """The target's end, after waiting until no open transaction hides records below it. Raises Stalled."""
@@ -138,6 +154,12 @@ class PartitionSession:
     def target_start(self) -> int:
         """The target's log start offset now."""
         return offsets.log_starts(self.target_admin, [self.key.target])[self.key.target]
+
+    def target_starts(self, position: Position) -> dict[int, int]:
+        """The log start offsets now of the target partitions that have records of ours."""
+        numbers = position.ends(self.key.source.partition)
+        at = [TopicPartition(self.key.target_topic, number) for number in numbers]
+        return {place.partition: start for place, start in offsets.log_starts(self.target_admin, at).items()}
 
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""

@@ -8,21 +8,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from typing import Any
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
+from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.batch_size import batch_size
 from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.kafka.target_limits import TargetLimits
+from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
+from kafka_replication.sinks.set_aside import SetAside
 
 _GUARANTEES: Mapping[Delivery, Guarantee] = {
     "exactly_once": "transactional",
@@ -33,7 +40,10 @@ _GUARANTEES: Mapping[Delivery, Guarantee] = {
 
 
 class KafkaSink:
-    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew."""
+    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew.
+
+    ``exact`` is for few records: in every profile its sessions wait for all replicas, and learn where the records lie.
+    """
 
     def __init__(
         self,
@@ -41,9 +51,14 @@ class KafkaSink:
         settings: Copy,
         deadline: Deadline = NEVER,
         ledger: Ledger | None = None,
+        partitioning: Partitioning = SOLE,
         delivery: Delivery = EXACTLY_ONCE,
+        *,
+        exact: bool = False,
     ) -> None:
+        self._exact = exact
         self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
+        self._partitioning = partitioning
         self._delivery: Delivery = delivery
 
     @property
@@ -54,9 +69,15 @@ class KafkaSink:
         return topics.states(clients.shared_admin(self._target), names)
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
-        partition = session_of(key, self._target, self._settings, self._deadline, self._ledger, self._delivery)
-        session = KafkaSinkSession(partition, ids)
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
+        target, settings, delivery = self._target, self._settings, self._delivery
+        partition = session_of(key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact)
+        if self._partitioning.sole:
+            session = KafkaSinkSession(partition, ids, aside)
+        else:
+            from kafka_replication.kafka.spread import SpreadSession
+
+            session = SpreadSession(partition, ids, self._partitioning, aside)
         try:
             yield session
         finally:
@@ -73,18 +94,20 @@ def session_of(
     deadline: Deadline,
     ledger: Ledger | None = None,
     delivery: Delivery = EXACTLY_ONCE,
+    *,
+    exact: bool = False,
 ) -> PartitionSession:
     """A new session of one partition in this profile. The caller closes it."""
     if delivery == EXACTLY_ONCE:
         return PartitionSession(key, target, settings, deadline, ledger)
-    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery)
+    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery, exact=exact)
 
 
 class KafkaSinkSession:
     """A `SinkSession`: one session of a partition's producer."""
 
-    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
-        self._partition, self._ids = partition, ids
+    def __init__(self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None) -> None:
+        self._partition, self._ids, self._aside = partition, ids, aside
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
         self._window = SendWindow(partition.settings.chunk_seconds / 4)
         self._writer: ChunkWriter | None = None
@@ -117,8 +140,46 @@ class KafkaSinkSession:
         self._partition.check_ids(ids)
 
     def begin(self) -> ChunkWriter:
-        self._writer = self._partition.begin_chunk(self._window, self._limits)
+        self._writer = self._partition.begin_chunk(
+            self._new_writer,
+            window=self._window,
+            limits=self._limits,
+            aside=self._aside_writer(),
+        )
         return self._writer
+
+    def _new_writer(self, **common: Any) -> ChunkWriter:
+        return ChunkWriter(**common)
+
+    def limits(self) -> TargetLimits:
+        """What the target topic is certain to refuse, as it is configured now."""
+        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target)
+
+    def _aside_writer(self) -> AsideWriter | None:
+        if self._aside is None:
+            return None
+        return AsideWriter(
+            rules=self._aside,
+            limits=self.limits(),
+            origin=Origin(self._partition.key, self._ids, self._aside.generation),
+            transaction=self._partition.aside_sender,
+            partitions=lambda: self._quarantine_partitions,
+            stall_timeout=self._partition.settings.stall_timeout,
+        )
+
+    @cached_property
+    def _quarantine_partitions(self) -> int:
+        assert self._aside is not None
+        name = self._aside.topic
+        there = topics.states(self._partition.target_admin, [name])
+        if name not in there:
+            raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
+        return len(there[name].partitions)
+
+    def decide(self, position: Position, decided: Handled) -> None:
+        """Commit what a person decided about failed records. The session writes nothing else."""
+        self._partition.decide(position, decided)
+        self._writer = None
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)

@@ -17,6 +17,7 @@ from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Resource, Right, Side
 from kafka_replication.model.times import ceil_millis
+from kafka_replication.planning import quarantine_topic
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 
 _CORRECT = "correct topics.include, create the topic, or grant Describe on it"
@@ -49,10 +50,13 @@ def take(
     starts, unanswered = _starts(replication, source, set(readable) - set(known), unresolved, patience)
     ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
     wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
-    on_target = topics.describe(target, {*wanted, *others, POSITIONS, RECEIPTS}, patience)
+    aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
+    on_target = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
     targets = dict(on_target.topics)
     ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
-    created = len(ledger) < 2 or (replication.target_topics.create and wanted - targets.keys())
+    quarantine = targets.pop(replication.quarantine_topic, None)
+    absent = (wanted if replication.target_topics.create else set()) - targets.keys()
+    created = absent or len(ledger) < 2 or (aside and quarantine is None)
     return Snapshot(
         source_cluster=topics.cluster_id(source),
         target_cluster=topics.cluster_id(target),
@@ -62,6 +66,7 @@ def take(
         starts=starts,
         until=ends,
         ledger=ledger,
+        quarantine=quarantine,
         defaults=topic_defaults(target) if created else None,
         denied=_rights("source", described) | _rights("target", on_target),
     )

@@ -10,13 +10,14 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.entry_writer import writer_of
-from kafka_replication.kafka.target_records import TargetRecords
+from kafka_replication.kafka.target_records import Ends, TargetRecords
 from kafka_replication.ledger.entries import Entry, Position
+from kafka_replication.ledger.placement import Spread
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey, opening_id
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.partitioning import SOLE, PartitionedBy, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
@@ -31,10 +32,12 @@ class StartOffsets:
         admin: AdminClient,
         settings: Copy,
         deadline: Deadline = NEVER,
+        partitioning: Partitioning = SOLE,
         delivery: Delivery = EXACTLY_ONCE,
     ) -> None:
         self._ledger = ledger
-        self.records = TargetRecords(replication, target, admin)
+        self._partitioning = partitioning
+        self.records = TargetRecords(replication, target, admin, partitioning)
         what = f"committing start offsets of {replication}"
         self._delivery: Delivery = delivery
         self._transaction = writer_of(delivery, opening_id(replication), what, target, settings, deadline)
@@ -50,7 +53,7 @@ class StartOffsets:
     def commit(
         self,
         positions: Mapping[PartitionKey, Position],
-        ends: Mapping[PartitionKey, int],
+        ends: Mapping[PartitionKey, Ends],
         more: Iterable[tuple[PartitionKey, Entry]] = (),
     ) -> dict[PartitionKey, Position]:
         """Commit all of these positions and ``more`` entries, or none; without transactions, some.
@@ -61,7 +64,7 @@ class StartOffsets:
         receipts = self._ledger.receipt_ends()  # read after fencing: all receipts of these partitions will lie above
         started = {
             key: replace(
-                position.after(OffsetRange(position.start, position.start), None, ends.get(key, 0)),
+                beginning(position, key, self._partitioning, ends.get(key, {})),
                 receipts_from=receipts[key.ledger_partition],
                 delivery=self._delivery,
             )
@@ -73,3 +76,15 @@ class StartOffsets:
                 self._ledger.write(self._transaction, key, entry)
             self._transaction.commit()
         return started
+
+
+def beginning(position: Position, key: PartitionKey, partitioning: Partitioning, ends: Ends) -> Position:
+    """The position of a partition of which nothing was copied yet. Others wrote to its target partitions up to
+    ``ends``, as far as that is known.
+    """
+    if partitioning.keeps:
+        return replace(position, target_end=ends.get(key.source.partition, 0), spread=None)
+    if not ends:
+        return replace(position, target_end=0, spread=None)
+    by = PartitionedBy(name=partitioning.name, hash="", partitions=max(ends) + 1)
+    return replace(position, target_end=0, spread=Spread.nothing(by).with_(by, ends))

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.partitioning import SOLE, Partitioning
+
+Place = tuple[TopicPartition, int]  # with an offset
+Ends = dict[int, int]  # of target partitions
+Failed = dict[PartitionKey, ReplicationError]
 
 
 class TargetRecords:
-    """Looks for records in target partitions of one replication."""
+    """Looks for records in target partitions of one replication, whose records are spread as ``partitioning`` says."""
 
-    def __init__(self, replication: str, target: clients.ClientConfig, admin: AdminClient) -> None:
-        self._replication, self._target, self._admin = replication, target, admin
+    def __init__(
+        self,
+        replication: str,
+        target: clients.ClientConfig,
+        admin: AdminClient,
+        partitioning: Partitioning = SOLE,
+    ) -> None:
+        self._replication, self._target, self._admin, self._partitioning = replication, target, admin, partitioning
 
-    def occupied(self, keys: Collection[PartitionKey], wait: float) -> dict[PartitionKey, int]:
-        """The partitions whose target has records for a ``read_committed`` reader, with the offset of the first one.
+    def occupied(self, keys: Collection[PartitionKey], wait: float) -> dict[PartitionKey, Place]:
+        """The partitions whose target has records for a ``read_committed`` reader, with the place of the first one.
 
         Raises Stalled if an open transaction hides records, and Unreachable.
         """
@@ -30,34 +41,70 @@ class TargetRecords:
         return occupied
 
     def occupied_each(
-        self, keys: Collection[PartitionKey], wait: float
-    ) -> tuple[dict[PartitionKey, int], dict[PartitionKey, ReplicationError]]:
-        """As `occupied`, with the reason for each partition whose target cannot be read within ``wait`` seconds."""
-        ends, failures = self.ends(keys, wait)
-        starts, failed = offsets.log_starts_each(self._admin, [key.target for key in ends])
-        unknown = failures | {key: failed[key.target] for key in ends if key.target in failed}
+        self, keys: Collection[PartitionKey], wait: float, known: Collection[PartitionKey] = ()
+    ) -> tuple[dict[PartitionKey, Place], Failed]:
+        """As `occupied`, with the reason for each partition whose target cannot be read within ``wait`` seconds.
+
+        Where several keys write to one target topic, it may have records of those ``known``, so it is not searched.
+        """
+        written = set[str]() if self._partitioning.sole else {key.target_topic for key in known}
+        ends, unknown = self.ends([key for key in keys if key.target_topic not in written], wait)
+        at = {TopicPartition(key.target_topic, number): end for key in ends for number, end in ends[key].items()}
+        first, failed = self._first_each(at)
         occupied = {}
-        for key in ends.keys() - unknown.keys():
-            try:
-                first = self._first(key.target, starts[key.target], ends[key])
-            except ReplicationError as error:
-                unknown[key] = error
-                continue
-            if first is not None:
-                occupied[key] = first
+        for key in ends:
+            places = [TopicPartition(key.target_topic, number) for number in ends[key]]
+            if errors := [failed[place] for place in places if place in failed]:
+                unknown[key] = errors[0]
+            elif found := [(place, first[place]) for place in places if place in first]:
+                occupied[key] = found[0]
         return occupied, unknown
 
-    def ends(
-        self, keys: Collection[PartitionKey], wait: float
-    ) -> tuple[dict[PartitionKey, int], dict[PartitionKey, ReplicationError]]:
-        """The end of each target partition, after waiting ``wait`` seconds at most until no open transaction hides
-        records below it; or why it is not known.
+    def ends(self, keys: Collection[PartitionKey], wait: float) -> tuple[dict[PartitionKey, Ends], Failed]:
+        """The ends of each key's target partitions, after waiting ``wait`` seconds at most until no open transaction
+        hides records below it; or why they are not known.
         """
-        ends, failures = offsets.stable_ends_each(self._admin, [key.target for key in keys], wait)
-        return (
-            {key: ends[key.target] for key in keys if key.target in ends},
-            {key: failures[key.target] for key in keys if key.target in failures},
-        )
+        places = self._places(keys)
+        ends, failures = offsets.stable_ends_each(self._admin, {at for here in places.values() for at in here}, wait)
+        failed = {
+            key: failures[at] for key, here in places.items() for at in here if at in failures
+        }  # the last one is told
+        known = {
+            key: {at.partition: ends[at] for at in here}
+            for key, here in places.items()
+            if all(at in ends for at in here)
+        }
+        return known, failed
+
+    def _places(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, list[TopicPartition]]:
+        """The target partitions in which records of the keys may come to lie."""
+        if self._partitioning.keeps:
+            return {key: [key.target] for key in keys}
+        states = topics.states(self._admin, {key.target_topic for key in keys}) if keys else {}
+        return {
+            key: [
+                TopicPartition(key.target_topic, number)
+                for number in self._partitioning.targets(key.source.partition, states[key.target_topic].partitions)
+            ]
+            for key in keys
+            if key.target_topic in states
+        }
+
+    def _first_each(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ReplicationError]]:
+        """The offset of the first record of each partition that has one."""
+        starts, failed = offsets.log_starts_each(self._admin, ends)
+        first = dict[TopicPartition, int]()
+        for at, start in starts.items():
+            try:
+                found = self._first(at, start, ends[at])
+            except ReplicationError as error:
+                failed[at] = error
+                continue
+            if found is not None:
+                first[at] = found
+        return first, failed
 
     def _first(self, at: TopicPartition, start: int, end: int) -> int | None:
         return (

@@ -20,15 +20,16 @@ from kafka_replication.ledger.entries import (
     UPGRADE,
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
-    KafkaSegments,
-    Placement,
+    Handled,
     Position,
     Receipt,
     Removed,
     Start,
     Verified,
 )
+from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement
 from kafka_replication.ledger.record_keys import FOREIGN
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import LedgerUnreadable
@@ -43,6 +44,7 @@ FORMATS: Mapping[str, Mapping[int, type[formats.EntryFormat]]] = {
     "start": {1: formats.Start1},
     "deleted": {1: formats.Deleted1},
     "removed": {1: formats.Removed1},
+    "handled": {1: formats.Handled1},
     "receipt": {1: formats.Receipt1, 2: formats.Receipt2},
 }
 
@@ -67,6 +69,8 @@ def _content(entry: Entry) -> tuple[str, dict[str, Any]]:
             return "deleted", {"source_topic": entry.source_topic, "run_id": entry.run_id, "time": entry.time}
         case Removed():
             return "removed", _removed(entry)
+        case Handled():
+            return "handled", _handled(entry)
         case Receipt():
             return "receipt", _receipt(entry)
 
@@ -81,7 +85,12 @@ def _position(entry: Position) -> dict[str, Any]:
         "leader_epoch": entry.leader_epoch,
         "target_end": entry.target_end,
         **_receipts_from(entry),
+        # optional
         **_delivery(entry),
+        **({"quarantined": entry.quarantined} if entry.quarantined else {}),
+        **({"skipped": entry.skipped} if entry.skipped else {}),
+        **({"transform": asdict(entry.transform)} if entry.transform else {}),
+        **({"spread": {"by": asdict(entry.spread.by), "ends": list(entry.spread.ends)}} if entry.spread else {}),
     }
 
 
@@ -110,6 +119,25 @@ def _removed(entry: Removed) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         "receipts_from": entry.receipts_from,
+        **({"target_starts": list(entry.target_starts)} if entry.target_starts else {}),
+    }
+
+
+def _handled(entry: Handled) -> dict[str, Any]:
+    return {
+        "generation": entry.generation,
+        "state": entry.state,
+        "quarantined": entry.quarantined.encode(),
+        "skipped": entry.skipped.encode(),
+        "ids": asdict(entry.ids),
+        "by": entry.by,
+        "reason": entry.reason,
+        "run_id": entry.run_id,
+        "time": entry.time,
+        "count": entry.count,
+        "digest": entry.digest,
+        "digest_kind": entry.digest_kind,
+        "placement": _placement(entry.placement),
     }
 
 
@@ -168,17 +196,33 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "ids": asdict(entry.ids),
         "run_id": entry.run_id,
         "time": entry.time,
-        **({"throttled": entry.throttled} if entry.throttled else {}),  # optional
+        # optional
         **_delivery(entry),
         **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
         **_known(after=entry.after),
+        **({"throttled": entry.throttled} if entry.throttled else {}),
+        **({"failures": [_failed(failed) for failed in entry.failures]} if entry.failures else {}),
+        **({"sources": entry.sources} if entry.copied != entry.count else {}),
     }
+
+
+def _failed(failed: FailedRecord) -> dict[str, Any]:
+    place = failed.place
+    return {**asdict(failed), "place": [place.topic, place.partition, place.offset] if place else None}
 
 
 def _placement(placement: Placement) -> dict[str, Any]:
     if isinstance(placement, KafkaSegments):
         return {"kind": formats.KAFKA_SEGMENTS, "segments": [asdict(segment) for segment in placement.segments]}
+    if isinstance(placement, KafkaPartitions):
+        parts = [_part(part) for part in placement.parts]
+        return {"kind": formats.KAFKA_PARTITIONS, "by": asdict(placement.by), "parts": parts}
     return {**placement.content, "kind": placement.kind}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    offsets = part.offsets.encode()
+    return {"partition": part.partition, "offsets": offsets, "count": part.count, "digest": part.digest}
 
 
 def _pair(range_: OffsetRange) -> list[int]:
@@ -224,6 +268,13 @@ def decode_removed(data: bytes) -> Removed:
     """Raises LedgerUnreadable."""
     entry = _decode("removed", data)
     assert isinstance(entry, Removed)
+    return entry
+
+
+def decode_handled(data: bytes) -> Handled:
+    """Raises LedgerUnreadable."""
+    entry = _decode("handled", data)
+    assert isinstance(entry, Handled)
     return entry
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafka_replication.ledger.entries import POSITIONS, KafkaSegments, Position, Receipt
+from kafka_replication.ledger.entries import POSITIONS, Position, Receipt
+from kafka_replication.ledger.placement import UnknownPlacement, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 
 
 def of_entries(key: PartitionKey, view: LedgerView) -> list[str]:
@@ -50,8 +51,11 @@ def _of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Ite
     unproven = view.pending(key).subtract(view.gone(key)).subtract(proven)
     if unproven and not receipts.incomplete(key):
         yield f"the position says that {unproven} were copied, but there is no receipt"
-    if (end := target_end(known)) > position.target_end:
-        yield f"a receipt ends at offset {end} of {key.target}, but the position says {position.target_end}"
+    ends = position.ends(key.source.partition)
+    for number, end in sorted(target_ends(known).items()):
+        if end > ends.get(number, 0):
+            at = TopicPartition(key.target_topic, number)
+            yield f"a receipt ends at offset {end} of {at}, but the position says {ends.get(number, 0)}"
 
 
 def of_position(position: Position, receipts: Iterable[Receipt]) -> list[Receipt]:
@@ -59,10 +63,10 @@ def of_position(position: Position, receipts: Iterable[Receipt]) -> list[Receipt
     return [receipt for receipt in receipts if receipt.ids == position.ids]
 
 
-def target_end(receipts: Iterable[Receipt]) -> int:
-    """One past the highest target offset of these receipts; 0 if they wrote no record."""
-    placed = (receipt.placement for receipt in receipts if isinstance(receipt.placement, KafkaSegments))
-    return max((segment.last + 1 for placement in placed for segment in placement.segments), default=0)
+def target_ends(receipts: Iterable[Receipt]) -> dict[int, int]:
+    """One past the highest offset of these receipts in each target partition."""
+    known = (receipt for receipt in receipts if not isinstance(receipt.placement, UnknownPlacement))
+    return ends_of(part for receipt in known for part in receipt.parts)
 
 
 def _where(key: PartitionKey) -> str:

@@ -14,9 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Placement,
+    Spread,
+    UnknownPlacement,
+    ends_of,
+)
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.model.partitioning import KEEP
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
@@ -33,6 +43,22 @@ class Ids:
     source_cluster: str
     source_topic: str
     target_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What left records out or changed them during the copy: its name, and the hash of its definition."""
+
+    name: str
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hash})"
+
+
+def how(transform: Transform | None) -> str:
+    """How records were copied, for messages."""
+    return f"with {transform}" if transform else "without filter or transform"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +79,10 @@ class Position:
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
     delivery: Delivery = EXACTLY_ONCE  # the profile of who wrote this entry
+    quarantined: int = 0  # records of this generation that its receipts call so, also those handled since
+    skipped: int = 0
+    transform: Transform | None = None  # of the chunk that was copied last
+    spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +114,27 @@ class Position:
         if next_offset > copied.until:  # the last offset is of a range copied earlier, whose epoch is not stored
             return None
         return leader_epoch
+
+    def counting(self, receipt: Receipt, times: int = 1) -> Position:
+        """This position with the records that the chunk set aside, or without them (-1)."""
+        return replace(
+            self,
+            quarantined=max(0, self.quarantined + times * receipt.quarantined),
+            skipped=max(0, self.skipped + times * receipt.skipped),
+        )
+
+    def placed(self, placement: Placement) -> Position:
+        """This position after a chunk was placed there. `after` has moved ``target_end``."""
+        if not isinstance(placement, KafkaPartitions) or placement.by.name == KEEP:
+            return self
+        before = self.spread or Spread.nothing(placement.by)
+        return replace(self, spread=before.with_(placement.by, ends_of(placement.parts)))
+
+    def ends(self, partition: int) -> Mapping[int, int]:
+        """One past our highest offset in each target partition. ``partition`` is the source's."""
+        if self.spread is None:
+            return {partition: self.target_end}
+        return dict(enumerate(self.spread.ends))
 
     def left_of(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of ``wanted`` that are not on the target yet."""
@@ -187,44 +238,14 @@ class Removed:
     run_id: str
     time: str  # RFC 3339 UTC
     receipts_from: int | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
+    target_starts: tuple[int, ...] = ()  # for each target partition, where several have our records
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
-
-    partition: int
-    first: int
-    last: int
-    count: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSegments:
-    """Where a chunk is on a Kafka target, in source order. Empty if the chunk wrote no record."""
-
-    segments: tuple[Segment, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownPlacement:
-    """A placement of a ``kind`` that this version does not know. ``content`` is kept unchanged."""
-
-    kind: str
-    content: Mapping[str, Any] = field(hash=False)
-
-
-Placement = KafkaSegments | UnknownPlacement
-
-
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """What changed the records during the copy: its name, and the hash of its definition."""
-
-    name: str
-    hash: str
+    def start(self, partition: int) -> int:
+        """The log start of this target partition up to which ``coverage`` is known."""
+        if not self.target_starts:
+            return self.target_start
+        return self.target_starts[partition] if partition < len(self.target_starts) else 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -236,14 +257,47 @@ class MappedOffset:
     target_offset: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where one record is on a Kafka target."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecord:
+    """One source record that a chunk set aside: quarantined at ``place``, or skipped (without a place).
+
+    ``kind`` is one of `FailureKind`; a newer version may know more. ``size`` is in bytes, of key, value and headers; -1
+    if the record could not be read. ``key_digest`` (of the key alone; empty without a key) and ``digest`` are of the
+    receipt's digest kind.
+    """
+
+    offset: int
+    kind: str
+    reason: str
+    error: str
+    size: int
+    key_digest: str
+    digest: str
+    place: Place | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
 
-    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. Records that it read and
-    did not write are ``filtered`` (the transform dropped them), ``quarantined`` (written to another place) or
-    ``skipped`` (left out by approval). The other offsets of the range had no visible record. ``offset_map`` is sparse:
-    it has some of the chunk's records. ``throttled`` is for how many seconds the brokers' quotas made it wait.
+    ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. ``copied`` is the number
+    of source records that these come from: another one only where a transform makes several records of one. Records
+    that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
+    to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
+    ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
+    quotas made it wait.
 
     A chunk that was written without a transaction, and the first one after such chunks, has ``after``: the target
     offset behind the chunk before it. What lies from there on has to be explained. Verification adds how many of the
@@ -271,6 +325,8 @@ class Receipt:
     after: int | None = None
     lost_in_delivery: int = 0
     duplicates: int = 0
+    failures: tuple[FailedRecord, ...] = ()
+    sources: int | None = None  # None: as many as ``count``
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -281,15 +337,70 @@ class Receipt:
             raise ValueError(f"the offset map has offsets outside of the range {self.range}")
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def copied(self) -> int:
+        """How many source records are on the target, each as one record or several."""
+        return self.count if self.sources is None else self.sources
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
         """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        if isinstance(self.placement, UnknownPlacement):
-            raise LedgerUnreadable(
-                f"the receipt of source offsets {self.range} has the placement kind {self.placement.kind!r}, which this"
-                " version does not know",
-                UPGRADE,
-            )
-        return self.placement.segments
+        return _parts(self.placement, f"the receipt of source offsets {self.range}")
+
+    @property
+    def spread(self) -> bool:
+        """Whether records of others may lie between its records."""
+        return isinstance(self.placement, KafkaPartitions)
 
 
-Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt
+# retried: copied to the target after all. discarded: given up by a person.
+HANDLED_STATES = ("retried", "discarded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """Records that were set aside, and that a person has decided about: in one transaction, by one command.
+
+    ``quarantined`` and ``skipped`` are their source offsets. If they were retried, ``placement`` says where they are on
+    the target, in source order, and ``count`` and ``digest`` are those of the records. Never removed.
+    """
+
+    generation: int
+    state: str  # one of HANDLED_STATES
+    quarantined: Coverage
+    skipped: Coverage
+    ids: Ids
+    by: str
+    reason: str
+    run_id: str
+    time: str  # RFC 3339 UTC
+    count: int = 0
+    digest: str = ""
+    digest_kind: str = ""
+    placement: Placement = field(default_factory=KafkaSegments)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.state not in HANDLED_STATES or not self.offsets:
+            raise ValueError(f"not handled records: {self.state!r} {self.offsets}")
+
+    @property
+    def offsets(self) -> Coverage:
+        return self.quarantined.union(self.skipped)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Where retried records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
+        return _parts(self.placement, f"the entry of handled records {self.offsets}")
+
+
+def _parts(placement: Placement, what: str) -> tuple[Part, ...]:
+    match placement:
+        case KafkaPartitions(parts=parts):
+            return parts
+        case KafkaSegments(segments):
+            return tuple(segment.part for segment in segments)
+        case UnknownPlacement(kind):
+            raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)
+
+
+Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt | Handled

@@ -13,24 +13,33 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from kafka_replication.ledger.entries import (
     Deleted,
     Entry,
+    FailedRecord,
     Gap,
+    Handled,
     Ids,
-    KafkaSegments,
     MappedOffset,
-    Placement,
+    Place,
     Position,
     Receipt,
     Removed,
-    Segment,
     Start,
     Transform,
-    UnknownPlacement,
     Verified,
+)
+from kafka_replication.ledger.placement import (
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Placement,
+    Segment,
+    Spread,
+    UnknownPlacement,
 )
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.partitioning import PartitionedBy
 
-KAFKA_SEGMENTS = "kafka-segments"
+KAFKA_SEGMENTS, KAFKA_PARTITIONS = "kafka-segments", "kafka-partitions"
 
 
 def _range(pair: Any) -> OffsetRange:
@@ -45,7 +54,14 @@ def _mapped_offset(numbers: Any) -> MappedOffset:
     return MappedOffset(*numbers)
 
 
+def _place(parts: Any) -> Place:
+    if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, int] or min(parts[1:]) < 0:
+        raise ValueError(f"not a place: {parts!r}")
+    return Place(*parts)
+
+
 Number = Annotated[int, Field(ge=0)]
+JsonPlace = Annotated[Place, PlainValidator(_place)]
 JsonRange = Annotated[OffsetRange, PlainValidator(_range)]
 JsonCoverage = Annotated[Coverage, PlainValidator(Coverage.decode)]
 JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset)]
@@ -82,6 +98,67 @@ class JsonKafkaSegments(_Part):
     segments: list[JsonSegment]
 
 
+class JsonFailed(_Part):
+    offset: Number
+    kind: str
+    reason: str
+    error: str
+    size: int
+    key_digest: str
+    digest: str
+    place: JsonPlace | None
+
+    def value(self) -> FailedRecord:
+        return FailedRecord(
+            offset=self.offset,
+            kind=self.kind,
+            reason=self.reason,
+            error=self.error,
+            size=self.size,
+            key_digest=self.key_digest,
+            digest=self.digest,
+            place=self.place,
+        )
+
+
+class JsonPartitionedBy(_Part):
+    name: str
+    hash: str
+    partitions: Annotated[int, Field(ge=1)]
+
+    def value(self) -> PartitionedBy:
+        return PartitionedBy(name=self.name, hash=self.hash, partitions=self.partitions)
+
+
+class JsonPart(_Part):
+    partition: Number
+    offsets: JsonCoverage
+    count: Number
+    digest: str
+
+    def value(self) -> Part:
+        return Part(partition=self.partition, offsets=self.offsets, count=self.count, digest=self.digest)
+
+
+class JsonKafkaPartitions(_Part):
+    kind: Literal["kafka-partitions"]
+    by: JsonPartitionedBy
+    parts: list[JsonPart]
+
+    def value(self) -> KafkaPartitions:
+        if not all(part.offsets for part in self.parts):
+            raise ValueError("a part without offsets")
+        return KafkaPartitions(self.by.value(), tuple(part.value() for part in self.parts))
+
+
+class JsonSpread(_Part):
+    by: JsonPartitionedBy
+    ends: list[Number]
+
+    def value(self) -> Spread:
+        return Spread(self.by.value(), tuple(self.ends))
+
+
 class JsonTransform(_Part):
     name: str
     hash: str
@@ -96,6 +173,8 @@ def _placement(content: Any) -> Placement:
         case {"kind": "kafka-segments"}:
             known = JsonKafkaSegments.model_validate(content)
             return KafkaSegments(tuple(segment.value() for segment in known.segments))
+        case {"kind": "kafka-partitions"}:
+            return JsonKafkaPartitions.model_validate(content).value()
         case {"kind": str(kind), **more}:
             return UnknownPlacement(kind, {str(name): value for name, value in more.items()})
         case _:
@@ -128,6 +207,10 @@ class Position1(EntryFormat):
     target_end: Number
     receipts_from: Number | None = None
     delivery: Delivery = EXACTLY_ONCE
+    quarantined: Number = 0
+    skipped: Number = 0
+    transform: JsonTransform | None = None
+    spread: JsonSpread | None = None
 
     def value(self) -> Position:
         return Position(
@@ -140,6 +223,10 @@ class Position1(EntryFormat):
             target_end=self.target_end,
             receipts_from=self.receipts_from,
             delivery=self.delivery,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
+            transform=self.transform.value() if self.transform else None,
+            spread=self.spread.value() if self.spread else None,
             extra=self.unknown,
         )
 
@@ -233,6 +320,7 @@ class Removed1(EntryFormat):
     run_id: str
     time: str
     receipts_from: Number | None
+    target_starts: list[Number] = Field(default_factory=list)
 
     def value(self) -> Removed:
         return Removed(
@@ -245,6 +333,41 @@ class Removed1(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             receipts_from=self.receipts_from,
+            target_starts=tuple(self.target_starts),
+            extra=self.unknown,
+        )
+
+
+class Handled1(EntryFormat):
+    generation: Number
+    state: str
+    quarantined: JsonCoverage
+    skipped: JsonCoverage
+    ids: JsonIds
+    by: str
+    reason: str
+    run_id: str
+    time: str
+    count: Number
+    digest: str
+    digest_kind: str
+    placement: JsonPlacement
+
+    def value(self) -> Handled:
+        return Handled(
+            generation=self.generation,
+            state=self.state,
+            quarantined=self.quarantined,
+            skipped=self.skipped,
+            ids=self.ids.value(),
+            by=self.by,
+            reason=self.reason,
+            run_id=self.run_id,
+            time=self.time,
+            count=self.count,
+            digest=self.digest,
+            digest_kind=self.digest_kind,
+            placement=self.placement,
             extra=self.unknown,
         )
 
@@ -267,6 +390,8 @@ class _Receipt(EntryFormat):
     after: Number | None = None
     lost_in_delivery: Number = 0
     duplicates: Number = 0
+    failures: list[JsonFailed] = []
+    sources: Number | None = None
 
     def receipt(self, placement: Placement, **more: Any) -> Receipt:
         return Receipt(
@@ -286,6 +411,8 @@ class _Receipt(EntryFormat):
             after=self.after,
             lost_in_delivery=self.lost_in_delivery,
             duplicates=self.duplicates,
+            failures=tuple(failed.value() for failed in self.failures),
+            sources=self.sources,
             extra=self.unknown,
             **more,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kafka_replication.ledger.entries import Gap, Receipt
+from kafka_replication.ledger.entries import Gap, Handled, Receipt
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
@@ -26,6 +26,10 @@ def receipt_key(key: PartitionKey, receipt: Receipt) -> bytes:
 
 def gap_key(key: PartitionKey, gap: Gap) -> bytes:
     return key.entry("gap", gap.generation, gap.range.from_)
+
+
+def handled_key(key: PartitionKey, handled: Handled) -> bytes:
+    return key.entry("handled", handled.generation, handled.offsets.ranges[0].from_)
 
 
 def start_key(key: PartitionKey) -> bytes:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafka_replication.ledger.entries import Deleted, Gap, Position, Removed, Start, Verified
+from kafka_replication.ledger.entries import Deleted, Gap, Handled, Position, Removed, Start, Verified
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 
 NONE: Final = "none"  # the level of what was not verified
+ASIDE: Final = ("quarantined", "skipped")
 
 
 def weakest(levels: Iterable[str]) -> str:
@@ -37,6 +38,7 @@ class LedgerView:
     starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)  # copies that the target no longer has
+    handled: Mapping[PartitionKey, tuple[Handled, ...]] = field(default_factory=dict)  # of every generation
     # other replications, by target topic
     owners: Mapping[str, tuple[Owner, ...]] = field(default_factory=dict, compare=False)
 
@@ -139,6 +141,36 @@ class LedgerView:
         """The offsets that the watermark may pass: read back and equal, or given up by approval."""
         return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))
 
+    def handled_in(self, key: PartitionKey, generation: int, state: str | None = None) -> tuple[Handled, ...]:
+        """What was decided about records of this generation that were set aside, in order; None: every decision."""
+        return tuple(
+            entry
+            for entry in self.handled.get(key, ())
+            if entry.generation == generation and state in (None, entry.state)
+        )
+
+    def retried(self, key: PartitionKey, generation: int) -> Coverage:
+        """The offsets that were set aside, and copied after all."""
+        return _united(entry.offsets for entry in self.handled_in(key, generation, "retried"))
+
+    def retried_at(self, key: PartitionKey, generation: int) -> Coverage:
+        """The offsets of the key's own target partition where records lie that were set aside, and copied after all."""
+        parts = (part for entry in self.handled_in(key, generation, "retried") for part in entry.parts)
+        return _united(part.offsets for part in parts if part.partition == key.target.partition)
+
+    def set_aside(self, key: PartitionKey) -> tuple[int, int]:
+        """How many records of a known partition are quarantined and skipped now, without those that were retried."""
+        position = self.positions[key]
+        retried = self.handled_in(key, position.generation, "retried")
+        quarantined, skipped = (_united(getattr(entry, name) for entry in retried).span for name in ASIDE)
+        return max(0, position.quarantined - quarantined), max(0, position.skipped - skipped)
+
+    def undecided(self, key: PartitionKey) -> int:
+        """How many records of a known partition are set aside, and nobody has decided about them."""
+        position = self.positions[key]
+        decided = _united(entry.offsets for entry in self.handled_in(key, position.generation)).span
+        return max(0, position.quarantined + position.skipped - decided)
+
     def pending(self, key: PartitionKey) -> Coverage:
         """The offsets of a known partition that are on the target, but neither verified nor waived by an approval."""
         position = self.positions[key]
@@ -150,3 +182,7 @@ class LedgerView:
         entry = self.removal(key, position.generation)
         start = max(position.start, entry.passed if entry else 0)
         return self.verified_or_waived(key, position.generation).contiguous_end(start)
+
+
+def _united(coverages: Iterable[Coverage]) -> Coverage:
+    return Coverage.of(range_ for coverage in coverages for range_ in coverage)

@@ -11,6 +11,7 @@
     |   |-- NotAuthorized       a right is missing
     |   |-- PreflightFailed   the clusters or topics do not fit the replication
     |   |-- RecordRefused     the target does not take one record
+    |   |-- TooManyFailed     more records would be set aside than failures.limit allows
     |   |-- GapFound          source offsets can no longer be read
     |   |-- LedgerUnreadable  an entry this version cannot read
     |   |-- PlanUnreadable    a stored plan this version cannot read
@@ -128,6 +129,12 @@ class RecordRefused(Refused):
     """The target does not take one record; ``what`` names topic, partition, offset, size and limit."""
 
     id = "record-refused"
+
+
+class TooManyFailed(Refused):
+    """More records would be quarantined or skipped than ``failures.limit`` allows for one run."""
+
+    id = "too-many-failed"
 
 
 class GapFound(Refused):

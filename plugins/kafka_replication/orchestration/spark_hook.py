@@ -94,7 +94,7 @@ class HookSubmission:
             return ReplicationSparkSubmitHook(
                 conf=submit.conf_for(master, spark.conf),
                 conn_id=spark.connection,
-                py_files=str(package) if package else None,
+                py_files=submit.py_files(package, spark.conf),
                 application_args=[str(here.socket)],
                 deploy_mode="client",
                 name=name,

@@ -6,7 +6,7 @@ says is what is on the target, so that copying and verifying need no other rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
@@ -38,7 +38,7 @@ class GivenBack:
 
 
 def to_copy_again(
-    key: PartitionKey, view: LedgerView, receipts: Iterable[Receipt], wanted: OffsetRange, source_start: int
+    key: PartitionKey, view: LedgerView, receipts: Collection[Receipt], wanted: OffsetRange, source_start: int
 ) -> Coverage:
     """The offsets to copy a second time for ``wanted``: they are gone from the target, and the source still has them.
 
@@ -49,6 +49,9 @@ def to_copy_again(
     if entry is None:
         return Coverage()
     gone = entry.coverage.intersection(position.coverage)
+    # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
+    retried = view.retried(key, position.generation)
+    gone = gone.subtract(Coverage.of(receipt.range for receipt in receipts if retried.within(receipt.range)))
     asked = gone.within(wanted)
     chunks = Coverage.of(
         receipt.range for receipt in receipts if is_gone(receipt, entry) and asked.within(receipt.range)
@@ -58,12 +61,12 @@ def to_copy_again(
 
 def is_gone(receipt: Receipt, entry: Removed) -> bool:
     """Whether all records of the chunk were removed. A chunk without records has nothing that can be removed."""
-    return bool(receipt.segments) and all(segment.last < entry.target_start for segment in receipt.segments)
+    return bool(receipt.parts) and all(part.until <= entry.start(part.partition) for part in receipt.parts)
 
 
 def is_gone_in_part(receipt: Receipt, entry: Removed) -> bool:
     return not is_gone(receipt, entry) and any(
-        records_below(segment, entry.target_start) for segment in receipt.segments
+        records_below(part, entry.start(part.partition)) for part in receipt.parts
     )
 
 
@@ -102,7 +105,7 @@ def give_back(
         run_id=run_id,
         time=time,
     )
-    changed = (_without(position, offsets), *_verified(key, view, offsets), noted, *new)
+    changed = (_without(position, offsets, deleted), *_verified(key, view, offsets), noted, *new)
     return GivenBack(offsets, changed, tuple(deleted))
 
 
@@ -110,14 +113,19 @@ def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt],
     """Raise Refused if some offsets are of a chunk of which it is not known which offsets are gone."""
     for receipt in cut:
         if wanted.within(receipt.range) and (known is None or known.chunk != receipt.range):
+            why = "the source no longer has this range as it was copied"
+            if receipt.spread:
+                why = "they lie in several partitions there, or between records of others"
             raise Refused(
-                f"{key.source}: only the first records of {receipt.range} are gone from {key.target}, and the source no"
-                " longer has this range as it was copied: which offsets are gone cannot be found out",
+                f"{key.source}: only the first records of {receipt.range} are gone from {key.target_topic}, and {why}:"
+                " which offsets are gone cannot be found out",
                 f"request only offsets outside of {receipt.range}",
             )
 
 
-def _without(position: Position, offsets: Coverage) -> Position:
+def _without(position: Position, offsets: Coverage, deleted: Iterable[Receipt]) -> Position:
+    for receipt in deleted:
+        position = position.counting(receipt, -1)
     return replace(position, coverage=position.coverage.subtract(offsets))
 
 

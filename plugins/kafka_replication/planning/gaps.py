@@ -22,16 +22,16 @@ def lost(position: Position, log_start: int) -> OffsetRange | None:
 
 
 def unverifiable(
-    pending: Coverage, receipts: Iterable[Receipt], target_start: int, expired: Coverage
+    pending: Coverage, receipts: Iterable[Receipt], starts: Mapping[int, int], expired: Coverage
 ) -> OffsetRange | None:
     """The first range of pending source offsets that can no longer be verified; None if there is none.
 
-    The target deleted their records, or their receipts have ``expired``.
+    The target deleted their records, or their receipts have ``expired``. ``starts`` has its log start by partition.
     """
     gone = [
         receipt.range
         for receipt in receipts
-        if pending.contains(receipt.range) and any(s.first < target_start for s in receipt.segments)
+        if pending.contains(receipt.range) and any(part.first < starts.get(part.partition, 0) for part in receipt.parts)
     ]
     return next(iter(Coverage.of(gone).union(expired)), None)
 

@@ -42,7 +42,7 @@ def created(
     settings = replication.target_topics
     return settings.replication_factor, {
         **_ALWAYS,
-        **_min_insync(settings, defaults),
+        **min_insync(settings, defaults),
         "cleanup.policy": POLICIES[name][0],
         **(
             {setting: ours for setting, (ours, _) in _COMPACTION.items()} | _STORED | _DELETIONS
@@ -56,7 +56,7 @@ def created(
     }
 
 
-def _min_insync(settings: TargetTopics, defaults: TopicDefaults | None) -> dict[str, str]:
+def min_insync(settings: TargetTopics, defaults: TopicDefaults | None) -> dict[str, str]:
     """The value of the replication file. Else 2 with at least 3 replicas, so that one broker may be down. Else the
     brokers' default.
     """

@@ -16,7 +16,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning import gaps, preflight, refusals, removal
+from kafka_replication.planning import gaps, placing, preflight, refusals, removal
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.refusals import Refusal
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
@@ -83,21 +83,24 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
         {key: start for key, start in ledger.starts.items() if is_own(key)},
         {key: deleted for key, deleted in ledger.deleted.items() if key in positions},
         {key: removed for key, removed in ledger.removed.items() if key in positions},
+        {key: handled for key, handled in ledger.handled.items() if key in positions},
         ledger.owners,
     )
 
 
 def refuse_occupied(
-    new: Collection[PartitionPlan], occupied: Mapping[PartitionKey, int], unknown: Mapping[PartitionKey, Problem]
+    new: Collection[PartitionPlan],
+    occupied: Mapping[PartitionKey, tuple[TopicPartition, int]],
+    unknown: Mapping[PartitionKey, Problem],
 ) -> dict[PartitionKey, PartitionPlan]:
     """The ``new`` partitions that may not be opened: their target has records, or it is not known whether it has.
 
-    ``occupied`` has the offset of the first record.
+    ``occupied`` has the place of the first record.
     """
     refused = {}
     for planned in new:
         if planned.key in occupied:
-            refused[planned.key] = refusals.occupied(planned, occupied[planned.key])
+            refused[planned.key] = refusals.occupied(planned, *occupied[planned.key])
         elif planned.key in unknown:
             refused[planned.key] = refusals.not_openable(planned, unknown[planned.key])
     return refused
@@ -172,9 +175,15 @@ class Planner:
         removed, missed = self.ledger.gone(key), self.ledger.missed(key).subtract(copied)
         state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
         remedy = removal.remedy(key, missed.ranges[0], source.offsets(key.source.partition).log_start) if missed else ""
+        gone = {"removed": removed, "missed": missed, "remedy": remedy}
         return self.entry(
-            key, state, position, source, copy=copy, verify=copied, removed=removed, missed=missed, remedy=remedy
+            key, state, position, source, copy=copy, verify=copied, what=self._note(key, position), **gone
         )
+
+    def _note(self, key: PartitionKey, position: Position) -> str:
+        target = self.snapshot.target.get(key.target_topic)
+        partitions = len(target.partitions) if target else 0
+        return placing.note_of_change(self.replication.placing, key, position, partitions)
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
         until = source.offsets(key.source.partition).last_stable
@@ -211,19 +220,32 @@ class Planner:
             return refusals.target_missing(key)
         if key.source.topic in self.unfit:
             return refusals.unfit(self.unfit[key.source.topic])
-        if problem := source.problem_of(number) or (target.problem_of(number) if target else None):
+        if problem := source.problem_of(number) or (self._target_problem(key, target) if target else None):
             return refusals.unreadable(problem)
         if owner := self.owner(key, target):
             return refusals.owned(key, owner)
-        if target and number not in target.partitions and self.replication.target_topics.partitions == "refuse":
-            return refusals.fewer_partitions(key, source, target)
+        if refusal := self._refusal_of_partitions(key, source, target):
+            return refusal
         log_start, grown = source.offsets(number).log_start, key.source.topic in self.known
         if self.is_late(key) and log_start > 0 and (grown or self.replication.start_from != "earliest"):
             return refusals.late_gap(key, log_start)
         return None
 
+    def _target_problem(self, key: PartitionKey, target: Topic) -> Problem | None:
+        return placing.problem_of(self.replication.placing, key, target)
+
+    def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
+        """As the target's number of partitions is, or will be when a run has created what is missing."""
+        partitioning, settings = self.replication.placing, self.replication.target_topics
+        there = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
+        if partitioning.keeps and settings.partitions == "follow":
+            there |= source.partitions.keys()
+        return placing.refusal_of_partitions(partitioning, key, source, there)
+
     def owner(self, key: PartitionKey, target: Topic | None) -> str | None:
         """The other replication of this ledger that copies to the target topic. One that was re-created is free."""
+        if self.replication.placing.shared:
+            return None
         owners = self.ledger.owners.get(key.target_topic, ())
         return next((owner.replication for owner in owners if target and owner.topic_id == target.topic_id), None)
 
@@ -249,7 +271,7 @@ class Planner:
             return refusals.ledger_lost(key, self.watermarks[key], position.next_offset)
         if unfit:
             return refusals.unfit(unfit)
-        if problem := problem or target.problem_of(number):
+        if problem := problem or self._target_problem(key, target):
             return refusals.unreadable(problem)
         offsets = source.offsets(number)
         lost = gaps.lost(position, offsets.log_start)
@@ -258,15 +280,21 @@ class Planner:
         # The last stable offset never decreases, and neither does the high watermark, which is at or above it.
         if offsets.last_stable < position.next_offset:
             return refusals.truncated(key, position, offsets.last_stable)
-        if number not in target.partitions:
-            return refusals.fewer_partitions(key, source, target)
-        return self.refusal_of_target(key, position, target)
+        return self.refusal_of_target(key, position, source, target)
 
-    def refusal_of_target(self, key: PartitionKey, position: Position, target: Topic) -> Refusal | None:
-        """Why the target's records are not those that the ledger knows; None if its two ends do not say so."""
-        end = target.offsets(key.target.partition).high_watermark
-        if end < position.target_end and position.delivery not in LOSSY:
-            return refusals.target_truncated(key, position, end)
+    def refusal_of_target(self, key: PartitionKey, position: Position, source: Topic, target: Topic) -> Refusal | None:
+        """Why the target's partitions are not those that the ledger knows, or their records not, as far as their ends
+        say so.
+        """
+        partitioning, partitions = self.replication.placing, target.partitions
+        if refusal := placing.refusal_of_change(partitioning, key, position, len(partitions)):
+            return refusal
+        if refusal := placing.refusal_of_partitions(partitioning, key, source, partitions):
+            return refusal
+        for number, ours in position.ends(key.source.partition).items():
+            end = target.offsets(number).high_watermark if ours else 0
+            if end < ours and position.delivery not in LOSSY:
+                return refusals.target_truncated(key, number, ours, end)
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])
         return None

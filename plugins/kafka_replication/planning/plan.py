@@ -25,6 +25,7 @@ class State(StrEnum):
     LEDGER_LOST = "ledger lost"
     LATE_GAP = "appeared late, with a gap"
     FEWER_PARTITIONS = "fewer target partitions"
+    REPARTITIONED = "partitioning changed"
     TARGET_MISSING = "target topic missing"
     VANISHED = "topic vanished"
     NOT_OPENED = "could not be opened"
@@ -101,6 +102,7 @@ class Plan:
     # For each ledger partition, the offset in the receipts topic from which this run needs receipts.
     receipts_from: Mapping[int, int] = field(default_factory=dict)
     left_to_others: tuple[str, ...] = ()  # the topics that other runs are at work on, as text for people
+    changes: tuple[str, ...] = ()  # filters and transforms that changed, as text for people
 
     @property
     def to_copy(self) -> tuple[PartitionPlan, ...]:
@@ -128,7 +130,8 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the report tells although nothing has failed."""
-        return (*self.left_to_others, *dict.fromkeys(p.what for p in self.partitions if p.what and not p.refused))
+        about_partitions = dict.fromkeys(p.what for p in self.partitions if p.what and not p.refused)
+        return (*self.left_to_others, *self.changes, *about_partitions)
 
     @property
     def idle(self) -> bool:

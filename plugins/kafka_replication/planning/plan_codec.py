@@ -37,6 +37,7 @@ _STATES_1: Mapping[str, State] = {
     "appeared late, with a gap": State.LATE_GAP,
     "fewer target partitions": State.FEWER_PARTITIONS,
     "target topic missing": State.TARGET_MISSING,
+    "partitioning changed": State.REPARTITIONED,
     "topic vanished": State.VANISHED,
     "could not be opened": State.NOT_OPENED,
     "does not answer": State.UNREADABLE,
@@ -117,11 +118,12 @@ class Plan1(_Stored):
     partitions: list[Partition1]
     receipts_from: dict[str, Number] = {}  # not written by 0.1.0; if it is missing, all receipts are read
     notes: list[str] = []  # not written by 0.1.0
+    changes: list[str] = []  # not written by 0.1.0
 
     def value(self) -> Plan:
         offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}
         partitions = tuple(partition.value() for partition in self.partitions)
-        return Plan(self.replication, partitions, offsets, tuple(self.notes))
+        return Plan(self.replication, partitions, offsets, tuple(self.notes), tuple(self.changes))
 
 
 FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: TypeAdapter(Plan1)}
@@ -139,6 +141,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "partitions": [_partition(planned) for planned in plan.partitions],
         **_receipts_from(plan),
         **({"notes": list(plan.left_to_others)} if plan.left_to_others else {}),
+        **({"changes": list(plan.changes)} if plan.changes else {}),
     }
 
 

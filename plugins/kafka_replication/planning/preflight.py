@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from kafka_replication.config import Replication
 from kafka_replication.config.model import RENAME
+from kafka_replication.config.names import PROVENANCE
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.planning import ledger_topics, rights, safety
+from kafka_replication.planning import ledger_topics, quarantine_topic, rights, safety
 from kafka_replication.planning.created_topics import (
     AFTER,
     BEFORE,
@@ -29,6 +30,7 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
     for name in snapshot.source:
         findings += check_topic(replication, snapshot, name)
     findings += ledger_topics.check(replication, snapshot)
+    findings += quarantine_topic.check(replication, snapshot)
     findings += rights.missing_for_all(replication, snapshot)
     return in_order(findings)
 
@@ -138,11 +140,25 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
                 f"source and target are the same cluster ({snapshot.source_cluster})",
                 "use another target connection, or topics.rename",
             )
+    excluded = replication.topics.exclude_from
+    if excluded and snapshot.target_cluster and snapshot.target_cluster not in excluded:
+        yield Finding(
+            "warning",
+            replication.name,
+            f"topics.exclude_from has {', '.join(excluded)}, which is not the target's cluster id"
+            f" {snapshot.target_cluster}: records that came from the target go back to it",
+            "add the id, unless nothing is replicated from there",
+        )
 
 
 def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
-    """A target topic may not be selected as a source too, or it would be copied in turn, as soon as it exists."""
+    """A target topic may not be selected as a source too, or it would be copied in turn, as soon as it exists.
+
+    If provenance leaves the copies out, only a copy of a copy may not be selected: there would be ever more topics.
+    """
     target = replication.target_name(name)
+    if PROVENANCE in replication.transform and snapshot.source_cluster in replication.topics.exclude_from:
+        target = replication.target_name(target)
     if snapshot.source_cluster == snapshot.target_cluster and replication.selects(target):
         yield Finding(
             "error", name, f"its target topic {target} is itself selected as a source", "exclude it: topics.exclude"
@@ -151,7 +167,7 @@ def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Itera
 
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
     at = f"{source.name} -> {target.name}"
-    if len(target.partitions) < len(source.partitions):
+    if replication.placing.keeps and len(target.partitions) < len(source.partitions):
         follows = replication.target_topics.partitions == "follow"
         yield Finding(
             "warning",

@@ -92,11 +92,12 @@ def contradicted(key: PartitionKey, contradictions: Sequence[str]) -> Refusal:
     )
 
 
-def target_truncated(key: PartitionKey, position: Position, end: int) -> Refusal:
+def target_truncated(key: PartitionKey, number: int, ours: int, end: int) -> Refusal:
+    at = TopicPartition(key.target_topic, number)
     return Refusal(
         State.TARGET_TRUNCATED,
-        f"{key.source}: {key.target} on the target ends at {end}, but our records were there up to"
-        f" {position.target_end}: the target lost its last {position.target_end - end} offsets after they were copied",
+        f"{key.source}: {at} on the target ends at {end}, but our records were there up to {ours}: the target lost its"
+        f" last {ours - end} offsets after they were copied",
         "find out what truncated or restored it (unclean leader election, restored disk); then re-create"
         f" {key.target_topic} and reset the topic: {reset_command(key)}",
     )
@@ -105,10 +106,15 @@ def target_truncated(key: PartitionKey, position: Position, end: int) -> Refusal
 def foreign(key: PartitionKey, position: Position, offset: int) -> Refusal:
     return Refusal(
         State.FOREIGN,
-        f"{key.source}: {key.target} on the target holds a record at offset {offset} that the ledger does not know"
-        f" (ours end at {position.target_end})",
+        f"{key.source}: {_where(key, position)} on the target holds a record at offset {offset} that the ledger does"
+        f" not know (ours end at {', '.join(map(str, position.ends(key.source.partition).values()))})",
         ONE_WRITER,
     )
+
+
+def _where(key: PartitionKey, position: Position) -> str:
+    """The target partitions that have records of the key."""
+    return str(key.target) if position.spread is None else f"a partition of {key.target_topic}"
 
 
 def unreadable(problem: Problem) -> Refusal:
@@ -119,11 +125,10 @@ def unfit(problem: Problem) -> Refusal:
     return Refusal(State.UNFIT, problem.what, problem.remedy)
 
 
-def fewer_partitions(key: PartitionKey, source: Topic, target: Topic) -> Refusal:
+def fewer_partitions(key: PartitionKey, source: Topic, partitions: int) -> Refusal:
     return Refusal(
         State.FEWER_PARTITIONS,
-        f"{key.source}: {key.target_topic} has {len(target.partitions)} partitions, the source"
-        f" {len(source.partitions)}",
+        f"{key.source}: {key.target_topic} has {partitions} partitions, the source {len(source.partitions)}",
         f"add partitions: kafka-topics.sh --alter --topic {key.target_topic} --partitions {len(source.partitions)}",
     )
 
@@ -161,12 +166,12 @@ def deleted(key: PartitionKey) -> str:
     )
 
 
-def occupied(planned: PartitionPlan, offset: int) -> PartitionPlan:
+def occupied(planned: PartitionPlan, where: TopicPartition, offset: int) -> PartitionPlan:
     """The plan of a new partition whose target has records that this replication did not copy."""
     key = planned.key
     return _not_opened(
         planned,
-        f"{key.source}: {key.target} on the target already holds records (the first at offset {offset}) that"
+        f"{key.source}: {where} on the target already holds records (the first at offset {offset}) that"
         f" {key.replication} did not copy",
         "replicate to an empty topic (topics.rename), or set on_existing_target: append to write after them",
     )

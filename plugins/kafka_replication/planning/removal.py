@@ -1,13 +1,18 @@
 """Copies that the target no longer has: which source offsets they are, and whether the target's retention explains it.
 
-Target offsets of one key only rise, in the order of its receipts. What is below the target's log start is gone.
+Offsets of one key in one target partition only rise, in the order of its receipts. What is below the log start of that
+partition is gone. If a chunk lies in several target partitions and only some of it is gone, then it is not known which
+source offsets are: all of the chunk counts as gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from kafka_replication.ledger.entries import Position, Receipt, Removed, Segment
+from kafka_replication.ledger.entries import Position, Receipt, Removed
+from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model import commands
@@ -38,40 +43,47 @@ def _limit(topic: Topic, name: str) -> int | None:
 def may_be_gone(key: PartitionKey, view: LedgerView, target: Topic | None) -> bool:
     """Whether the target's log start has moved over offsets of ours since it was looked at last."""
     position = view.positions[key]
-    offsets = offsets_on(key, position, target)
-    if offsets is None:
-        return False
-    known = view.removal(key, position.generation)
-    return min(offsets.log_start, position.target_end) > (known.target_start if known else 0)
+    known, ends = view.removal(key, position.generation), position.ends(key.source.partition)
+    return any(
+        min(offsets.log_start, ends[number]) > (known.start(number) if known else 0)
+        for number, offsets in offsets_on(key, position, target).items()
+    )
 
 
-def offsets_on(key: PartitionKey, position: Position, target: Topic | None) -> PartitionOffsets | None:
-    """The offsets of the key's target partition, if it answers and is the one that the position means."""
+def offsets_on(key: PartitionKey, position: Position, target: Topic | None) -> dict[int, PartitionOffsets]:
+    """The offsets of the target partitions that have records of the key, as far as they answer; none if the topic is
+    not the one that the position means.
+    """
     if target is None or target.topic_id != position.ids.target_topic:
-        return None
-    return target.readable.get(key.target.partition)
+        return {}
+    return {
+        number: target.readable[number] for number in position.ends(key.source.partition) if number in target.readable
+    }
 
 
-def expected_end(key: PartitionKey, view: LedgerView) -> int:
-    """Where the target ends if nobody but us wrote there: after our last record and its transaction marker.
+def expected_end(key: PartitionKey, view: LedgerView, partition: int) -> int:
+    """Where a target partition ends if nobody wrote there after this key: behind its last record and its transaction
+    marker.
 
     Aborted transactions can lie behind it.
     """
     position = view.positions[key]
+    end = position.ends(key.source.partition).get(partition, 0)
     wrote = position.coverage.subtract(view.lost(key, position.generation))
-    return position.target_end + 1 if position.target_end and wrote else position.target_end
+    return end + 1 if end and wrote else end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What is needed to say what is gone: the receipts from `Removed.receipts_from` on, and the target's log start.
+    """What is needed to say what is gone: the receipts from `Removed.receipts_from` on, and where the target's
+    partitions start.
 
     ``young`` is the first source offset whose record is too young to be removed by ``retention.ms``; None if the source
     does not tell.
     """
 
     receipts: Receipts
-    log_start: int
+    log_starts: Mapping[int, int]
     retention: Retention
     young: int | None
     run_id: str
@@ -94,7 +106,7 @@ def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
     gone = _gone(key, view, looked).subtract(known.coverage)
     return replace(
         known,
-        target_start=looked.log_start,
+        **_starts(position, looked.log_starts, known),
         coverage=known.coverage.union(gone),
         unexplained=known.unexplained.union(gone.subtract(_explained(looked))),
         run_id=looked.run_id,
@@ -103,13 +115,24 @@ def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
     )
 
 
+def _starts(position: Position, log_starts: Mapping[int, int], known: Removed) -> dict[str, Any]:
+    """The log starts as the entry has them. A partition that does not answer keeps what was known of it."""
+    if position.spread is None:
+        return {"target_start": next(iter(log_starts.values()))}
+    numbers = range(position.spread.by.partitions)
+    return {"target_starts": tuple(log_starts.get(number, known.start(number)) for number in numbers)}
+
+
 def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
     """The source offsets of copies below the log start that are still counted as copied."""
     position = view.positions[key]
     receipts = looked.receipts.of(key, position.generation)
-    there = Coverage.of(part for receipt in receipts if (part := gone_of(receipt, looked.log_start)))
-    first = min((segment.first for receipt in receipts for segment in receipt.segments), default=position.target_end)
-    if looked.receipts.incomplete(key) and looked.log_start >= first:
+    there = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, looked.log_starts)))
+    first = dict(position.ends(key.source.partition))
+    for part in (part for receipt in receipts for part in receipt.parts):
+        first[part.partition] = min(part.first, first.get(part.partition, part.first))
+    reached = any(start >= first.get(number, 0) > 0 for number, start in looked.log_starts.items())
+    if looked.receipts.incomplete(key) and reached:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
         there = there.union(_without_receipt(key, view, receipts))
     return there.intersection(position.coverage)
@@ -122,20 +145,20 @@ def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt
     return position.coverage.subtract(Coverage.of(receipt.range for receipt in receipts)).subtract(elsewhere)
 
 
-def gone_of(receipt: Receipt, log_start: int) -> OffsetRange | None:
-    """The part of a chunk that is below the log start. Of a chunk that has offsets without records, and is gone in
-    part, this is the smallest part that it can be.
+def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | None:
+    """The part of a chunk that is below the log starts. Of a chunk in one target partition that has offsets without
+    records, and is gone in part, this is the smallest part that it can be.
     """
-    lost = sum(records_below(segment, log_start) for segment in receipt.segments)
+    lost = sum(records_below(part, log_starts.get(part.partition, 0)) for part in receipt.parts)
     if not lost:
         return None
-    whole = lost == sum(segment.count for segment in receipt.segments)
+    whole = receipt.spread or lost >= sum(part.count for part in receipt.parts)
     return receipt.range if whole else OffsetRange(receipt.range.from_, receipt.range.from_ + lost)
 
 
-def records_below(segment: Segment, log_start: int) -> int:
-    """How many of the segment's records lie below this offset. The records of a segment have no holes between them."""
-    return max(0, min(log_start, segment.last + 1) - segment.first)
+def records_below(part: Part, log_start: int) -> int:
+    """How many of the part's records lie below this offset. Each of its offsets is one."""
+    return sum(max(0, min(log_start, range_.until) - range_.from_) for range_ in part.offsets)
 
 
 def _first_that_stays(key: PartitionKey, generation: int, looked: Looked) -> int:
@@ -144,7 +167,7 @@ def _first_that_stays(key: PartitionKey, generation: int, looked: Looked) -> int
         stored.offset
         for stored in looked.receipts.stored[key]
         if stored.receipt.generation == generation
-        and any(segment.last >= looked.log_start for segment in stored.receipt.segments)
+        and any(part.until > looked.log_starts.get(part.partition, 0) for part in stored.receipt.parts)
     )
     return min(stays, default=looked.receipts.ends[key.ledger_partition])
 

@@ -10,6 +10,7 @@ from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized
 from kafka_replication.model.keys import consumer_group, transactional_prefix
 from kafka_replication.model.rights import ClusterName, Login, Operation, Resource, Right, Side
+from kafka_replication.planning import quarantine_topic
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
@@ -44,6 +45,8 @@ def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Findin
         needed.append(on_transactions(replication.name))
     for ledger_topic in (POSITIONS, RECEIPTS):
         needed += on_topic("target", ledger_topic, _on_new(ledger_topic in (snapshot.ledger or {})))
+    if quarantine_topic.is_wanted(replication):
+        needed += on_topic("target", replication.quarantine_topic, _on_new(snapshot.quarantine is not None))
     return list(findings(snapshot, needed))
 
 

@@ -33,6 +33,11 @@ class PartitionOffsets:
     last_stable: int
     leader_epoch: int | None = None
 
+    @property
+    def is_hiding(self) -> bool:
+        """Whether an open transaction hides records from ``read_committed`` readers."""
+        return self.last_stable < self.high_watermark
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
@@ -94,6 +99,7 @@ class Snapshot:
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     until: Mapping[TopicPartition, int] = field(default_factory=dict)  # a requested end, resolved to offsets
     ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested
+    quarantine: Topic | None = None  # the quarantine topic; None: not requested, or it does not exist
     defaults: TopicDefaults | None = None  # None: not requested, or the brokers do not allow it
     # What the comparison with the ledger showed: copies that are gone, where that changed since the ledger's entry, and
     # the target offset of the first record of somebody else behind our last one.

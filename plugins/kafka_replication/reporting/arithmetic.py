@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -106,15 +106,21 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     here = sum((part for receipt, part in parts if receipt.run_id == evidence.run_id), Copied())
     before = sum((part for receipt, part in parts if receipt.run_id != evidence.run_id), Copied())
     whole = here + before
+    retried = evidence.view.handled_in(key, planned.generation, "retried")
+    again = {
+        name: Coverage.of(part for entry in retried for part in getattr(entry, name)).within(range_).span
+        for name in ASIDE
+    }
     lost = evidence.view.lost(key, planned.generation).subtract(counted).within(range_).span
     return RangeReport(
         key=key,
         range=range_,
         copied=here.records,
-        copied_before=before.records,
+        written=here.written,
+        copied_before=before.records + sum(again.values()),
         filtered=whole.filtered,
-        quarantined=whole.quarantined,
-        skipped=whole.skipped,
+        quarantined=max(0, whole.quarantined - again["quarantined"]),
+        skipped=max(0, whole.skipped - again["skipped"]),
         lost_in_delivery=whole.lost_in_delivery,
         duplicates=whole.duplicates,
         not_visible=whole.not_visible,
@@ -153,11 +159,12 @@ def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeRe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """The sums of the receipts of a range: records, offsets (``span``), bytes, and records that are not there: left out
-    on purpose, or lost in delivery.
+    """The sums of the receipts of a range: source records and what was written of them, offsets (``span``), bytes, and
+    records that are not there: left out on purpose, or lost in delivery.
     """
 
     records: int = 0
+    written: int = 0
     span: int = 0
     bytes: int = 0
     filtered: int = 0
@@ -204,13 +211,14 @@ def _share(receipt: Receipt, span: int) -> Copied:
     fit into them, because a receipt does not say which of its offsets have no record.
     """
     lost = min(receipt.lost_in_delivery, span)
-    records = min(receipt.count - receipt.lost_in_delivery, span - lost)
+    records = min(receipt.copied - receipt.lost_in_delivery, span - lost)
     filtered = min(receipt.filtered, span - lost - records)
     quarantined = min(receipt.quarantined, span - lost - records - filtered)
     return Copied(
         records=records,
         span=span,
-        bytes=receipt.bytes * records // receipt.count if receipt.count else 0,
+        written=receipt.count * records // receipt.copied if receipt.copied else 0,
+        bytes=receipt.bytes * records // receipt.copied if receipt.copied else 0,
         filtered=filtered,
         quarantined=quarantined,
         lost_in_delivery=lost,

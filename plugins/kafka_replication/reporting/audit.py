@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.entries import FailedRecord, Receipt, Transform, how
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -31,11 +31,11 @@ class Stretch:
     source: OffsetRange | None
     target: OffsetRange | None
     count: int
+    partition: int | None = None  # of the target, where the records of one source partition lie in several
 
     def __str__(self) -> str:
-        places = [
-            f"{side} {offsets}" for side, offsets in (("source", self.source), ("target", self.target)) if offsets
-        ]
+        target = "target" if self.partition is None else f"target partition {self.partition}"
+        places = [f"{side} {offsets}" for side, offsets in (("source", self.source), (target, self.target)) if offsets]
         return f"{self.kind} {', '.join(places)}: {self.count} record{'s' if self.count > 1 else ''}"
 
     def as_json(self) -> dict[str, Any]:
@@ -43,7 +43,8 @@ class Stretch:
             side: [offsets.from_, offsets.until] if offsets else None
             for side, offsets in (("source", self.source), ("target", self.target))
         }
-        return {"kind": str(self.kind), **pair, "count": self.count}
+        where = {} if self.partition is None else {"target_partition": self.partition}
+        return {"kind": str(self.kind), **pair, **where, "count": self.count}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +65,9 @@ class PartitionAudit:
     by_content: int = 0
     by_receipt: int = 0
     not_at_source: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    retried: int = 0  # set aside first, and copied after all
     lost: tuple[ApprovedGap, ...] = ()
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0
@@ -75,12 +79,37 @@ class PartitionAudit:
     _single: list[Difference] = field(default_factory=list)
     _whole: list[Stretch] = field(default_factory=list)
     _unknown_kinds: set[str] = field(default_factory=set)
+    _others: set[Transform | None] = field(default_factory=set)
+    _not_pure: bool = False
 
     def not_auditable(self, receipt: Receipt, error: ReplicationError) -> None:
         """Add an error for an unknown digest kind. Each kind is reported once, for the first chunk that has it."""
         if receipt.digest_kind not in self._unknown_kinds:
             self._unknown_kinds.add(receipt.digest_kind)
             self.errors.append(str(error))
+
+    def recomputes(self, receipt: Receipt, today: Transform | None) -> bool:
+        """Whether today's filter and transform are those that the chunk was copied with. Otherwise a note says so, once
+        for each.
+        """
+        if receipt.transform == today:
+            return True
+        if receipt.transform not in self._others:
+            self._others.add(receipt.transform)
+            self.notes.append(
+                f"chunks that were copied {how(receipt.transform)}, the first one {receipt.range}, were compared with"
+                f" their receipts only: today's copies are made {how(today)}"
+            )
+        return False
+
+    def not_pure(self, receipt: Receipt) -> None:
+        """Add a note, once: the target is as it was written, but today the transform makes something else."""
+        if not self._not_pure:
+            self._not_pure = True
+            self.notes.append(
+                f"chunk {receipt.range} is as its receipt says, but the transform makes other records of the source"
+                " today: it is not pure, or a module changed that it uses"
+            )
 
     def differ(self, differences: Iterable[Difference]) -> None:
         """Add records that differ."""
@@ -100,6 +129,20 @@ class PartitionAudit:
         self.counts[kind] += abs(missing) or 1
         self._whole.append(Stretch(kind, receipt.range, area_of(receipt), abs(missing) or 1))
 
+    def set_aside(self, failed: FailedRecord, *, is_retried: bool) -> None:
+        """Count a record that a chunk set aside."""
+        if is_retried:
+            self.retried += 1
+        elif failed.place is None:
+            self.skipped += 1
+        else:
+            self.quarantined += 1
+
+    def not_in_quarantine(self, failed: FailedRecord) -> None:
+        """Add a record that is not at its place in the quarantine topic."""
+        self.differ([Difference(Kind.MISSING, failed.offset, None)])
+        self.notes.append(f"source offset {failed.offset} is not in quarantine at {failed.place}")
+
     def given_back(self, offsets: Coverage) -> None:
         """Add offsets that were given back to be copied again, and were not copied yet."""
         for range_ in offsets:
@@ -117,7 +160,7 @@ class PartitionAudit:
             if difference.kind is Kind.EXTRA and missing.get(difference.digest):
                 twin = missing[difference.digest].popleft()
                 gone.add(twin)
-                self._single[index] = Difference(Kind.MOVED, self._single[twin].source, difference.target)
+                self._single[index] = difference._replace(kind=Kind.MOVED, source=self._single[twin].source)
                 self.counts[Kind.MISSING] -= 1
                 self.counts[Kind.EXTRA] -= 1
                 self.counts[Kind.MOVED] += 1
@@ -127,7 +170,7 @@ class PartitionAudit:
     def numbers(self) -> tuple[int, ...]:
         """As the columns of the report have them."""
         records = (self.source_records, self.target_records, self.by_content, self.by_receipt)
-        return (self.chunks, *records, *self.counts.values())
+        return (self.chunks, *records, self.quarantined + self.skipped, self.retried, *self.counts.values())
 
     @property
     def outcome(self) -> str:
@@ -142,6 +185,7 @@ class PartitionAudit:
             self._single,
             key=lambda difference: (
                 difference.kind,
+                difference.partition or 0,
                 difference.source is None,
                 difference.source or 0,
                 difference.target or 0,
@@ -151,7 +195,13 @@ class PartitionAudit:
             first, *more = (difference for _, difference in group)
             last = more[-1] if more else first
             stretches.append(
-                Stretch(first.kind, _span(first.source, last.source), _span(first.target, last.target), len(more) + 1)
+                Stretch(
+                    first.kind,
+                    _span(first.source, last.source),
+                    _span(first.target, last.target),
+                    len(more) + 1,
+                    first.partition,
+                )
             )
         return stretches
 
@@ -176,6 +226,9 @@ class PartitionAudit:
             "not_at_source": self.not_at_source,
             "lost_in_delivery": self.lost_in_delivery,
             "duplicates": self.duplicates,
+            "quarantined": self.quarantined,
+            "skipped": self.skipped,
+            "retried": self.retried,
             "verified_by": self.verified_by,
             **{str(kind): count for kind, count in self.counts.items()},
             "differences": [stretch.as_json() for stretch in listed],
@@ -186,11 +239,12 @@ class PartitionAudit:
         }
 
 
-def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None]:
+def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None, int | None]:
     """A key that is equal for consecutive differences: both offsets grow by one with the number."""
     number, difference = numbered
     return (
         difference.kind,
+        difference.partition,
         None if difference.source is None else difference.source - number,
         None if difference.target is None else difference.target - number,
     )
@@ -236,6 +290,8 @@ class AuditReport:
             "target",
             "by content",
             "by receipt",
+            "failed",
+            "retried",
             *map(str, Kind),
             "verified by",
             "outcome",

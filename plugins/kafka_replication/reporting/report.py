@@ -20,7 +20,8 @@ class RangeReport:
     """One range: ``span = copied + copied_before + filtered + quarantined + skipped + lost_in_delivery + not_visible +
     lost + missing``.
 
-    ``copied`` counts the records of this run, ``copied_before`` those that an earlier run committed and did not report.
+    ``copied`` counts the source records of this run, ``copied_before`` those that an earlier run committed and did not
+    report. ``written`` is how many records the target has of ``copied``: others than these only with a transform.
     Records that were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
     ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost`` offsets
     were given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None if no digest was
@@ -47,6 +48,7 @@ class RangeReport:
     skipped: int = 0
     lost_in_delivery: int = 0
     duplicates: int = 0
+    written: int | None = None  # None: as many as ``copied``
 
     @property
     def mb_per_second(self) -> float:
@@ -62,6 +64,7 @@ class RangeReport:
             "until": self.range.until,
             "copied": self.copied,
             "copied_before": self.copied_before,
+            "written": self.copied if self.written is None else self.written,
             "filtered": self.filtered,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
@@ -141,6 +144,7 @@ class RunReport:
         ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
         left_out += [_delivered(line) for line in self.ranges if line.lost_in_delivery or line.duplicates]
+        left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
             [ranges, *legend(self.ranges), *left_out, *failed, *self.removed, *map(str, self.gaps), *notes]
@@ -188,6 +192,10 @@ def _left_out(line: RangeReport) -> str:
 def _delivered(line: RangeReport) -> str:
     counts = f"{line.lost_in_delivery} records lost in delivery, {line.duplicates} duplicates on the target"
     return f"{line.key.source} {line.range}: {counts}"
+
+
+def _several(line: RangeReport) -> str:
+    return f"{line.key.source} {line.range}: the transform made {line.written:,} records of {line.copied:,}"
 
 
 def _cells(line: RangeReport) -> tuple[str, ...]:

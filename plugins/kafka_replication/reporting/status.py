@@ -45,6 +45,9 @@ class PartitionStatus:
     delivery: Delivery = EXACTLY_ONCE
     lost_in_delivery: int = 0
     duplicates: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    undecided: int = 0  # of both, those that nobody has retried or discarded
 
     @property
     def state(self) -> str:
@@ -116,6 +119,9 @@ class PartitionStatus:
             "lost_in_delivery": self.lost_in_delivery,
             "duplicates": self.duplicates,
             "lost": self.lost,
+            "quarantined": self.quarantined,
+            "skipped": self.skipped,
+            "undecided": self.undecided,
             "gaps": [gap.as_json() for gap in self.gaps],
             "error": self.problem or None,
             "remedy": self.plan.remedy or None,
@@ -131,6 +137,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         offsets = topic.readable.get(planned.key.source.partition) if topic else None
         entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
         delivered = view.delivered(planned.key, planned.generation)
+        quarantined, skipped = view.set_aside(planned.key) if position else (0, 0)
         rows.append(
             PartitionStatus(
                 plan=planned,
@@ -144,6 +151,9 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 delivery=delivered.delivery if delivered else EXACTLY_ONCE,
                 lost_in_delivery=delivered.lost_in_delivery if delivered else 0,
                 duplicates=delivered.duplicates if delivered else 0,
+                quarantined=quarantined,
+                skipped=skipped,
+                undecided=view.undecided(planned.key) if position else 0,
             )
         )
     return rows
@@ -195,6 +205,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
         "lag time",
         "removed",
         "lost",
+        "failed",
         "last verified",
         "verified by",
     )
@@ -212,6 +223,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
             "-" if row.lag_seconds is None else duration(row.lag_seconds) if row.lag_seconds else "0 s",
             str(row.removed),
             str(row.lost),
+            str(row.quarantined + row.skipped),
             row.last_verified or "-",
             row.level,
         )
@@ -227,7 +239,14 @@ def status_table(rows: list[PartitionStatus]) -> str:
     removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
     not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
     delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
-    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *delivered, *removed, *gaps])
+    failed = [
+        f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
+        f" {row.undecided} of them nobody has decided: kafka-replication failed list"
+        for row in rows
+        if row.quarantined + row.skipped
+    ]
+    notes = [*silent, *open_transactions, *not_in_store, *delivered, *failed, *removed, *gaps]
+    return "\n".join([table(head, lines), *notes])
 
 
 def _delivered(row: PartitionStatus) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.scan import headers_of, offset_of
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.ledger.entries import KafkaSegments, Receipt, Removed
+from kafka_replication.ledger.entries import Receipt, Removed
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group, verified_id
@@ -98,9 +99,16 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     offsets the target has.
     """
     cut = next((receipt for receipt in receipts if is_gone_in_part(receipt, entry)), None)
-    if cut is None or len(cut.segments) != 1 or cut.transform or cut.filtered + cut.quarantined + cut.skipped:
+    if (
+        cut is None
+        or cut.spread
+        or len(cut.parts) != 1
+        or cut.transform
+        or cut.filtered + cut.quarantined + cut.skipped
+    ):
         return None
-    lost, (segment,) = entry.target_start - cut.segments[0].first, cut.segments
+    (part,) = cut.parts
+    lost = entry.target_start - part.first
     stall, group = run.replication.copying.stall_timeout, consumer_group(key.replication)
     try:
         whole, rest = digest_for(cut)(), digest_for(cut)()
@@ -112,7 +120,13 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     if first is None or (whole.count, whole.hexdigest()) != (cut.count, cut.digest):
         log.warning("%s %s: the source changed since it was copied; its first records stay lost", key.source, cut.range)
         return None
-    kept = replace(segment, first=entry.target_start, count=rest.count, digest=rest.hexdigest())
+    kept = Segment(
+        partition=part.partition,
+        first=entry.target_start,
+        last=part.until - 1,
+        count=rest.count,
+        digest=rest.hexdigest(),
+    )
     receipt = replace(
         cut,
         range=OffsetRange(first, cut.range.until),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kafka_replication.config import Replication
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.target_records import Ends, Failed
 from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Gap, Ids, Position
 from kafka_replication.ledger.view import LedgerView
@@ -142,7 +143,7 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         # Receipts of copies that are gone were deleted when a part of these was given back.
         expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
-        gone = gaps.unverifiable(pending, receipts, session.target_start(), expired)
+        gone = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
         if gone is None:  # what was verified, and removed from the target after that
             gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
             gone = gone or next(iter(planned.missed), None)
@@ -170,14 +171,16 @@ def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Ap
     with closing(run.opening()) as opening:
         if key in opening.fence().positions:
             raise Refused(f"{key.source} was opened meanwhile", "run kafka-replication plan, then approve again")
-        ends, wait = dict[PartitionKey, int](), longest_wait(run.replication.copying, run.deadline)
+        failures: Failed = {}
+        ends, wait = dict[PartitionKey, Ends](), longest_wait(run.replication.copying, run.deadline)
         if run.replication.on_existing_target == "refuse":
-            for refused in refuse_occupied([planned], opening.records.occupied([key], wait), {}).values():
+            occupied, failures = opening.records.occupied_each([key], wait, view.positions)
+            for refused in refuse_occupied([planned], occupied, {}).values():
                 raise Refused(refused.what, refused.remedy)
-        else:
+        elif run.replication.on_existing_target == "append":
             ends, failures = opening.records.ends([key], wait)
-            for error in failures.values():
-                raise error
+        for error in failures.values():
+            raise error
         gap = _gap(run, approval, 1, "late", ids)
         position = Position(
             generation=1, ids=ids, start=0, next_offset=gap.range.until, coverage=Coverage((gap.range,))

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
-from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.kafka.transactions import longest_wait
-from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.receipts import Receipts, committed
-from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, LedgerUnreadable, ReplicationError
+from kafka_replication.kafka.segment_reader import segment_reader
+from kafka_replication.ledger.entries import Handled, Receipt
+from kafka_replication.ledger.placement import Part
+from kafka_replication.ledger.receipts import committed
+from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
-from kafka_replication.planning.snapshot import Topic
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
+from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
-from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
+from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
+from kafka_replication.sinks.port import Record
+from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
+from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
 
@@ -42,21 +45,6 @@ class AuditRequest:
     range: OffsetRange = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """Source, target and ledger. The target's ends are read first, so the ledger has an entry for all copies below
-    them.
-    """
-
-    target: Mapping[str, Topic]
-    ends: Mapping[TopicPartition, int]
-    failures: Mapping[TopicPartition, ReplicationError]  # why the end of these target partitions is not known
-    source_cluster: str
-    source: Mapping[str, Topic]
-    view: LedgerView
-    receipts: Receipts
-
-
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
     keys = sorted(key for key in run.view().positions if _asked(key, request))
@@ -64,14 +52,15 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
         )
-    sides = _sides(run, keys)
+    sides = look(run, keys)
+    read = _read_targets(run, sides, keys, request)
     if (
         not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
         and request.range != EVERYTHING
     ):
         raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger lists what was copied")
     return AuditReport(
-        run.replication.name, run.run_id, now(), tuple(_audit_partition(run, sides, key, request) for key in keys)
+        run.replication.name, run.run_id, now(), tuple(_audit_partition(run, sides, key, request, read) for key in keys)
     )
 
 
@@ -79,31 +68,64 @@ def _asked(key: PartitionKey, request: AuditRequest) -> bool:
     return request.topic in (None, key.source.topic) and request.partition in (None, key.source.partition)
 
 
-def _sides(run: Run, keys: Collection[PartitionKey]) -> Sides:
-    target = topics.describe_all(run.clusters.target_admin, {key.target_topic for key in keys})
-    there = [
-        key.target
-        for key in keys
-        if key.target_topic in target and key.target.partition in target[key.target_topic].partitions
-    ]
-    wait = longest_wait(run.replication.copying, run.deadline)
-    ends, failures = offsets.stable_ends_each(run.clusters.target_admin, there, wait)
-    cluster, source = (
-        topics.cluster_id(run.clusters.source_admin),
-        topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
-    )
-    return Sides(
-        target=target,
-        ends=ends,
-        failures=failures,
-        source_cluster=cluster,
-        source=source,
-        view=run.view(),
-        receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
-    )
+def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], request: AuditRequest) -> TargetRead:
+    """Read, once, each target partition that has chunks of several keys, or records of others between ours.
+
+    If whole topics are audited, records that belong to no receipt are looked for, too. Not if receipts have expired:
+    such a record may be of one of them.
+    """
+    read, claims = TargetRead(), _claims(sides, keys, request)
+    whole = request.partition is None and request.range == EVERYTHING and not run.replication.placing.shared
+    if whole:
+        read.not_searched |= {key.target_topic for key in keys if sides.receipts.incomplete(key)}
+    for at, here in sorted(claims.items()):
+        if (log_ := sides.log(at)) is None:
+            read.failed[at] = sides.failures.get(at) or _gone(at)
+            continue
+        if run.replication.on_existing_target == "append":
+            first = min((claim.part.first for claim in here), default=log_.until)
+            log_ = OffsetRange(min(max(first, log_.from_), log_.until), log_.until)
+        read_it = read.read_all if whole and at.topic not in read.not_searched else read.read
+        read_it(partial(_open_target, run), at, here, log_)
+    return read
 
 
-def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRequest) -> PartitionAudit:
+def _gone(at: TopicPartition) -> Refused:
+    return Refused(f"{at} on the target is gone", "restore it, or reset the topic with kafka-replication reset")
+
+
+def _claims(
+    sides: Sides, keys: Collection[PartitionKey], request: AuditRequest
+) -> Mapping[TopicPartition, Sequence[Claim]]:
+    """The parts of all chunks in the target topics that have chunks which `spread_audit` compares."""
+    claims: dict[TopicPartition, list[Claim]] = {}
+    spread = set[str]()
+    for key in keys:
+        generation, topic = sides.view.positions[key].generation, sides.target.get(key.target_topic)
+        for receipt in sides.receipts.all(key):
+            if topic is None or receipt.ids.target_topic != topic.topic_id:
+                continue
+            asked = receipt.generation == generation and receipt.range.intersection(request.range) is not None
+            for part in receipt.parts:
+                at = TopicPartition(key.target_topic, part.partition)
+                wanted = asked and receipt.spread
+                claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
+                spread |= {at.topic} if receipt.spread else set()
+        for entry, part in _retried(sides, key):
+            name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
+            claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
+    known = claims.keys() | sides.ends.keys() | sides.failures.keys()
+    return {at: claims.get(at, []) for at in known if at.topic in spread}
+
+
+def _open_target(run: Run, at: TopicPartition) -> Cursor:
+    group = consumer_group(run.replication.name)
+    return Cursor(run.clusters.target, group, at, run.replication.copying.stall_timeout)
+
+
+def _audit_partition(
+    run: Run, sides: Sides, key: PartitionKey, request: AuditRequest, read: TargetRead
+) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
     receipts = committed(sides.receipts.of(key, position.generation), position.coverage)
@@ -130,8 +152,10 @@ def _audit_partition(run: Run, sides: Sides, key: PartitionKey, request: AuditRe
             chosen=select_receipts(wanted.subtract(expired), receipts),
             result=result,
             some_expired=bool(expired),
+            read=read,
         )
         work.all(complete=request.range == EVERYTHING)
+        read.tell_extra(result, sides.view.positions)
     except ReplicationError as e:
         result.errors.append(str(e))
     result.finish()
@@ -165,25 +189,58 @@ class _PartitionAuditor:
     chosen: Sequence[Receipt]
     result: PartitionAudit
     some_expired: bool
+    read: TargetRead
     readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be read
     target_log: OffsetRange = field(init=False, default=OffsetRange(0, 0))
 
     def all(self, *, complete: bool) -> None:
-        run, key = self.run, self.key
         self._check_source()
-        if not self._check_target():
+        self._check_target_id()
+        self._spread()
+        plain = any(not receipt.spread for receipt in self.chosen)
+        if (plain or (not self.chosen and self.run.replication.placing.sole)) and self._check_target():
+            self._plain(complete=complete)
+        self._audit_failed()
+
+    def _spread(self) -> None:
+        """The chunks whose target partitions were read for all source partitions together."""
+        chosen = [receipt for receipt in self.chosen if receipt.spread]
+        if not chosen:
             return
+        if self.key.target_topic in self.read.not_searched:
+            self.result.notes.append("receipts have expired: records that belong to none were not looked for")
+        if self.key.target_topic not in self.sides.target:
+            raise _gone(self.key.target)
+        stall, group = self.run.replication.copying.stall_timeout, consumer_group(self.run.replication.name)
+        with closing(Cursor(self.run.clusters.source, group, self.key.source, stall)) as source:
+            auditor = SpreadAuditor(
+                key=self.key,
+                read=self.read,
+                result=self.result,
+                open_target=partial(_open_target, self.run),
+                log=self.sides.log,
+                source=lambda receipt: self._written(receipt, records(source.read(receipt.range), _set_aside(receipt))),
+            )
+            for receipt in chosen:
+                today = self.result.recomputes(receipt, self.sides.transform)
+                readable = self.readable and receipt.range.intersection(self.readable) == receipt.range
+                auditor.chunk(receipt, readable=bool(readable and today))
+
+    def _plain(self, *, complete: bool) -> None:
+        """The chunks in a target partition that has no other writer, in its order."""
+        run, key = self.run, self.key
         stall, group = run.replication.copying.stall_timeout, consumer_group(run.replication.name)
         others = [
             receipt
             for receipt in self.sides.receipts.all(self.key)
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
-        delivered = [receipt for receipt in self.chosen if receipt.after is not None]
-        alone = [receipt for receipt in self.chosen if receipt.after is None]
-        window = self._window(complete)
+        chosen = [receipt for receipt in self.chosen if not receipt.spread]
+        alone = [receipt for receipt in chosen if receipt.after is None]
+        delivered = [receipt for receipt in chosen if receipt.after is not None]
+        retried = [range_ for _, part in _retried(self.sides, key) for range_ in part.offsets]
         without = delivered_window(delivered, self.target_log, complete=complete)
-        work = units(alone, [*others, *delivered], window, without)
+        work = units(alone, [*others, *delivered], self._window(complete), retried, without)
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
@@ -191,10 +248,23 @@ class _PartitionAuditor:
             for unit in work:
                 self._audit_unit(unit, source, target)
             if delivered and without:
-                areas = Coverage.of(area for receipt in others if receipt.after is None and (area := area_of(receipt)))
-                stretches = Coverage.of([without]).subtract(areas)
-                DeliveryAudit(self.result, self.readable, source, target).all(delivered, stretches)
-            self.result.source_records, self.result.target_records = source.records, target.records
+                self._delivered(delivered, without, others, source, target)
+            self.result.source_records += source.records
+            self.result.target_records += target.records
+
+    def _delivered(
+        self, chosen: Sequence[Receipt], window: OffsetRange, others: Sequence[Receipt], source: Cursor, target: Cursor
+    ) -> None:
+        """The chunks that were written without transactions, and what lies between them. Others have ``others``."""
+        alone = claimed(receipt for receipt in others if receipt.after is None)
+        retried = self.sides.view.retried_at(self.key, self.result.generation)
+        DeliveryAudit(
+            result=self.result,
+            sides=self.sides,
+            readable=self.readable or OffsetRange(0, 0),
+            source=source,
+            target=target,
+        ).all(chosen, Coverage.of([window]).subtract(alone).subtract(retried))
 
     def _check_source(self) -> None:
         topic, ids = self.sides.source.get(self.key.source.topic), self.sides.view.positions[self.key].ids
@@ -218,16 +288,14 @@ class _PartitionAuditor:
         if at in self.sides.failures:
             raise self.sides.failures[at]
         if topic is None or at not in self.sides.ends:
-            self.result.errors.append(
-                f"{at} on the target is gone. Remedy: restore it, or reset the topic with kafka-replication reset"
-            )
-            return False
-        if topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
-            self.result.notes.append("the target topic was re-created since the copy: its current content is compared")
-        self.target_log = OffsetRange(
-            min(topic.offsets(at.partition).log_start, self.sides.ends[at]), self.sides.ends[at]
-        )
+            raise _gone(at)
+        self.target_log = self.sides.log(at) or self.target_log
         return True
+
+    def _check_target_id(self) -> None:
+        topic = self.sides.target.get(self.key.target_topic)
+        if topic and topic.topic_id != self.sides.view.positions[self.key].ids.target_topic:
+            self.result.notes.append("the target topic was re-created since the copy: its current content is compared")
 
     def _window(self, complete: bool) -> OffsetRange | None:
         """The target offsets to search for records of other writers: the whole log, or the requested chunks.
@@ -236,6 +304,9 @@ class _PartitionAuditor:
         have expired, records before the first chunk with a receipt belong to expired ones, because receipts and records
         have the same order.
         """
+        at = self.key.target
+        if self.run.replication.placing.shared or at in self.read.extra or self.sides.view.positions[self.key].spread:
+            return None  # others may write there, or it was read whole already
         if self.some_expired and complete and self.run.replication.on_existing_target == "refuse":
             areas = [area for receipt in self.sides.receipts.all(self.key) if (area := area_of(receipt))]
             first = min((area.from_ for area in areas), default=self.target_log.until)
@@ -247,6 +318,27 @@ class _PartitionAuditor:
             return None
         until = MAX_OFFSET if complete else max(area.until for area in areas)
         return OffsetRange(min(areas).from_, until).intersection(self.target_log)
+
+    def _audit_failed(self) -> None:
+        """Look for the records that were quarantined, and compare those that were retried with their entries."""
+        run, key, generation = self.run, self.key, self.result.generation
+        retried = self.sides.view.retried(key, generation)
+        decided = [entry.offsets for entry in self.sides.view.handled_in(key, generation)]
+        stall = run.replication.copying.stall_timeout
+        with segment_reader(run.clusters.target, key, stall) as reader:
+            for receipt in self.chosen:
+                for failed in receipt.failures:
+                    self.result.set_aside(failed, is_retried=bool(retried.within(_one(failed.offset))))
+                    if failed.place is None or any(offsets.within(_one(failed.offset)) for offsets in decided):
+                        continue
+                    if not reader.quarantined(failed):
+                        self.result.not_in_quarantine(failed)
+            for entry, part in _retried(self.sides, key):
+                digest = Fingerprint()
+                reader.read(part, digest)
+                self.result.target_records += digest.count
+                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
+                    self.result.differ([Difference(Kind.ALTERED, entry.offsets.ranges[0].from_, part.first)])
 
     def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
         area = unit.target.intersection(self.target_log) if unit.target else None
@@ -262,14 +354,19 @@ class _PartitionAuditor:
             self.result.not_auditable(receipt, e)
             return
         records = target.seen(area, total) if area else iter(())
-        if self.readable and receipt.range.intersection(self.readable) == receipt.range:
+        today = self.result.recomputes(receipt, self.sides.transform)
+        if today and self.readable and receipt.range.intersection(self.readable) == receipt.range:
             self.result.by_content += receipt.range.span
-            differences = compare(source.seen(receipt.range), records, _places(receipt))
+            change, aside = self.sides.change(self.key, receipt), _set_aside(receipt)
+            made = source.seen(receipt.range, change=change, without=aside)
+            differences = compare(made, records, _places(receipt))
             if _matches_receipt(
                 receipt, total
             ):  # records that the source removed since, as by compaction, are no error
                 self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
                 differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
+                if differences and receipt.transform:
+                    self.result.not_pure(receipt)
             self.result.differ(differences)
         else:
             self.result.by_receipt += receipt.range.span
@@ -277,10 +374,34 @@ class _PartitionAuditor:
             if not _matches_receipt(receipt, total):
                 self.result.differ_by_receipt(receipt, total.count)
 
+    def _written(self, receipt: Receipt, found: Iterable[Record]) -> Iterator[Record]:
+        """What the copier wrote of these source records of a chunk."""
+        change = self.sides.change(self.key, receipt)
+        for record in found:
+            self.result.source_records += 1
+            yield from change(record) if change else (record,)
+
+
+def _set_aside(receipt: Receipt) -> frozenset[int]:
+    """The source offsets that the chunk set aside."""
+    return frozenset(failed.offset for failed in receipt.failures)
+
+
+def _retried(sides: Sides, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
+    """Where records are that were set aside first, and copied after all."""
+    topic, position = sides.target.get(key.target_topic), sides.view.positions[key]
+    for entry in sides.view.handled_in(key, position.generation, "retried"):
+        if topic is not None and entry.ids.target_topic == topic.topic_id:
+            yield from ((entry, part) for part in entry.parts)
+
+
+def _one(offset: int) -> OffsetRange:
+    return OffsetRange(offset, offset + 1)
+
 
 def _places(receipt: Receipt) -> Sequence[int]:
-    """The target offset of each record of the chunk, in source order."""
-    runs = [range(segment.first, segment.last + 1) for segment in receipt.segments]
+    """The target offset of each record that the chunk wrote, in order."""
+    runs = [range(range_.from_, range_.until) for part in receipt.parts for range_ in part.offsets]
     return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
 

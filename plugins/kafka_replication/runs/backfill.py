@@ -71,6 +71,7 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest
 
 def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
     """The effect that the backfill would have. Changes nothing. Raises BadInput, PreflightFailed."""
+    run.check_pipeline()
     request = _with_topics(run, request)
     narrowed = run.of(one_topic(run.replication, request))
     _check_topics(run, request)

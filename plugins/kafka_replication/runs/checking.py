@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
-from kafka_replication.model.errors import NotAuthorized, ReplicationError
+from kafka_replication.config import Replication
+from kafka_replication.kafka import topics
+from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
 from kafka_replication.planning import preflight
 from kafka_replication.planning.findings import Finding
+from kafka_replication.planning.loops import loops
 from kafka_replication.planning.plan import Plan, State
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.steps import previewing
 from kafka_replication.runs.steps.replicating import job
 from kafka_replication.spark import reach
 from kafka_replication.spark.launcher import Launcher
+
+log = logging.getLogger(__name__)
 
 # The findings about a topic say the same.
 _SAID_BY_FINDINGS = frozenset({State.UNFIT, State.UNREADABLE, State.TARGET_MISSING})
@@ -24,13 +30,35 @@ def check(run: Run) -> list[Finding]:
     Raises BadInput for connections, Unreachable, Refused.
     """
     run.clusters.resolve(alerts=True)
+    broken, as_written = list(_unusable_functions(run)), run.replication
+    if broken:  # everything else is checked all the same
+        run = run.of(run.replication.model_copy(update={"transform": ()}))
     try:
         plan, found = previewing.preview(run, Request())
     except NotAuthorized as error:
         found = previewing.missing_rights(run) or [Finding("error", run.replication.name, error.what, error.remedy)]
     else:
         found += _refusals(plan)
-    return preflight.in_order([*found, *reach.check(run.clusters.spark)])
+    found += _loops(run, as_written)
+    functions = run.replication.pipeline.modules
+    return preflight.in_order([*broken, *found, *reach.check(run.clusters.spark, functions)])
+
+
+def _unusable_functions(run: Run) -> Iterator[Finding]:
+    try:
+        run.check_pipeline()
+    except BadInput as error:
+        yield Finding("error", run.replication.name, error.what, error.remedy)
+
+
+def _loops(run: Run, replication: Replication) -> list[Finding]:
+    """What the ledger on the source shows, if there is one and it may be read: a run does not need it."""
+    try:
+        target = topics.cluster_id(run.clusters.target_admin)
+        return list(loops(replication, target, run.clusters.positions_on_source()))
+    except ReplicationError as error:
+        log.debug("%s: the ledger on the source was not looked at: %s", run.replication.name, error)
+        return []
 
 
 def check_spark(run: Run, launcher: Callable[[], Launcher]) -> list[Finding]:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections, SparkConnection
 from kafka_replication.kafka import AdminClient, clients
 from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.rights import Login, Side
 from kafka_replication.runtime.deadline import Deadline
 
@@ -99,6 +103,24 @@ class Clusters:
     @cached_property
     def _ledger(self) -> KafkaLedger:
         return KafkaLedger(self.target, self.target_admin, self._replication.name, self._deadline)
+
+    def positions_on_source(self) -> Mapping[PartitionKey, Position]:
+        """The positions of replications that write to the topics of the source that this one selects. Raises
+        Unreachable, NotAuthorized, LedgerUnreadable.
+        """
+
+        def view(replication: str) -> LedgerView:
+            soon = Deadline.after(self._deadline.within(self._replication.timeouts.request))
+            return KafkaLedger(self.source, self.source_admin, replication, soon).view()
+
+        own = view(self._replication.name)
+        others = {
+            owner.replication
+            for topic, owners in own.owners.items()
+            if self._replication.selects(topic)
+            for owner in owners
+        }
+        return dict(chain(own.positions.items(), *(view(name).positions.items() for name in sorted(others))))
 
     def ledger_follower(self) -> Callable[[], AbstractContextManager[Ledger]]:
         """Opens a reader of the ledger for another thread, with clients of its own; see `KafkaLedger.follower`."""

@@ -58,7 +58,7 @@ class Comparison:
                 view,
                 Looked(
                     receipts=receipts,
-                    log_start=snapshot.target[key.target_topic].offsets(key.target.partition).log_start,
+                    log_starts=_log_starts(key, view, snapshot),
                     retention=Retention.of(snapshot.target[key.target_topic]),
                     young=young.get(key.source),
                     run_id=self.run_id,
@@ -86,11 +86,11 @@ class Comparison:
         return found
 
     def _foreign_in(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, int]:
-        ends = dict[PartitionKey, OffsetRange]()
+        ends = dict[TopicPartition, OffsetRange]()
         for key, position in view.positions.items():
-            there = offsets_on(key, position, snapshot.target.get(key.target_topic))
-            if there is not None:
-                ends[key] = OffsetRange(min(there.log_start, there.last_stable), there.last_stable)
+            for number, there in offsets_on(key, position, snapshot.target.get(key.target_topic)).items():
+                at = TopicPartition(key.target_topic, number)
+                ends[at] = OffsetRange(min(there.log_start, there.last_stable), there.last_stable)
         return self._foreign(view, ends)
 
     def foreign_now(self, view: LedgerView, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
@@ -98,38 +98,68 @@ class Comparison:
 
         A partition that does not answer is left out.
         """
-        at = [key.target for key in keys]
+        wanted = {at for key in keys for at in _ours(key, view)}
         patience = offsets.Patience.within(self.replication.timeouts.request)
-        ends, _ = offsets.last_stable_each(self.clusters.target_admin, at, patience)
+        ends, _ = offsets.last_stable_each(self.clusters.target_admin, wanted, patience)
         starts, _ = offsets.log_starts_each(self.clusters.target_admin, ends, patience)
         logs = {at: OffsetRange(min(start, ends[at]), ends[at]) for at, start in starts.items()}
-        return self._foreign(view, {key: logs[key.target] for key in keys if key.target in logs})
+        return {key: offset for key, offset in self._foreign(view, logs).items() if key in keys}
 
-    def _foreign(self, view: LedgerView, logs: Mapping[PartitionKey, OffsetRange]) -> dict[PartitionKey, int]:
-        """``logs`` has what is readable of each target partition.
+    def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
+        """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.
 
+        Where several keys write, a foreign record is found behind the last record of all of them, and told for each.
         What lies behind copies that were made without transactions is judged by who reads them back.
         """
+        if self.replication.placing.shared:
+            return {}
+        writers = _writers(view)
         suspects = [
-            key
-            for key, there in logs.items()
-            if view.positions[key].delivery == EXACTLY_ONCE and there.until > expected_end(key, view)
+            at
+            for at, there in logs.items()
+            if all(view.positions[key].delivery == EXACTLY_ONCE for key in writers[at])
+            and there.until > _expected_end(writers[at], view, at)
         ]
         if not suspects:
             return {}
         view, found = self.clusters.ledger.view(), dict[PartitionKey, int]()  # a run may be at work: as of now
-        for key in suspects:
-            behind = self._behind(view, key, logs[key])
+        writers = _writers(view)
+        for at in suspects:
+            behind = _behind(view, writers.get(at, ()), at, logs[at])
             try:
-                first = first_record(self.clusters.target, consumer_group(key.replication), key.target, behind)
+                first = first_record(self.clusters.target, consumer_group(self.replication.name), at, behind)
             except ReplicationError as error:
-                log.warning("%s: what lies behind our last record was not read: %s", key.target, error)
+                log.warning("%s: what lies behind our last record was not read: %s", at, error)
                 continue
             if first is not None:
-                found[key] = first
+                found |= dict.fromkeys(writers[at], first)
         return found
 
-    def _behind(self, view: LedgerView, key: PartitionKey, there: OffsetRange) -> OffsetRange:
-        position = view.positions.get(key)
-        ours = position.target_end if position else there.until
-        return OffsetRange(min(max(there.from_, ours), there.until), there.until)
+
+def _ours(key: PartitionKey, view: LedgerView) -> list[TopicPartition]:
+    """The target partitions that have records of the key."""
+    return [TopicPartition(key.target_topic, number) for number in view.positions[key].ends(key.source.partition)]
+
+
+def _writers(view: LedgerView) -> dict[TopicPartition, list[PartitionKey]]:
+    writers: dict[TopicPartition, list[PartitionKey]] = {}
+    for key in view.positions:
+        for at in _ours(key, view):
+            writers.setdefault(at, []).append(key)
+    return writers
+
+
+def _expected_end(keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
+    return max(expected_end(key, view, at.partition) for key in keys)
+
+
+def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition, there: OffsetRange) -> OffsetRange:
+    """What lies behind the last record of all of these keys."""
+    ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in keys]
+    ours = max(ends, default=there.until)
+    return OffsetRange(min(max(there.from_, ours), there.until), there.until)
+
+
+def _log_starts(key: PartitionKey, view: LedgerView, snapshot: Snapshot) -> dict[int, int]:
+    there = offsets_on(key, view.positions[key], snapshot.target.get(key.target_topic))
+    return {number: offsets_.log_start for number, offsets_ in there.items()}

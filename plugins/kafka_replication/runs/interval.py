@@ -35,6 +35,7 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
 
     Raises PreflightFailed, or Refused, which names every refused partition.
     """
+    run.check_pipeline()
     steps.fence_stale_producers(run)
     known, outdated = preparing.planned_before(run)
     if known is not None:

@@ -8,14 +8,16 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_end
+from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_ends
 from kafka_replication.ledger.entries import Position, Receipt, Verified
+from kafka_replication.ledger.placement import KafkaPartitions, Spread
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.partitioning import KEEP
 from kafka_replication.runs.run import LeasedRun, Run
 
 log = logging.getLogger(__name__)
@@ -54,11 +56,16 @@ def _as_json(position: Position) -> dict[str, Any]:
         "next_offset": position.next_offset,
         "coverage": position.coverage.encode(),
         "target_end": position.target_end,
+        **({"ends": list(position.spread.ends)} if position.spread else {}),
     }
 
 
 def _text(position: Position) -> str:
-    return f"next {position.next_offset}, on the target {position.coverage}, ours end at {position.target_end}"
+    return f"next {position.next_offset}, on the target {position.coverage}, ours end at {_ends_text(position)}"
+
+
+def _ends_text(position: Position) -> str:
+    return ", ".join(map(str, position.spread.ends)) if position.spread else str(position.target_end)
 
 
 def proposals(run: Run) -> list[Repair]:
@@ -123,8 +130,19 @@ def _proven(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Position
         next_offset=passed.contiguous_end(start),
         coverage=coverage,
         leader_epoch=None,
-        target_end=max(target_end(known), 0) or position.target_end,
+        **_ends(key, position, known),
     )
+
+
+def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt]) -> dict[str, Any]:
+    """How far our records reach on the target, as the receipts prove it."""
+    ends = target_ends(known)
+    spread = [receipt.placement.by for receipt in known if isinstance(receipt.placement, KafkaPartitions)]
+    if spread and spread[-1].name != KEEP:
+        said = position.ends(key.source.partition) if position.spread else {}
+        proven = (ends.get(number, said.get(number, 0)) for number in range(spread[-1].partitions))
+        return {"spread": Spread(spread[-1], tuple(proven))}
+    return {"target_end": ends.get(key.source.partition, 0) or position.target_end}
 
 
 def _less(key: PartitionKey, view: LedgerView, after: Position) -> Verified | None:

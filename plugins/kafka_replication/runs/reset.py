@@ -8,14 +8,16 @@ from contextlib import closing
 from dataclasses import replace
 
 from kafka_replication.kafka import snapshotter, topics
-from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.start_offsets import StartOffsets, beginning
+from kafka_replication.kafka.target_records import Ends
 from kafka_replication.kafka.transactions import longest_wait
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning import preflight
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.placing import refusal_of_partitions
+from kafka_replication.planning.snapshot import Snapshot, Topic
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.runs.steps.target_topics import create_target
@@ -68,13 +70,16 @@ def _snapshot(run: LeasedRun, topic: str, target: str) -> Snapshot:
                     f"the target topic {target} does not exist and target_topics.create is false", "create it"
                 )
             create_target(run, snapshot, topic, target)
-        elif source.partitions.keys() - existing.partitions.keys():
-            raise Refused(
-                f"{target} has {len(existing.partitions)} partitions, {topic} on the source {len(source.partitions)}",
-                f"add partitions: kafka-topics.sh --alter --topic {target} --partitions {len(source.partitions)}",
-            )
         else:
+            _refuse_partitions(run, source, existing)
             return snapshot
+
+
+def _refuse_partitions(run: LeasedRun, source: Topic, target: Topic) -> None:
+    for number in sorted(source.partitions):
+        key = PartitionKey(run.replication.name, TopicPartition(source.name, number), target.name)
+        if refusal := refusal_of_partitions(run.replication.placing, key, source, target.partitions):
+            raise Refused(refusal.what, refusal.remedy)
 
 
 def to_reset(
@@ -88,12 +93,12 @@ def to_reset(
 
 
 def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[PartitionKey]) -> None:
-    if run.replication.on_existing_target == "append":
+    if run.replication.on_existing_target != "refuse":
         return
     wait = longest_wait(run.replication.copying, run.deadline)
-    for key, offset in sorted(opening.records.occupied(keys, wait).items()):
+    for key, (at, offset) in sorted(opening.records.occupied(keys, wait).items()):
         raise Refused(
-            f"{key.source}: {key.target} on the target still holds records (the first at offset {offset}), which would"
+            f"{key.source}: {at} on the target still holds records (the first at offset {offset}), which would"
             " be copied twice",
             f"re-create {key.target_topic}, or set on_existing_target: append to write after them",
         )
@@ -117,18 +122,28 @@ def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int,
     run.check()
     with closing(run.session(key)) as session:
         session.fence()
-        end = session.target_end()  # before the check: later records are not ours, and the next run reports them
+        ends = _ends(run, opening, key)  # before the check: later records are not ours, and the next run reports them
         _refuse_occupied(run, opening, [key])
         position = Position(
             generation=generation,
             ids=ids,
             start=start,
             next_offset=start,
-            target_end=end,
             receipts_from=run.clusters.ledger.receipt_ends()[key.ledger_partition],
         )
+        position = beginning(position, key, run.replication.placing, ends)
         topics.check_id(run.clusters.source_admin, key.source.topic, ids.source_topic, "source")
         session.check_ids(ids)
         session.move(position)
     log.info("%s: generation %d starts at offset %d", key, generation, start)
     return position
+
+
+def _ends(run: LeasedRun, opening: StartOffsets, key: PartitionKey) -> Ends:
+    """Where the records of others end on the target; nothing where they may follow ours, too."""
+    if run.replication.placing.shared:
+        return {}
+    ends, failures = opening.records.ends([key], longest_wait(run.replication.copying, run.deadline))
+    for error in failures.values():
+        raise error
+    return ends[key]

@@ -13,12 +13,14 @@ from typing import Final, TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
+from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.kafka import snapshotter
 from kafka_replication.kafka.entry_writer import writer_of
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import session_of
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Fenced
@@ -135,6 +137,21 @@ class Run:
         return self.comparison.compared(view, replace(snapshot, logins=self.clusters.logins))
 
     @property
+    def pipeline(self) -> Pipeline | None:
+        """What the replication leaves out and changes. Raises BadInput for a function that cannot be imported here."""
+        return load(self.replication.pipeline)
+
+    @property
+    def transform(self) -> Transform | None:
+        """What a receipt of today would say about the pipeline. Raises BadInput."""
+        pipeline = self.pipeline
+        return pipeline.identity if pipeline else None
+
+    def check_pipeline(self) -> None:
+        """Raise BadInput for a function that cannot be imported here, before anything is done."""
+        load(self.replication.pipeline)
+
+    @property
     def comparison(self) -> Comparison:
         """Compares the target with the ledger."""
         return Comparison(replication=self.replication, clusters=self.clusters, run_id=self.run_id)
@@ -207,6 +224,7 @@ class LeasedRun(Run):
             self.clusters.target_admin,
             self.replication.copying,
             self.deadline,
+            self.replication.placing,
             self.replication.delivery,
         )
 

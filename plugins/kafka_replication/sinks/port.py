@@ -8,15 +8,17 @@ and receipt in one conditional write.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from kafka_replication.ledger.entries import Ids, Placement, Position, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import RecordRefused
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.verify import TargetReader
 
 # transactional: readers see a chunk's records, its receipt and the new position together, or nothing of them.
@@ -43,7 +45,7 @@ class TargetState:
 class RefusedAt(RecordRefused):
     """A record cannot be copied: the one at source offset ``offset``. None: one of the last ``among`` written records.
 
-    ``error`` is the class of the error, as in `Failure`.
+    ``error`` is the class of the error, as in `Failure`. ``more`` are further records that are refused.
     """
 
     def __init__(
@@ -55,13 +57,44 @@ class RefusedAt(RecordRefused):
         *,
         kind: FailureKind = FailureKind.REFUSED,
         error: str = "",
+        more: Sequence[Failure] = (),
     ) -> None:
         super().__init__(what, remedy)
-        self.offset, self.among, self.kind, self.error = offset, among, kind, error
+        self.offset, self.among, self.kind, self.error, self.more = offset, among, kind, error, tuple(more)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The records that it names."""
+        if self.offset is None:
+            return ()
+        return (Failure(self.offset, self.kind, self.what, self.error), *self.more)
+
+
+Screen = Callable[[Record], Failure | None]
 
 
 class RecordWriter(Protocol):
     """Writes the records of one chunk, in the order of the calls."""
+
+    @property
+    def screen(self) -> Screen | None:
+        """Why the target would not take a record, if that is certain; ask it before each record. None: nothing is set
+        aside, and no record need be asked about.
+        """
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        """Quarantine or skip a record that is not written, in the same transaction.
+
+        Raises RefusedAt if the policy is to fail, TooManyFailed, and the errors of `write`.
+        """
+
+    @property
+    def full(self) -> bool:
+        """Whether so much was set aside that the chunk should end."""
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        """What was set aside, and where it is. Complete after `finish`."""
 
     def write(self, records: Sequence[Record]) -> None:
         """Send these records. Returns before they are acknowledged. Waits while the client's queue is full.
@@ -134,8 +167,12 @@ class Sink(Protocol):
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         """The state of those named targets that exist. Raises Unreachable."""
 
-    def session(self, key: PartitionKey, ids: Ids) -> AbstractContextManager[SinkSession]:
-        """A new session; leaving the context aborts what is not committed. ``ids`` are those of the plan."""
+    def session(
+        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
+    ) -> AbstractContextManager[SinkSession]:
+        """A new session; leaving the context aborts what is not committed. ``ids`` are those of the plan. ``aside``
+        says what happens to records that cannot be written; None: they are refused.
+        """
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         """Reads copied records back as the target's readers see them, with connections of its own."""

@@ -18,8 +18,9 @@ class Failure:
 EXECUTOR_LACKS_MODULE = Failure(
     name="executor-lacks-module",
     what="a Spark executor cannot run the job",
-    remedy="install requirements.txt into that Python on every executor, or name another with PYSPARK_PYTHON"
-    " (spark.pyspark.python)",
+    remedy="install requirements.txt and the module of each transform into that Python on every executor, name another"
+    " Python with PYSPARK_PYTHON (spark.pyspark.python), or send a transform's module with spark.submit.pyFiles in"
+    " spark.conf",
     is_passing=False,
 )
 WORKER_ENDED = Failure(

@@ -9,17 +9,26 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from kafka_replication.config import Copy
+from kafka_replication.config import Copy, PipelineDefinition
+from kafka_replication.config.failures import Failures
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.spark.failures import WORKER_ENDED
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
 # What a worker imports.
-NEEDED = ("confluent_kafka", "xxhash", "pydantic", "tenacity", "kafka_replication.kafka.engines.record.engine")
+NEEDED = (
+    "confluent_kafka",
+    "xxhash",
+    "pydantic",
+    "tenacity",
+    "jmespath",
+    "kafka_replication.kafka.engines.record.engine",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +77,15 @@ class Job:
     target: dict[str, Any]
     settings: Copy
     delivery: Delivery = EXACTLY_ONCE
+    failures: Failures = field(default_factory=Failures)
+    quarantine_topic: str = ""
+    pipeline: PipelineDefinition = field(default_factory=PipelineDefinition)
     tasks: list[RangeTask] = field(default_factory=list)
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
     seconds: float | None = None  # what is left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
     without_progress_seconds: float = 600.0  # after which a range that does not move is given up
+    partitioning: Partitioning = SOLE
     together: int = 1  # how many small ranges a worker may work on at a time
 
     @property

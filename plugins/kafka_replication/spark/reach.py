@@ -6,7 +6,9 @@ import importlib
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from os import environ
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.planning.findings import Finding
+from kafka_replication.spark.environment import without_secrets
 from kafka_replication.spark.jobs import NEEDED
 from kafka_replication.spark.local import is_local
 
@@ -23,8 +26,11 @@ _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/]+)")
 _DEFAULT_PORTS = {_STANDALONE: 7077, _KUBERNETES: 443}
 
 
-def check(spark: SparkConnection) -> Iterator[Finding]:
-    """What hinders a run from using this Spark connection. YARN's address is in Hadoop's files, and not looked at."""
+def check(spark: SparkConnection, modules: Sequence[str] = ()) -> Iterator[Finding]:
+    """What hinders a run from using this Spark connection, also where its workers import these ``modules`` of the user.
+
+    YARN's address is in Hadoop's files, and not looked at.
+    """
     where = f"Spark {spark.master}"
     missing = [name for name in ("pyspark", "py4j") if find_spec(name) is None]
     if missing:
@@ -35,6 +41,7 @@ def check(spark: SparkConnection) -> Iterator[Finding]:
         )
     if is_local(spark.master):
         yield from _workers(where)
+        yield from _functions(where, modules)
     else:
         yield from _master(where, spark.master)
 
@@ -51,6 +58,23 @@ def _workers(where: str) -> Iterator[Finding]:
             importlib.import_module(name)
         except ImportError as e:
             yield Finding("error", where, f"the workers cannot import {name}: {e}", "install requirements.txt")
+
+
+def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
+    """A worker has a Python of its own. Airflow, for example, adds folders to the path of its own processes alone."""
+    for name in modules:
+        python = environ.get("PYSPARK_PYTHON", sys.executable)
+        done = subprocess.run(
+            [python, "-c", f"import {name}"], env=without_secrets(), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or ["it ended"])[-1]
+            yield Finding(
+                "error",
+                where,
+                f"the workers cannot import {name}: {why}",
+                "install its package, or put its folder into PYTHONPATH",
+            )
 
 
 def _master(where: str, master: str) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, GAVE_UP
 from kafka_replication.spark.jobs import (
     BUNDLE,
@@ -65,17 +66,22 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     A job without tasks only finds out whether a worker can run one.
     """
     slots = _slots(context, job)
-    work = _work(JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots))))
+    common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
+    work = _work(common, (*NEEDED, *job.pipeline.modules))
+
+    allowance = Allowance()
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
-            rdd = context.parallelize([BUNDLE.dump_json(bundle)], 1).mapPartitions(work)
+            rdd = context.parallelize([BUNDLE.dump_json(allowance.limit(bundle))], 1).mapPartitions(work)
             answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
             raise (Aborted if _ABORTED.search(str(e)) else RuntimeError)(cause_of(str(e))) from e
         if answer.startswith(MISSING):
             raise GaveUp(missing(answer.removeprefix(MISSING)))
-        return RESULTS.validate_json(answer)
+        results = RESULTS.validate_json(answer)
+        allowance.spend(results)
+        return results
 
     return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver).deal(slots)
 
@@ -180,12 +186,12 @@ class Dealer:
                 self._end = JobEnd(error=f"{GAVE_UP.what}: {cause}", remedy=GAVE_UP.remedy)
 
 
-def _work(common: bytes) -> Callable[[Iterable[bytes]], Iterable[str]]:
+def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]], Iterable[str]]:
     """The function that an executor runs. A Spark task gets the part that all tasks share, and its own bundle.
 
-    It checks the imports before it uses anything of this package, so that it can name a missing module.
+    It checks the imports (``needed``) before it uses anything of this package, so that it can name a missing module.
     """
-    needed, prefix = NEEDED, MISSING
+    prefix = MISSING
 
     def work(bundles: Iterable[bytes]) -> Iterable[str]:
         import importlib

@@ -90,6 +90,14 @@ def package_for(master: str, here: Workspace) -> Path | None:
     return here.package
 
 
+PY_FILES = "spark.submit.pyFiles"
+
+
+def py_files(package: Path | None, conf: Mapping[str, str]) -> str | None:
+    """What goes with ``--py-files``, which would replace the user's own setting: this package and those files."""
+    return ",".join(filter(None, [str(package) if package else "", conf.get(PY_FILES, "")])) or None
+
+
 def environment(master: str, here: Workspace) -> dict[str, str]:
     """The environment of spark-submit, and so of all processes of Spark on this machine."""
     variables = {
@@ -256,10 +264,11 @@ class TerminalSubmission:
     def command(self, here: Workspace, name: str) -> list[str]:
         """The command contains no secrets; they go through the socket. Puts the package into the folder."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self._spark.master, "--name", name]
-        for key, value in conf_for(self._spark.master, {**self._spark.conf, **self._conf}).items():
+        conf = conf_for(self._spark.master, {**self._spark.conf, **self._conf})
+        for key, value in conf.items():
             command += ["--conf", f"{key}={value}"]
-        if package := package_for(self._spark.master, here):
-            command += ["--py-files", str(package)]
+        if files := py_files(package_for(self._spark.master, here), conf):
+            command += ["--py-files", files]
         return [*command, str(script()), str(here.socket)]
 
 

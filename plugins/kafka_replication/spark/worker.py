@@ -14,10 +14,12 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
@@ -92,7 +94,12 @@ class Tools:
         from kafka_replication.kafka.sink import KafkaSink
 
         job = self.job
-        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.delivery)
+        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning, job.delivery)
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """Raises BadInput for a function that this worker cannot import."""
+        return load(self.job.pipeline)
 
 
 _thread = threading.local()
@@ -125,6 +132,11 @@ def work_on(tools: Tools, task: RangeTask) -> RangeResult:
     return RangeResult(key=task.key, copied=copied, read_back=read_back(tools, task.read_back, attempts))
 
 
+def _target(job: Job, key: PartitionKey) -> TopicPartition:
+    """A partition that the target topic has."""
+    return key.target if job.partitioning.keeps else TopicPartition(key.target_topic, 0)
+
+
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reach
     from kafka_replication.kafka.engines import engine_for
@@ -150,9 +162,17 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
-        reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
-        engine = engine_for(task, job.settings, job.source, tools.sink)
-        copier = Copier(engine=engine, sink=tools.sink, settings=job.settings, progress=progress, deadline=deadline)
+        reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline)
+        copier = Copier(
+            engine=engine,
+            sink=tools.sink,
+            settings=job.settings,
+            progress=progress,
+            deadline=deadline,
+            failures=job.failures,
+            quarantine_topic=job.quarantine_topic,
+        )
     except ReplicationError as e:
         return CopyResult(key=task.key, range=task.range, error=e.what, remedy=e.remedy, retriable=e.retriable)
     return copier.copy(task)
@@ -168,12 +188,12 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         deadline.check(f"verifying {task.key.source}")
-        reach.check("target", job.target, task.key.target, job.request_seconds, deadline)
+        reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
         reading = ReadBack(
             task,
             tools.ledger,
             lambda: tools.sink.verifier(task.key),
-            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout),
+            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout, tools.pipeline),
         )
         try:
             doing = f"verifying {task.key.source}"

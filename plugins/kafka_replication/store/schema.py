@@ -36,7 +36,7 @@ from kafka_replication.store.connect import FIRST_TABLE
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 5  # the newest revision in `migrations`, as a number
+SCHEMA_VERSION: Final = 6  # the newest revision in `migrations`, as a number
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -166,6 +166,27 @@ alerts = Table(
     Column("announced_at", BigInteger),
     Column("claimed_until", BigInteger),
     Column("document", Text, nullable=False),
+)
+
+# Records that were set aside. The ledger has them, too, for as long as it keeps receipts.
+failed_records = Table(
+    "kafka_replication_failed_records",
+    metadata,
+    *_key(primary=True),
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("source_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("key_digest", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("error", String, nullable=False),
+    Column("place_topic", String),
+    Column("place_partition", Integer),
+    Column("place_offset", BigInteger),
+    Column("history", Text, nullable=False),  # JSON of its steps
+    Column("updated_at", BigInteger, nullable=False),
 )
 
 

@@ -20,8 +20,20 @@ from kafka_replication.alerting.values import Alert, Decide, Decision, OpenCause
 from kafka_replication.model.errors import BadInput, Busy, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import floor_millis, from_millis
-from kafka_replication.store import alerts, boundaries, connect, leases, living, retention, rows, schema, watermarks
+from kafka_replication.store import (
+    alerts,
+    boundaries,
+    connect,
+    failed,
+    leases,
+    living,
+    retention,
+    rows,
+    schema,
+    watermarks,
+)
 from kafka_replication.watermarks.boundaries import BoundaryKey
+from kafka_replication.watermarks.failed import FailedRow
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import (
     RUN_STATES,
@@ -198,6 +210,15 @@ class SqlStore:
         )
         query = select(schema.outcomes).where(columns.run_id == run_id).order_by(*order)
         return self._read(lambda db: [rows.outcome_of(row) for row in db.execute(query)])
+
+    # Failed records
+
+    def record_failed(self, rows: Collection[FailedRow]) -> None:
+        if rows:
+            self._write(lambda db: failed.record(db, rows))
+
+    def failed(self, replication: str) -> list[FailedRow]:
+        return self._read(lambda db: failed.of_replication(db, replication))
 
     # Retention
 

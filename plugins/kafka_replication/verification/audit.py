@@ -28,19 +28,25 @@ class Kind(StrEnum):
 
 
 class Seen(NamedTuple):
-    """One record as it was read: its offset on that side, and the digest of its content."""
+    """One record as it was read, or as a transform makes it of the record at this source offset: the offset on that
+    side, and the digest of its content.
+    """
 
     offset: int
     digest: bytes
 
 
 class Difference(NamedTuple):
-    """One record that differs. ``source`` and ``target`` are offsets; None where that side does not have the record."""
+    """One record that differs. ``source`` and ``target`` are offsets; None where that side does not have the record.
+
+    ``partition`` is the target's, where the records of one source partition lie in several.
+    """
 
     kind: Kind
     source: int | None
     target: int | None
     digest: bytes = b""
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,11 @@ def units(
     chosen: Iterable[Receipt],
     others: Iterable[Receipt],
     window: OffsetRange | None,
+    retried: Iterable[OffsetRange] = (),
     without: OffsetRange | None = None,
 ) -> list[Unit]:
-    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order.
-
-    The offsets ``without`` are audited in another way.
+    """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order. ``retried``
+    are target offsets of records that were copied after their chunk. Those ``without`` are audited in another way.
     """
     placed: list[tuple[int, int, Unit]] = []
     after = 0
@@ -68,32 +74,29 @@ def units(
         after = area.from_ if area else after
         placed.append((after, 1, Unit(area, receipt)))
     if window is not None:
-        areas = [
-            area
-            for receipt in (*(unit.receipt for _, _, unit in placed), *others)
-            if receipt and (area := area_of(receipt))
-        ]
-        placed += [
-            (unclaimed.from_, 0, Unit(unclaimed, None))
-            for unclaimed in Coverage.of([window]).subtract(Coverage.of([*areas, *([without] if without else [])]))
-        ]
+        receipts = (*(unit.receipt for _, _, unit in placed if unit.receipt), *others)
+        ours = claimed(receipts).add(*retried, *([without] if without else []))
+        placed += [(left.from_, 0, Unit(left, None)) for left in Coverage.of([window]).subtract(ours)]
     return [unit for _, _, unit in sorted(placed, key=lambda entry: entry[:2])]
 
 
+def claimed(receipts: Iterable[Receipt]) -> Coverage:
+    """The target offsets of these receipts, which are all about one target partition."""
+    return Coverage.of(range_ for receipt in receipts for part in receipt.parts for range_ in part.offsets)
+
+
 def area_of(receipt: Receipt) -> OffsetRange | None:
-    """The target offsets from a chunk's first record to its last."""
-    if not receipt.segments:
+    """The target offsets from a chunk's first record to its last; None without records, or in several partitions."""
+    if len({part.partition for part in receipt.parts}) != 1:
         return None
-    return OffsetRange(
-        min(segment.first for segment in receipt.segments), max(segment.last for segment in receipt.segments) + 1
-    )
+    return OffsetRange(min(part.first for part in receipt.parts), max(part.until for part in receipt.parts))
 
 
 def compare(source: Iterator[Seen], target: Iterator[Seen], places: Sequence[int]) -> list[Difference]:
     """The differences between two sequences of records that should be equal.
 
-    Equal sequences are compared without storing any record. ``places[n]`` is the target offset that the receipt gives
-    for the n-th source record.
+    Equal sequences are compared without storing any record. ``source`` is what the copier writes of the source's
+    records. ``places[n]`` is the target offset that the receipt gives for the n-th of them.
     """
     for done, (one, other) in enumerate(itertools.zip_longest(source, target)):
         if one is None or other is None or one.digest != other.digest:

@@ -8,18 +8,25 @@ ours: a left-over of an attempt that did not end, or a repeated one. Any other r
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Protocol
 
-from kafka_replication.ledger.entries import ONE_WRITER, Receipt
+from kafka_replication.ledger.entries import ONE_WRITER, Receipt, Transform, how
 from kafka_replication.model.delivery import LOSSY, weakest_delivery
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.verification.audit import Seen, area_of
-from kafka_replication.verification.verify import Judged, TargetReader, VerifyResult, VerifyTask, verify
+from kafka_replication.verification.verify import (
+    Judged,
+    TargetReader,
+    VerifyResult,
+    VerifyTask,
+    find_quarantined,
+    verify,
+)
 
 AROUND = 1_000_000  # source offsets before and after what is verified in which the origin of a record is searched
 
@@ -27,13 +34,24 @@ AROUND = 1_000_000  # source offsets before and after what is verified in which 
 class BothSides(Protocol):
     """Reads one partition on source and target. Raises Stalled, Unreachable and VerificationFailed."""
 
+    @property
+    def transform(self) -> Transform | None:
+        """What a receipt of today would say about filter and transform."""
+
     def source_log(self) -> OffsetRange:
         """What can be read of the source."""
 
     def target_log(self, expected: int) -> OffsetRange:
         """What can be read of the target, once it has reached ``expected`` or does not grow any more."""
 
-    def source(self, wanted: OffsetRange) -> Iterator[Seen]: ...
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+        """What the copier writes today of the source records in ``wanted``, but for those at the offsets ``without``.
+
+        Raises RefusedAt for a record that cannot be transformed.
+        """
+
+    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+        """The same for records that were perhaps never copied: those that cannot be transformed are left out."""
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
 
@@ -50,6 +68,7 @@ class DeliveryTask:
     judged_until: int | None
     accept_loss: float  # a share
     others: tuple[Receipt, ...] = ()  # further receipts of the partition, whose chunks are verified by themselves
+    retried: Coverage = field(default_factory=Coverage)  # target offsets of records that were copied after their chunk
 
 
 def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: BothSides) -> VerifyResult:
@@ -87,11 +106,14 @@ class _Verification:
         for receipt in self._receipts:
             (equal if self._is_equal(receipt) else other).append(receipt)
         areas = Coverage.of(area for receipt in (*equal, *self._task.others) if (area := area_of(receipt)))
-        unexplained = Coverage.of([self._window]).subtract(areas)
+        unexplained = Coverage.of([self._window]).subtract(areas).subtract(self._task.retried)
+        for receipt in other:  # `_is_equal` has looked for those of the equal ones
+            find_quarantined(self._task.key, receipt, self._reader)
         source = chain.from_iterable(self._source_of(receipt) for receipt in other)
         target = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)
         lost, extra = balance(source, target)
-        return self._judge(Counter(map(self._place, lost)), Counter(map(self._place, self._origins(extra))))
+        duplicates = Counter(map(self._place, self._origins(extra)))
+        return self._judge(Counter(map(self._place, set(lost))), duplicates, len(lost))
 
     def _is_equal(self, receipt: Receipt) -> bool:
         """Whether the chunk lies where its receipt says, and nothing else does."""
@@ -111,7 +133,14 @@ class _Verification:
                 f" starts at {log.from_} now, cannot show what is missing",
                 "accept the unverified offsets with kafka-replication approve-gap",
             )
-        return self._sides.source(receipt.range)
+        if receipt.transform != self._sides.transform:
+            raise VerificationFailed(
+                f"{self._task.key.source} {receipt.range}: the copy, made {how(receipt.transform)}, differs from its"
+                f" receipt, and what is missing cannot be told: today's copies are made {how(self._sides.transform)}",
+                "set filter and transform as they were and run again; or accept the unverified offsets with"
+                " kafka-replication approve-gap",
+            )
+        return self._sides.source(receipt.range, set_aside(receipt))
 
     def _origins(self, extra: Sequence[Seen]) -> list[int]:
         """For each record that is there beyond what the receipts say: the source offset of the same content.
@@ -121,7 +150,7 @@ class _Verification:
         if not extra:
             return []
         log = self._sides.source_log()
-        near = chain.from_iterable(map(self._sides.source, near_to(self._receipts, log)))
+        near = chain.from_iterable(map(self._sides.around, near_to(self._receipts, log)))
         found, foreign = origins(extra, near)
         if foreign:
             raise ForeignWriter(
@@ -136,12 +165,13 @@ class _Verification:
         own = (receipt.range for receipt in self._receipts if offset in receipt.range)
         return next(own, self._receipts[0].range)
 
-    def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange]) -> VerifyResult:
+    def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange], lost_there: int) -> VerifyResult:
+        """``lost`` counts source records, ``lost_there`` target records: a transform makes several of one."""
         task = self._task
         result = VerifyResult(
             key=task.key,
             verified=Coverage.of(receipt.range for receipt in self._receipts),
-            records=sum(receipt.count for receipt in self._receipts) - lost.total(),
+            records=sum(receipt.count for receipt in self._receipts) - lost_there,
             bytes=sum(receipt.bytes for receipt in self._receipts),
             judged=tuple(
                 Judged(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
@@ -161,7 +191,7 @@ class _Verification:
     def _too_many(self, lost: Counter[OffsetRange]) -> VerificationFailed | None:
         """Why this loss is not accepted; None if it is."""
         task, lossy = self._task, [receipt for receipt in self._receipts if receipt.delivery in LOSSY]
-        sent, missing = sum(receipt.count for receipt in lossy), sum(lost[receipt.range] for receipt in lossy)
+        sent, missing = sum(receipt.copied for receipt in lossy), sum(lost[receipt.range] for receipt in lossy)
         if more := lost.total() - missing:
             return VerificationFailed(
                 f"{task.key.source}: {more} records were acknowledged and are not on the target {task.key.target}",
@@ -205,6 +235,11 @@ def _take(waiting: dict[bytes, deque[int]] | dict[bytes, deque[Seen]], digest: b
     if not same:
         del waiting[digest]
     return True
+
+
+def set_aside(receipt: Receipt) -> frozenset[int]:
+    """The source offsets of the records that the chunk quarantined or skipped."""
+    return frozenset(failed.offset for failed in receipt.failures)
 
 
 def near_to(receipts: Iterable[Receipt], log: OffsetRange) -> Iterator[OffsetRange]:

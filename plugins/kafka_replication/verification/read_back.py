@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.port import Ledger
@@ -28,6 +28,7 @@ class ReadBackTask:
     level: str
     accept_loss: float = 0.0  # the share of records that profiles which lose records may lose
     judged_until: int | None = None  # see `Verified`
+    retried: Coverage = field(default_factory=Coverage)  # target offsets of records that were copied after their chunk
     kept_seconds: int  # for how long the receipts topic keeps a receipt
 
 
@@ -90,6 +91,7 @@ class ReadBack:
                     judged_until=judged_until,
                     accept_loss=task.accept_loss,
                     others=tuple(in_transactions),
+                    retried=task.retried,
                 )
                 return verify_delivery(judged, reader, sides).after(read)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kafka_replication.ledger.entries import Receipt, Segment
+from kafka_replication.ledger.entries import FailedRecord, Receipt
+from kafka_replication.ledger.placement import Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
 from kafka_replication.model.errors import ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
@@ -28,8 +29,8 @@ class VerifyTask:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentDigest:
-    """What was read back for one segment. ``digest`` is empty if only records were counted."""
+class PartDigest:
+    """What was read back for one part. ``digest`` is empty if only records were counted."""
 
     count: int
     digest: str
@@ -85,12 +86,20 @@ class VerifyResult:
 
 
 class TargetReader(Protocol):
-    """Reads segments of one target partition again, as a ``read_committed`` consumer sees them."""
+    """Reads parts of chunks again, as a ``read_committed`` consumer sees them."""
 
-    def read(self, segment: Segment, digest: Digest | None) -> SegmentDigest:
-        """Add the segment's records to ``digest``, which is new and empty. None: only count them.
+    def read(self, part: Part, digest: Digest | None) -> PartDigest:
+        """Add the records at the part's offsets to ``digest``, which is new and empty. None: only count them.
 
-        Raises Stalled, which names the last stable offset, or VerificationFailed if the log starts after the segment.
+        Records of others between these offsets are passed over. Call it with the parts of one partition in their order.
+
+        Raises Stalled, which names the last stable offset, or VerificationFailed if the log starts after the part.
+        """
+
+    def quarantined(self, failed: FailedRecord) -> bool:
+        """Whether the quarantine topic has this record at its place, with the content that the receipt says.
+
+        Raises Stalled, Unreachable.
         """
 
 
@@ -135,27 +144,46 @@ def verify(task: VerifyTask, reader: TargetReader) -> VerifyResult:
 
 
 def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
-    segments = receipt.segments
-    if sum(segment.count for segment in segments) != receipt.count:
+    parts = receipt.parts
+    if sum(part.count for part in parts) != receipt.count:
         raise VerificationFailed(
             f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records",
             _AUDIT,
         )
+    find_quarantined(task.key, receipt, reader)
     make_digest = digest_for(receipt) if task.level == "digest" else None
-    for segment in segments:
-        read_back = reader.read(segment, make_digest() if make_digest else None)
-        differences = list(_differences(task, segment, read_back))
+    for part in parts:
+        read_back = reader.read(part, make_digest() if make_digest else None)
+        differences = list(_differences(task, part, read_back))
         if differences:
             raise VerificationFailed(
-                f"{task.key.source} {receipt.range}: the copy at {task.key.target_topic}-{segment.partition} offsets "
-                f"[{segment.first}, {segment.last + 1}) differs from its receipt: {', '.join(differences)}",
+                f"{task.key.source} {receipt.range}: the copy at {task.key.target_topic}-{part.partition} offsets "
+                f"[{part.first}, {part.until}) differs from its receipt: {', '.join(differences)}",
                 "the target was changed or compacted after the copy: stop other writers, compare source and target"
                 " (kafka-replication audit), then copy again under another replication name",
             )
 
 
-def _differences(task: VerifyTask, segment: Segment, read_back: SegmentDigest) -> Iterator[str]:
-    if read_back.count != segment.count:
-        yield f"{read_back.count} records, not {segment.count}"
-    if task.level == "digest" and read_back.digest != segment.digest:
-        yield f"digest {read_back.digest}, not {segment.digest}"
+def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) -> None:
+    """Raises VerificationFailed unless every record that the chunk quarantined is where its receipt says."""
+    places = [failed for failed in receipt.failures if failed.place is not None]
+    if len(places) != receipt.quarantined or len(receipt.failures) != receipt.quarantined + receipt.skipped:
+        raise VerificationFailed(
+            f"{key.source} {receipt.range}: the receipt counts {receipt.quarantined} quarantined and"
+            f" {receipt.skipped} skipped records, but names {len(places)} and {len(receipt.failures) - len(places)}",
+            _AUDIT,
+        )
+    for failed in places:
+        if not reader.quarantined(failed):
+            raise VerificationFailed(
+                f"{key.source}: the record at offset {failed.offset} is not in quarantine at {failed.place}",
+                "find out who deleted or changed the quarantine topic; if the source still has the record, reset the"
+                " topic, or accept the loss with kafka-replication approve-gap",
+            )
+
+
+def _differences(task: VerifyTask, part: Part, read_back: PartDigest) -> Iterator[str]:
+    if read_back.count != part.count:
+        yield f"{read_back.count} records, not {part.count}"
+    if task.level == "digest" and read_back.digest != part.digest:
+        yield f"digest {read_back.digest}, not {part.digest}"

@@ -10,6 +10,7 @@ from kafka_replication.alerting.memory import AlertMemory, Look
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.watermarks.boundaries import BoundaryKey
+from kafka_replication.watermarks.failed import FailedRow
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease, RangeOutcome, RunRecord, Watermark, WatermarkChange
 
@@ -103,6 +104,12 @@ class WatermarkStore(AlertMemory, Protocol):
 
     def outcomes(self, run_id: str) -> list[RangeOutcome]:
         """Ordered by topic, partition and range."""
+
+    def record_failed(self, rows: Collection[FailedRow]) -> None:
+        """Insert these failed records, or add their history to the rows that are there."""
+
+    def failed(self, replication: str) -> list[FailedRow]:
+        """All failed records of the replication, in order."""
 
     def prune(self, replication: str, older_than_seconds: float) -> int:
         """Delete old rows of the replication in bounded batches. Returns the number of deleted rows.

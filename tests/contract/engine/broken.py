@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, SourceReader
-from kafka_replication.ledger.entries import Ids, Placement, Position, Receipt
+from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
+from kafka_replication.ledger.placement import Placement
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RecordWriter, Sink, SinkSession
+from kafka_replication.sinks.port import Record, RecordWriter, Screen, Sink, SinkSession
 from tests.contract.engine import checks
 from tests.contract.engine.checks import Check
 
@@ -28,6 +30,21 @@ class ChangedWriter:
 
     def finish(self, digest: str) -> Placement:
         return self.writer.finish(digest)
+
+    @property
+    def screen(self) -> Screen | None:
+        return self.writer.screen
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        self.writer.set_aside(record, failure)
+
+    @property
+    def full(self) -> bool:
+        return self.writer.full
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        return self.writer.failures
 
 
 @dataclass

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from kafka_replication.config import Copy, Replication
 from kafka_replication.kafka.transactions import TransactionalProducer
-from kafka_replication.ledger.entries import Entry, Gap, Ids, KafkaSegments, Position, Receipt, Segment, Verified
+from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey

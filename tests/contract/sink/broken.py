@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
 from kafka_replication.kafka.chunk_writer import ChunkWriter
-from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
 from kafka_replication.kafka.transactions import TransactionalProducer
-from kafka_replication.ledger.entries import Ids, KafkaSegments, Position, Receipt
+from kafka_replication.ledger.entries import Ids, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.port import Record
-from tests.contract.copy_case import SETTINGS, CopyCase
+from kafka_replication.sinks.set_aside import SetAside
+from tests.contract.copy_case import SETTINGS, CopyCase, segments_of
 from tests.contract.sink import checks
 from tests.contract.sink.checks import Check
 
@@ -35,7 +37,7 @@ class MisplacingWriter(ChunkWriter):
     """Says that the records lie one offset higher than they do."""
 
     def finish(self, digest: str) -> KafkaSegments:
-        good = super().finish(digest).segments
+        good = segments_of(super().finish(digest))
         return KafkaSegments(tuple(replace(each, first=each.first + 1, last=each.last + 1) for each in good))
 
 
@@ -143,7 +145,7 @@ class BrokenSink(KafkaSink):
         self._case, self._broken = case, broken
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         partition = PartitionSession(key, self._case.target_settings, SETTINGS, NEVER)
         session = self._broken.session(partition, ids)
         try:
@@ -177,8 +179,9 @@ class ForgetsToLook(AcknowledgedSession):
 class LosesTheLast(AcknowledgedSession):
     """Counts a record that it never sent."""
 
-    def begin_chunk(self, window: SendWindow, limits: Mapping[str, str]) -> AcknowledgedWriter:
-        good = super().begin_chunk(window, limits)
+    def begin_chunk(self, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
+        good = super().begin_chunk(make, **about)
+        assert isinstance(good, AcknowledgedWriter)
         return ForgetfulWriter(
             key=good.key,
             transaction=good.transaction,
@@ -199,10 +202,10 @@ class ForgetfulWriter(AcknowledgedWriter):
 class WritesThePositionOnly(AcknowledgedSession):
     """Moves the position as soon as a chunk begins."""
 
-    def begin_chunk(self, window: SendWindow, limits: Mapping[str, str]) -> AcknowledgedWriter:
+    def begin_chunk(self, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
         if self._newest is not None:
             self.move(self._newest.after(OffsetRange(0, 5), None, 0))
-        return super().begin_chunk(window, limits)
+        return super().begin_chunk(make, **about)
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ class BrokenAcknowledgedSink(KafkaSink):
         self._case, self._unsafe = case, unsafe
 
     @contextmanager
-    def session(self, key: PartitionKey, ids: Ids) -> Iterator[KafkaSinkSession]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         settings = self._case.target_settings
         session = KafkaSinkSession(self._unsafe.session(key, settings, SETTINGS, NEVER, delivery="at_least_once"), ids)
         try:

@@ -15,9 +15,9 @@ from tests.contract.copy_case import (
     chunk_of,
     commit,
     digest_of,
+    parts_of,
     raised,
     records,
-    segments_of,
     write,
     write_and_commit,
 )
@@ -111,13 +111,10 @@ def the_placement_says_where_the_records_are(case: CopyCase) -> None:
         position = write_and_commit(case, session, position, records(3))
         placement = write(session, records(4, 3))
         commit(case, session, position, chunk_of(records(4, 3), placement))
-    segments = segments_of(placement)
-    visible = case.visible()
-    inside = [
-        record.value for segment in segments for at, record in visible if at in range(segment.first, segment.last + 1)
-    ]
+    parts, visible = parts_of(placement), case.visible()
+    inside = [record.value for part in parts for range_ in part.offsets for at, record in visible if at in range_]
     assert inside == [b"v%d" % n for n in range(3, 7)]
-    assert sum(segment.count for segment in segments) == 4
+    assert sum(part.count for part in parts) == 4
 
 
 def the_verifier_reads_what_was_written(case: CopyCase) -> None:
@@ -126,10 +123,10 @@ def the_verifier_reads_what_was_written(case: CopyCase) -> None:
         position = commit(case, session, position, chunk_of(records(4), one))
         two = write(session, records(2, 4))
         commit(case, session, position, chunk_of(records(2, 4), two))
-    [first], [second] = segments_of(one), segments_of(two)
+    [first], [second] = parts_of(one), parts_of(two)
     with case.sink.verifier(case.key) as verifier:
-        for segment, batch in ((first, records(4)), (second, records(2, 4)), (first, records(4))):
-            found = verifier.read(segment, Fingerprint())
+        for part, batch in ((first, records(4)), (second, records(2, 4)), (first, records(4))):
+            found = verifier.read(part, Fingerprint())
             assert (found.count, found.digest) == (len(batch), digest_of(batch))
 
 
@@ -209,6 +206,7 @@ def the_receipt_range_is_what_the_position_covers(case: CopyCase) -> None:
     assert newest(case).coverage == moved.coverage
 
 
+FOREIGN: list[Check] = [a_foreign_record_is_noticed, a_foreign_record_between_two_chunks_is_noticed]
 # Each guarantee promises what the ones after it promise, and more.
 NONE: list[Check] = [
     what_was_written_and_is_not_committed_is_counted,

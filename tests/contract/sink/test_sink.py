@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.model.delivery import PROFILES, Delivery
-from tests.contract.copy_case import CopyCase
+from kafka_replication.model.partitioning import Partitioning
+from tests.contract.copy_case import SETTINGS, CopyCase
 from tests.contract.sink.broken import ALL, UNSAFE, Broken, BrokenAcknowledgedSink, BrokenSink, Unsafe
-from tests.contract.sink.checks import PROMISED, Check
+from tests.contract.sink.checks import FOREIGN, PROMISED, Check
 from tests.support.scenario import Cluster
 
 GUARANTEES = dict(zip(PROFILES, PROMISED, strict=True))
@@ -17,6 +19,7 @@ CHOSEN = [
     for delivery, guarantee in GUARANTEES.items()
     for check in (PROMISED[guarantee] if guarantee in ("transactional", "acknowledged") else PROMISED[guarantee][:3])
 ]
+SPREAD = [check for check in PROMISED["transactional"] if check not in FOREIGN]
 
 
 @pytest.mark.parametrize(("delivery", "check"), CHOSEN)
@@ -24,6 +27,13 @@ def test_sink(delivery: Delivery, check: Check, kafka_sides: tuple[Cluster, Clus
     case = CopyCase(*kafka_sides, delivery=delivery)
     assert case.sink.guarantee == GUARANTEES[delivery]
     check(case)
+
+
+@pytest.mark.parametrize("check", SPREAD, ids=lambda check: check.__name__)
+def test_sink_of_several_partitions(check: Check, copy_case: CopyCase) -> None:
+    """Its target partitions have other writers by design, so foreign records are not its business."""
+    copy_case.sink = KafkaSink(copy_case.target_settings, SETTINGS, partitioning=Partitioning(name="by_key"))
+    check(copy_case)
 
 
 @pytest.mark.parametrize("broken", ALL, ids=lambda broken: getattr(broken.session, "__name__", "?"))

@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyEngine, CopyTask, choose
+from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.sinks.port import Sink
 
-ENGINES: Mapping[str, Callable[[ClientConfig, Copy], CopyEngine]] = {"record": RecordEngine}
+ENGINES: Mapping[str, Callable[[ClientConfig, Copy, Pipeline | None], CopyEngine]] = {"record": RecordEngine}
 FALLBACK = "record"  # supports every range
 
 
-def engine_for(task: CopyTask, settings: Copy, source: ClientConfig, sink: Sink) -> CopyEngine:
+def engine_for(
+    task: CopyTask, settings: Copy, source: ClientConfig, sink: Sink, pipeline: Pipeline | None = None
+) -> CopyEngine:
     """The engine that `copy.engine` names, or the record engine if that one does not support the range."""
     names = dict.fromkeys((settings.engine, FALLBACK))
-    return choose([ENGINES[name](source, settings) for name in names], task, sink)
+    return choose([ENGINES[name](source, settings, pipeline) for name in names], task, sink)

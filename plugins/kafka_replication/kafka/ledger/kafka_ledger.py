@@ -12,7 +12,18 @@ from kafka_replication.kafka import clients, offsets
 from kafka_replication.kafka.ledger import topics, writable, writer
 from kafka_replication.kafka.ledger.newest import NewestEntry
 from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
-from kafka_replication.ledger.entries import RECEIPTS, Deleted, Entry, Gap, Position, Receipt, Removed, Start, Verified
+from kafka_replication.ledger.entries import (
+    RECEIPTS,
+    Deleted,
+    Entry,
+    Gap,
+    Handled,
+    Position,
+    Receipt,
+    Removed,
+    Start,
+    Verified,
+)
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.record_keys import position_key
@@ -69,7 +80,7 @@ class KafkaLedger:
         positions, verified = dict[PartitionKey, Position](), dict[PartitionKey, Verified]()
         gaps: dict[PartitionKey, list[Gap]] = {}
         starts, deleted = dict[PartitionKey, Start](), dict[PartitionKey, Deleted]()
-        removed = dict[PartitionKey, Removed]()
+        removed, handled = dict[PartitionKey, Removed](), dict[PartitionKey, list[Handled]]()
         for newest in self._positions.entries():
             match _read(newest, damaged):
                 case Position() as position:
@@ -84,8 +95,11 @@ class KafkaLedger:
                     deleted[newest.key] = noted
                 case Removed() as gone:
                     removed[newest.key] = gone
+                case Handled() as decided:
+                    handled.setdefault(newest.key, []).append(decided)
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted, removed, self._positions.owners())
+        decisions = {key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled.items()}
+        return LedgerView(positions, verified, in_order, starts, deleted, removed, decisions, self._positions.owners())
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))

@@ -28,6 +28,7 @@ _DECODERS: dict[str, Callable[[bytes], Entry]] = {
     "start": codec.decode_start,
     "deleted": codec.decode_deleted,
     "removed": codec.decode_removed,
+    "handled": codec.decode_handled,
     "receipt": codec.decode_receipt,
 }
 

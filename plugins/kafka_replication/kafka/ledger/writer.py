@@ -9,6 +9,7 @@ from kafka_replication.ledger.entries import (
     Deleted,
     Entry,
     Gap,
+    Handled,
     Position,
     Receipt,
     Removed,
@@ -18,6 +19,7 @@ from kafka_replication.ledger.entries import (
 from kafka_replication.ledger.record_keys import (
     deleted_key,
     gap_key,
+    handled_key,
     position_key,
     receipt_key,
     removed_key,
@@ -53,5 +55,7 @@ def _place(key: PartitionKey, entry: Entry) -> tuple[str, bytes]:
             return POSITIONS, deleted_key(key)
         case Removed():
             return POSITIONS, removed_key(key)
+        case Handled():
+            return POSITIONS, handled_key(key, entry)
         case Receipt():
             return RECEIPTS, receipt_key(key, entry)

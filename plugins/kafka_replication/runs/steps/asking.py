@@ -13,11 +13,11 @@ from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, consumer_group
 from kafka_replication.model.rights import Operation, Right
-from kafka_replication.planning import ledger_topics, preflight, rights
+from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, rights
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.steps.target_topics import to_create
+from kafka_replication.runs.steps.target_topics import quarantine_to_create, to_create
 
 # A denied right is told at once. While a coordinator is away, its group is asked for again and again.
 GROUP_SECONDS = 2.0
@@ -75,7 +75,7 @@ def _transactions(run: Run) -> Answers:
 
 
 def _creation(run: Run, snapshot: Snapshot) -> Answers:
-    wanted = {**_targets(run, snapshot), **_ledger(run, snapshot)}
+    wanted = {**_targets(run, snapshot), **_ledger(run, snapshot), **_quarantine(run, snapshot)}
     seconds = run.deadline.within(run.replication.timeouts.request)
     refused = asking.refusals(run.clusters.target_admin, (topic for topic, _ in wanted.values()), seconds)
     denied = [name for name, error in refused.items() if isinstance(error, NotAuthorized)]
@@ -106,6 +106,13 @@ def _ledger(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | Non
         topic = ToCreate(name=name, partitions=LEDGER_PARTITIONS, replication_factor=factor, config=config)
         wanted[name] = topic, None
     return wanted
+
+
+def _quarantine(run: Run, snapshot: Snapshot) -> dict[str, tuple[ToCreate, str | None]]:
+    """The quarantine topic, if it is to be created."""
+    if not quarantine_topic.is_wanted(run.replication) or snapshot.quarantine is not None:
+        return {}
+    return {run.replication.quarantine_topic: (quarantine_to_create(run.replication, snapshot), None)}
 
 
 def _not_created(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import closing
 
+from kafka_replication.kafka import offsets
 from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
-from kafka_replication.model.keys import opening_id, verified_id
+from kafka_replication.model.keys import PartitionKey, opening_id, verified_id
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.planning.snapshot import PartitionOffsets
 from kafka_replication.runs.run import LeasedRun
 
 log = logging.getLogger(__name__)
@@ -23,6 +27,29 @@ def fence_stale_producers(run: LeasedRun) -> None:
     ids = {key.transactional_id: str(key) for key in undecided}
     if undecided:
         ids |= {opening_id(run.replication.name): "opening", verified_id(run.replication.name): "what is verified"}
+    _fence(run, ids)
+    _fence(run, {key.transactional_id: str(key) for key in _suspects(run) if key not in undecided})
+
+
+def _suspects(run: LeasedRun) -> list[PartitionKey]:
+    """The partitions that may have left records in an open transaction, of target topics with several writers.
+
+    It would hide the records of all of them until it times out. One without an entry in the ledger is not seen there.
+    """
+    if run.replication.placing.sole:
+        return []
+    writers: dict[TopicPartition, list[PartitionKey]] = {}
+    for key, position in run.view().positions.items():
+        if run.holds(key.target_topic):
+            for number in position.ends(key.source.partition):
+                writers.setdefault(TopicPartition(key.target_topic, number), []).append(key)
+    patience = offsets.Patience.within(run.replication.timeouts.request)
+    there = offsets.all_three(run.clusters.target_admin, writers, patience)
+    hidden = (at for at, log_ in there.items() if isinstance(log_, PartitionOffsets) and log_.is_hiding)
+    return sorted({key for at in hidden for key in writers[at]})
+
+
+def _fence(run: LeasedRun, ids: Mapping[str, str]) -> None:
     for transactional_id, what in ids.items():
         run.check()
         log.warning("%s: an earlier run may have left a transaction open; fencing its producer", what)

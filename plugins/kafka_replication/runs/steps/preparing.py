@@ -7,13 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
+from kafka_replication.kafka import partitioner
 from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.target_records import Ends
 from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight, rights
+from kafka_replication.planning.changes import changes
 from kafka_replication.planning.live import as_compared, own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -24,7 +27,7 @@ from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.asking import Answers, ask
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.previewing import told
-from kafka_replication.runs.steps.target_topics import create_targets
+from kafka_replication.runs.steps.target_topics import create_quarantine, create_targets
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)
@@ -48,6 +51,8 @@ def prepare(run: LeasedRun, request: Request) -> Plan:
 
 
 def _prepare(run: LeasedRun, request: Request) -> Plan:
+    run.check_pipeline()
+    partitioner.check(run.replication.placing)
     fence_stale_producers(run)
     known, outdated = planned_before(run)
     if known is not None:
@@ -111,8 +116,9 @@ def store_plan(run: LeasedRun, kind: str, run_plan: Plan, outdated: str | None) 
     If another attempt of this run stored one first, that plan wins.
     """
     if run_plan.to_account_for:
-        ends = run.clusters.ledger.receipt_ends()
-        run_plan = replace(run_plan, receipts_from=receipts_from(run_plan, run.view(), ends))
+        ends, view = run.clusters.ledger.receipt_ends(), run.view()
+        noted = changes(run_plan, view, run.transform)
+        run_plan = replace(run_plan, receipts_from=receipts_from(run_plan, view, ends), changes=noted)
     stored = run.store.start_run(
         run.run_id, run.replication.name, kind, plan_codec.encode(run_plan), instead_of=outdated
     )
@@ -156,6 +162,7 @@ def _begin(
     run: LeasedRun, request: Request, answers: Answers, view: LedgerView, snapshot: Snapshot
 ) -> tuple[Snapshot, LedgerView, Plan]:
     run.clusters.ledger.ensure(run.replication)
+    create_quarantine(run, snapshot)
     had_ledger, widened = len(snapshot.ledger or {}) == 2, _widened(run, view, request)
     created = create_targets(run, view, answers.in_(snapshot), widened)
     if created.ledger == snapshot.ledger and not had_ledger:
@@ -242,7 +249,7 @@ def _open(
         if not own(run.replication, view).begun:
             _refuse_part(run, new)
         left = {key: p for key, p in new.items() if key not in view.positions and run.holds(key.target_topic)}
-        refused, ends = _not_openable(run, opening, left)
+        refused, ends = _not_openable(run, opening, left, view)
         positions = {
             key: Position(generation=p.generation, ids=p.ids, start=p.start, next_offset=p.start)
             for key, p in left.items()
@@ -281,12 +288,14 @@ def _to_note(
 
 
 def _not_openable(
-    run: LeasedRun, opening: StartOffsets, new: Mapping[PartitionKey, PartitionPlan]
-) -> tuple[dict[PartitionKey, PartitionPlan], dict[PartitionKey, int]]:
+    run: LeasedRun, opening: StartOffsets, new: Mapping[PartitionKey, PartitionPlan], view: LedgerView
+) -> tuple[dict[PartitionKey, PartitionPlan], dict[PartitionKey, Ends]]:
     """The partitions that may not be opened, and the ends of targets that may have records of others."""
-    wait, ends = run.deadline.within(run.replication.timeouts.request), dict[PartitionKey, int]()
+    wait, ends = run.deadline.within(run.replication.timeouts.request), dict[PartitionKey, Ends]()
+    if run.replication.on_existing_target == "share":
+        return {}, {}
     if run.replication.on_existing_target == "refuse":
-        occupied, unknown = opening.records.occupied_each(new, wait)
+        occupied, unknown = opening.records.occupied_each(new, wait, view.positions)
     else:
         occupied = {}
         ends, unknown = opening.records.ends(new, wait)

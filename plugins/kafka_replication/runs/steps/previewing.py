@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kafka_replication.kafka import partitioner
 from kafka_replication.kafka.target_records import TargetRecords
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
+from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.planning import preflight, rights
+from kafka_replication.planning.changes import changes
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.live import plan, refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -23,6 +26,8 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     The target is asked for a producer id under an id of its own, so no run at work is fenced. Raises NotAuthorized if
     the ledger may not be read; `missing_rights` then tells all.
     """
+    run.check_pipeline()
+    partitioner.check(run.replication.placing)
     run.clusters.connect()
     view = run.view()
     snapshot = run.snapshot(view, request)
@@ -30,7 +35,8 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     snapshot = answers.in_(snapshot)
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
-    return _without_occupied(run, planned, snapshot), preflight.in_order([*found, *answers.findings])
+    planned = replace(planned, changes=changes(planned, view, run.transform))
+    return _without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
 
 
 def missing_rights(run: Run) -> list[Finding]:
@@ -52,21 +58,27 @@ def told(run: Run, error: NotAuthorized) -> NotAuthorized:
     return NotAuthorized("; ".join(what for what, _ in found), "; ".join(remedy for _, remedy in found))
 
 
-def _without_occupied(run: Run, planned: Plan, snapshot: Snapshot) -> Plan:
+def _without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerView) -> Plan:
     """The plan without the new partitions whose target has records of others."""
-    if run.replication.on_existing_target == "append":
+    if run.replication.on_existing_target != "refuse":
         return planned
-    new = {one.key: one for one in planned.partitions if one.state is State.OPENING and _has_log(one, snapshot)}
+    placing = run.replication.placing
+    new = {
+        one.key: one for one in planned.partitions if one.state is State.OPENING and _has_log(one, snapshot, placing)
+    }
     if not new:
         return planned
-    records = TargetRecords(run.replication.name, run.clusters.target, run.clusters.target_admin)
-    occupied, unknown = records.occupied_each(new, run.deadline.within(run.replication.timeouts.request))
+    records = TargetRecords(run.replication.name, run.clusters.target, run.clusters.target_admin, placing)
+    wait = run.deadline.within(run.replication.timeouts.request)
+    occupied, unknown = records.occupied_each(new, wait, view.positions)
     problems = {key: Problem.of(error) for key, error in unknown.items()}
     refused = refuse_occupied(new.values(), occupied, problems)
     return replace(planned, partitions=tuple(refused.get(one.key, one) for one in planned.partitions))
 
 
-def _has_log(planned: PartitionPlan, snapshot: Snapshot) -> bool:
+def _has_log(planned: PartitionPlan, snapshot: Snapshot, placing: Partitioning) -> bool:
     target = snapshot.target.get(planned.key.target_topic)
-    there = target.readable.get(planned.key.source.partition) if target else None
-    return there is not None and there.log_start < there.high_watermark
+    if target is None:
+        return False
+    there = (target.readable.get(number) for number in placing.targets(planned.key.source.partition, target.partitions))
+    return any(log is not None and log.log_start < log.high_watermark for log in there)

@@ -90,7 +90,7 @@ class Watch:
             for stored in read.stored[key]:
                 receipt = stored.receipt
                 if receipt.run_id == self._run.run_id and receipt.generation == self._tally.generation(key):
-                    self._records += receipt.count
+                    self._records += receipt.copied
                     self._bytes += receipt.bytes
                     self._throttled += receipt.throttled
         self._receipts_from |= read.ends

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Position
@@ -191,8 +192,27 @@ class _Work:
             generation=planned.generation,
             run_id=self._run.run_id,
             position=planned.position,
+            most_failed=self._most_failed,
         )
         return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))
+
+    @property
+    def _most_failed(self) -> int:
+        """How many records may still be set aside."""
+        failures = self._run.replication.failures
+        if failures.policies == {"fail"}:
+            return 0
+        planned = sum(planned.copy.span for planned in self._plan.to_copy if planned.copy)
+        return max(0, failures.most(planned) - self._failed_before - self._book.set_aside)
+
+    @cached_property
+    def _failed_before(self) -> int:
+        """How many records earlier attempts of this run have set aside."""
+        keys = [planned.key for planned in self._plan.to_copy if planned.key in self._view.positions]
+        wanted = {key: self._plan.receipts_from.get(key.ledger_partition) for key in keys}
+        read = self._run.retry("reading receipts", lambda: self._run.clusters.ledger.receipts(wanted))
+        receipts = (receipt for key in keys for receipt in read.all(key) if receipt.run_id == self._run.run_id)
+        return sum(receipt.quarantined + receipt.skipped for receipt in receipts)
 
     def _reading(self, key: PartitionKey, generation: int) -> ReadBackTask:
         settings = self._run.replication
@@ -204,6 +224,7 @@ class _Work:
             level=settings.verify.level,
             accept_loss=settings.accept_loss,
             judged_until=self._view.judged_until(key, generation),
+            retried=self._view.retried_at(key, generation),
             kept_seconds=settings.retention.receipts,
         )
 
@@ -218,6 +239,10 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         target=run.clusters.target,
         settings=settings.copying,
         delivery=settings.delivery,
+        failures=settings.failures,
+        quarantine_topic=settings.quarantine_topic,
+        pipeline=settings.pipeline,
+        partitioning=settings.placing,
         parallelism=settings.spark.parallelism,
         seconds=run.deadline.seconds,
         request_seconds=settings.timeouts.request,

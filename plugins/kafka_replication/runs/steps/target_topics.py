@@ -13,7 +13,7 @@ from kafka_replication.kafka import topics
 from kafka_replication.kafka.asking import ToCreate
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import NotAdmitted, NotReady, Refused, Stalled, Unreachable
-from kafka_replication.planning import preflight
+from kafka_replication.planning import preflight, quarantine_topic
 from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import own
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
@@ -48,7 +48,11 @@ def create_targets(run: LeasedRun, view: LedgerView, snapshot: Snapshot, request
         except (Refused, NotReady) as error:
             log.error("%s", error)
             problems[target] = Problem.of(error)
-    wanted = {target: len(fit[name].partitions) for name, target in (missing | short).items() if target not in problems}
+    wanted = {
+        target: partitions_of(run.replication, fit[name])
+        for name, target in (missing | short).items()
+        if target not in problems
+    }
     snapshot = _await_visible(run, view, request, wanted)
     not_created = {
         target: topics.without_description(target, problems[target])
@@ -75,7 +79,7 @@ def _short(run: LeasedRun, view: LedgerView, snapshot: Snapshot, fit: Mapping[st
 
     A topic that was re-created since it was opened is refused, so its target stays as it is.
     """
-    if run.replication.target_topics.partitions == "refuse":
+    if run.replication.target_topics.partitions != "follow" or not run.replication.placing.keeps:
         return {}
     recreated = {
         key.source.topic
@@ -125,7 +129,7 @@ def _await_visible(run: LeasedRun, view: LedgerView, request: Request, wanted: M
 
 
 def create_target(run: LeasedRun, snapshot: Snapshot, name: str, target: str) -> None:
-    """Create ``target`` for the source topic ``name``, with the same number of partitions."""
+    """Create ``target`` for the source topic ``name``."""
     wanted = to_create(run.replication, snapshot.source[name], target)
     run.check()
     log.info("creating %s on the target with %d partitions", target, wanted.partitions)
@@ -137,10 +141,32 @@ def to_create(replication: Replication, source: Topic, target: str) -> ToCreate:
     settings = replication.target_topics
     return ToCreate(
         name=target,
-        partitions=len(source.partitions),
+        partitions=partitions_of(replication, source),
         replication_factor=settings.replication_factor,
         config=created_config(source.config, settings),
     )
+
+
+def create_quarantine(run: LeasedRun, snapshot: Snapshot) -> None:
+    """Create the quarantine topic, if records can be quarantined and it is missing."""
+    if quarantine_topic.is_wanted(run.replication) and snapshot.quarantine is None:
+        wanted = quarantine_to_create(run.replication, snapshot)
+        run.check()
+        log.info("creating the quarantine topic %s on the target", wanted.name)
+        admin = run.clusters.target_admin
+        topics.create(admin, wanted.name, wanted.partitions, wanted.replication_factor, wanted.config)
+
+
+def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCreate:
+    """The quarantine topic as it is created."""
+    factor, config = quarantine_topic.created(replication, snapshot.defaults)
+    name = replication.quarantine_topic
+    return ToCreate(name=name, partitions=quarantine_topic.PARTITIONS, replication_factor=factor, config=config)
+
+
+def partitions_of(replication: Replication, source: Topic) -> int:
+    """How many partitions the target topic of this source topic gets."""
+    return replication.placing.stated or len(source.partitions)
 
 
 def _add_partitions(run: LeasedRun, target: str, partitions: int) -> None:

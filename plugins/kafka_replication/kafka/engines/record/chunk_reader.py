@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.pace import Pace
-from kafka_replication.kafka.scan import consume, headers_of, offset_of, raise_read_error
+from kafka_replication.kafka.scan import consume, headers_of, raise_read_error
 from kafka_replication.model.errors import Refused, Stalled
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
 
 # Bytes that are given to the writer at a time: fewer if it takes long, so that a chunk ends soon after its time.
 LEAST_STEP, MOST_STEP = 128 << 10, 1 << 20
 LONG = 0.25  # seconds
+
+
+class Target(Protocol):
+    """What is needed of a `RecordWriter`."""
+
+    @property
+    def screen(self) -> Screen | None: ...
+    @property
+    def full(self) -> bool: ...
+    def set_aside(self, record: Record, failure: Failure) -> None: ...
+    def write(self, records: Sequence[Record]) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +45,7 @@ class ChunkReader:
     most_records: int
     settings: Copy
     pace: Pace
+    at_once: int | None = None  # records that are given to the writer at a time, at most
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
     last: Message | None = field(init=False, default=None)  # the last record read
@@ -40,9 +53,9 @@ class ChunkReader:
     def __post_init__(self) -> None:
         self.position = self.left.from_
 
-    def read(self, write: Callable[[Sequence[Record]], None]) -> None:
-        """Pass the records to ``write`` in batches. Raises RefusedAt for a record that cannot be copied unchanged,
-        GapFound, Stalled, and the errors of ``write``.
+    def read(self, writer: Target) -> None:
+        """Pass the records to the writer in batches. Raises RefusedAt for a record that cannot be copied unchanged,
+        GapFound, Stalled, and the errors of the writer.
         """
         started = heard = time.monotonic()
         full, step = False, LEAST_STEP
@@ -60,8 +73,9 @@ class ChunkReader:
                 else:
                     self._check_stall(heard)
             before, began = self.seen.bytes, time.monotonic()
-            records, full = self._take(before + self.pace.step(step))
-            write(records)
+            records, full = self._take(before + self.pace.step(step), writer)
+            writer.write(records)
+            full = full or writer.full
             if records:
                 heard = time.monotonic()  # the source cannot be blamed for the time that the target took
                 step = max(LEAST_STEP, step // 2) if heard - began > LONG else min(MOST_STEP, 2 * step)
@@ -76,7 +90,7 @@ class ChunkReader:
                 " gigabytes of aborted records, raise copy.stall_timeout",
             )
 
-    def _take(self, step: int) -> tuple[list[Record], bool]:
+    def _take(self, step: int, writer: Target) -> tuple[list[Record], bool]:
         """Pending records until the chunk has ``step`` bytes, and whether the chunk is full or the range has ended.
 
         Most of the processor time of reading is spent here: hence local names, and only one Python call for an
@@ -84,17 +98,19 @@ class ChunkReader:
         """
         until, seen, pending, position, last = self.left.until, self.seen, self.pending, self.position, self.last
         most_records, most_bytes, add = self.most_records, min(step, self.settings.chunk_bytes), self.seen.add
+        if self.at_once is not None:
+            most_records = min(most_records, seen.count + self.at_once)
         records: list[Record] = []
-        append = records.append
+        append, screen = records.append, writer.screen
         full = False
         try:
             while pending:
                 if seen.count >= most_records or seen.bytes >= most_bytes:
-                    full = seen.count >= most_records or seen.bytes >= self.settings.chunk_bytes
+                    full = seen.count >= self.most_records or seen.bytes >= self.settings.chunk_bytes
                     break
                 message = pending.pop()
                 error = message.error()
-                offset: int = message.offset()  # type: ignore[assignment]  # see offset_of, which would cost a call
+                offset: int = message.offset()  # type: ignore[assignment]  # None only for messages not yet sent
                 if error is not None:
                     position = max(position, min(self._end_of_partition(error, offset, position), until))
                     continue
@@ -103,17 +119,21 @@ class ChunkReader:
                     position, full = self._beyond(offset, position), True
                     break
                 kind, timestamp = message.timestamp()
-                if timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
-                    raise self._unfaithful(
-                        message, f"its timestamp is {timestamp}, which the client would replace by the current time"
-                    )
+                unfaithful = timestamp <= 0 or kind == TIMESTAMP_NOT_AVAILABLE
                 try:
                     headers = headers_of(message)
-                except SystemError as e:
-                    raise self._unfaithful(message, "it has a header whose name is not UTF-8") from e
+                except SystemError:
+                    headers, unfaithful = None, True
                 key, value = message.key(), message.value()
+                record = (offset, timestamp, key, value, headers)
+                if (unfaithful or screen is not None) and (failure := _failure(record, unfaithful, screen)):
+                    self._set_aside(writer, record, failure)
+                    last, position = message, offset + 1
+                    if full := writer.full:
+                        break
+                    continue
                 add(timestamp, key, value, headers)
-                append((offset, timestamp, key, value, headers))
+                append(record)
                 last, position = message, offset + 1
         finally:
             self.position, self.last = position, last
@@ -131,12 +151,30 @@ class ChunkReader:
             raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
         return self.left.until
 
-    def _unfaithful(self, message: Message, why: str) -> RefusedAt:
-        offset = offset_of(message)
-        return RefusedAt(
-            f"{self.at}: the record at offset {offset} (partition {self.at.partition}) cannot be copied unchanged:"
-            f" {why}",
-            "remove the record at the source, or exclude the topic: nothing after it is copied",
-            offset,
-            kind=FailureKind.UNFAITHFUL,
+    def _set_aside(self, writer: Target, record: Record, failure: Failure) -> None:
+        """Raises RefusedAt if nothing is set aside."""
+        if writer.screen is not None:
+            writer.set_aside(record, failure)
+            return
+        raise RefusedAt(
+            f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be copied"
+            f" unchanged: {failure.reason}",
+            "remove the record at the source, or exclude the topic, or choose failures.policy quarantine or skip:"
+            " nothing after it is copied",
+            failure.offset,
+            kind=failure.kind,
+            error=failure.error,
         )
+
+
+def _failure(record: Record, unfaithful: bool, screen: Screen | None) -> Failure | None:
+    """Why the record cannot be copied: because the client would change it, or for the reason that the writer gives."""
+    offset, timestamp, *_ = record
+    if unfaithful:
+        why = (
+            f"its timestamp is {timestamp}, which the client would replace by the current time"
+            if timestamp <= 0
+            else "it has a header whose name is not UTF-8"
+        )
+        return Failure(offset, FailureKind.UNFAITHFUL, why, "Unfaithful")
+    return screen(record) if screen else None

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyTask
+from kafka_replication.copying.pipeline import Piped, Pipeline
+from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.pace import Pace, paced
@@ -22,6 +24,9 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import DIGEST_KIND
 
+# Records that a pipeline gets at a time where it can set records aside: a chunk ends behind those that fill it.
+AT_ONCE = 500
+
 
 class RecordEngine:
     """Copies every record that confluent-kafka can read unchanged; refuses others by name. Every sink takes records."""
@@ -29,15 +34,15 @@ class RecordEngine:
     name = "record/1"
     digest_kind = DIGEST_KIND
 
-    def __init__(self, source: clients.ClientConfig, settings: Copy) -> None:
-        self._source, self._settings = source, settings
+    def __init__(self, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None = None) -> None:
+        self._source, self._settings, self._pipeline = source, settings, pipeline
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:  # noqa: ARG002  # every range, every sink
         return None
 
     @contextmanager
     def reader(self, task: CopyTask) -> Iterator[RecordReader]:
-        reader = RecordReader(task, self._source, self._settings)
+        reader = RecordReader(task, self._source, self._settings, self._pipeline)
         try:
             yield reader
         finally:
@@ -47,7 +52,9 @@ class RecordEngine:
 class RecordReader:
     """A `SourceReader` over one consumer."""
 
-    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy) -> None:
+    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None) -> None:
+        self._pipeline = pipeline
+        self._origin = Origin(task.ids.source_cluster, task.key.source.topic, task.key.source.partition)
         self._at, self._source, self._settings = task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
         self._pace = Pace(settings.throughput_limit)
@@ -90,8 +97,10 @@ class RecordReader:
         )
         self._pace.wait()
         writer = target.begin()
+        if self._pipeline is not None:
+            return self._changed(left, chunk, Piped(self._pipeline, self._origin, writer))
         with without_gc():
-            chunk.read(writer.write)
+            chunk.read(writer)
         digest = chunk.seen.hexdigest()
         placement = writer.finish(digest)
         self._next = chunk.position
@@ -102,6 +111,29 @@ class RecordReader:
             digest=digest,
             placement=placement,
             leader_epoch=self._last_epoch(chunk),
+            failures=writer.failures,
+        )
+
+    def _changed(self, left: OffsetRange, chunk: ChunkReader, piped: Piped) -> Chunk:
+        """The same chunk, with what the pipeline makes of its records. A user's function may leave reference cycles, so
+        garbage collection stays on.
+        """
+        if piped.screen is not None:
+            chunk.at_once = AT_ONCE
+        chunk.read(piped)
+        placement = piped.finish()
+        self._next = chunk.position
+        return Chunk(
+            range=OffsetRange(left.from_, chunk.position),
+            count=piped.written.count,
+            bytes=piped.written.bytes,
+            digest=piped.written.hexdigest(),
+            placement=placement,
+            leader_epoch=self._last_epoch(chunk),
+            sources=piped.copied,
+            filtered=piped.filtered,
+            failures=piped.writer.failures,
+            transform=piped.pipeline.identity,
         )
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:

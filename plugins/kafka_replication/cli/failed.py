@@ -1,0 +1,56 @@
+"""The command for records that could not be copied: ``failed list|show|retry|discard FILE``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kafka_replication.cli.act import File, Json, act
+from kafka_replication.cli.gaps import user
+from kafka_replication.runs.failed.deciding import Decision
+from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.run import Run
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="failed")(failed)
+
+
+def failed(
+    action: Annotated[
+        Action, typer.Argument(help="list, show, retry (copy after all) or discard (give up).", show_default=False)
+    ],
+    file: File,
+    topic: Annotated[str, typer.Option("--topic", help="Only of this source topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", help="Only of this partition.")] = None,
+    from_: Annotated[int | None, typer.Option("--from", help="Only from this source offset on.")] = None,
+    until: Annotated[int | None, typer.Option("--until", help="Only before this source offset.")] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", help="Only too_large, refused, unreadable, unfaithful or transform.")
+    ] = "",
+    state: Annotated[
+        str,
+        typer.Option(
+            "--state", help="Only quarantined, skipped, retried or discarded; any. Not given: quarantined and skipped."
+        ),
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help="retry, discard: all of them.")] = False,
+    by: Annotated[str, typer.Option("--by", help="Who decides; the user of this terminal if not given.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; the record's history shows it.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the records that could not be copied, copy them after all once the cause is gone, or give them up.
+
+    The exit code is 1 if a record that was to be retried or discarded stays as it was.
+    """
+    decides = action in (Action.RETRY, Action.DISCARD)
+
+    def do(run: Run) -> tuple[Any, str, int]:
+        asked = Asked(
+            topic=topic, partition=partition, from_=from_, until=until, kind=kind, state=state, everything=everything
+        )
+        answer = handle(run, action, asked, Decision(by=(by or user()) if decides else by, reason=reason))
+        return answer.document, answer.text, int(answer.failed)
+
+    act(file, as_json, do, writes=True)

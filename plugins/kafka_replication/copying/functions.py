@@ -1,0 +1,144 @@
+"""The step of a pipeline that calls a user's function: importing it, calling it, and checking what it returns."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from kafka_replication import transforms
+from kafka_replication.copying.steps import Origin, Step, StepFailed
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.offsets import MAX_OFFSET
+from kafka_replication.sinks.port import Record
+
+
+class WrongResult(StepFailed):
+    """A function returned what cannot be written."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"it returned {what}", "TypeError")
+
+
+def imported(name: str, what: str = "transform") -> tuple[Callable[..., object], str]:
+    """The function, and the text of the modules that define it. Raises BadInput, which says ``what`` it is."""
+    module_name, _, attribute = name.partition(":")
+    remedy = "put its module where Airflow's tasks or this command, and Spark's workers, can import it"
+    try:
+        module = importlib.import_module(module_name)
+        function = getattr(module, attribute)
+    except Exception as e:  # a module of the user's may raise anything
+        raise BadInput(
+            f"the {what} {name} cannot be imported: {type(e).__name__}: {e}", f"{remedy}, or correct the name"
+        ) from e
+    if not callable(function):
+        raise BadInput(f"the {what} {name} is not a function but a {type(function).__name__}", "name a function")
+    defined_in = getattr(inspect.unwrap(function), "__module__", None) or module_name
+    texts = [_source(importlib.import_module(one)) for one in sorted({module_name, defined_in})]
+    return function, "\0".join(texts)
+
+
+@cache  # the text of what was imported: the file may change later
+def _source(module: ModuleType) -> str:
+    """The module's text: the same on every machine and with every version of Python, unlike its bytecode."""
+    find = getattr(getattr(module.__spec__, "loader", None), "get_source", None)
+    text = find(module.__name__) if find else None
+    if isinstance(text, str):
+        return text.replace("\r\n", "\n")  # as it is read from a file, but not from a zip
+    file = getattr(module, "__file__", None)  # compiled code alone
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+
+
+def transforming(function: Callable[[transforms.Record], object]) -> Step:
+    def step(record: Record, origin: Origin) -> Iterable[Record]:
+        offset, timestamp, key, value, headers = record
+        given = transforms.Record(
+            key=key,
+            value=value,
+            headers=tuple(headers or ()),
+            timestamp=timestamp,
+            source=transforms.Source(origin.cluster, origin.topic, origin.partition, offset),
+        )
+        try:
+            made = list(_several(function(given)))
+        except MemoryError:  # of this process, whatever the record is
+            raise
+        except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
+            failed = _where(e, function)
+        else:
+            return [_checked(one, offset) for one in made]
+        raise failed  # outside of the handler: the error, which may show the record, is not its context
+
+    return step
+
+
+def _several(result: object) -> Iterable[object]:
+    """What a function returned, as a sequence. Raises StepFailed."""
+    if result is None:
+        return ()
+    if isinstance(result, transforms.Record):
+        return (result,)
+    if isinstance(result, (list, tuple, Iterator)):
+        return result
+    raise WrongResult(f"{type(result).__name__}, which is neither a Record nor several nor None")
+
+
+def _where(error: Exception, function: Callable[..., object]) -> StepFailed:
+    """The kind of an error and its line in the user's code. Not its text, which may show the record."""
+    if isinstance(error, StepFailed):
+        return StepFailed(str(error), error.error)
+    own = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
+    frames = list(_frames(error.__traceback__))[1:]  # the first one is ours
+    file, line = next(((file, line) for file, line in reversed(frames) if file == own), (frames or [("", 0)])[-1])
+    name = type(error).__name__
+    return StepFailed(f"{name} in {Path(file).name}, line {line}" if file else name, name)
+
+
+def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _checked(made: object, offset: int) -> Record:
+    """The record that a function returned, as a writer takes it. Raises StepFailed if it cannot be written."""
+    if not isinstance(made, transforms.Record):
+        raise WrongResult(f"{type(made).__name__} in place of a Record")
+    for name, content in (("key", made.key), ("value", made.value)):
+        if content is not None and not isinstance(content, bytes):
+            raise WrongResult(f"a {name} that is {type(content).__name__}, not bytes")
+    timestamp = made.timestamp
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+        raise WrongResult(f"a timestamp that is {type(timestamp).__name__}, not a whole number of ms")
+    if not 0 < timestamp <= MAX_OFFSET:
+        raise WrongResult("a timestamp that is not above 0, which the client would replace by the time now")
+    return offset, timestamp, made.key, made.value, _headers(made.headers)
+
+
+def _headers(headers: object) -> list[tuple[str, bytes | None]] | None:
+    if not isinstance(headers, (list, tuple)):
+        raise WrongResult(f"headers that are {type(headers).__name__}, not a tuple of pairs")
+    for pair in headers:
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise WrongResult("a header that is no pair of a name and a value")
+        name, value = pair
+        if not _is_name(name):
+            raise WrongResult("a header whose name is not text without a NUL")
+        if value is not None and not isinstance(value, bytes):
+            raise WrongResult(f"a header whose value is {type(value).__name__}, not bytes")
+    return [(name, value) for name, value in headers] or None
+
+
+def _is_name(name: object) -> bool:
+    """Whether a client can write and read this header name: it cuts one at a NUL when it reads."""
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""What happens to a record between source and target: `exclude_from`, `filter`, `transform`. Pure: the copier and the
+audit call the same code, and for the same record it gives the same result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_replication.config import PipelineDefinition
+from kafka_replication.config.expression import parse
+from kafka_replication.config.names import PROVENANCE
+from kafka_replication.copying.functions import imported, transforming
+from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
+from kafka_replication.ledger.entries import Transform
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
+from kafka_replication.verification.digest import Fingerprint
+
+# Changes when the same definition would give other records than before. A part of every hash.
+VERSION = 1
+MOST_BYTES = 1 << 20  # that are made before they are given to the writer
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The steps of one replication, in their order. ``identity`` is what a receipt says about it."""
+
+    identity: Transform
+    steps: Sequence[tuple[str, Step]]
+
+    def outputs(self, record: Record, origin: Origin) -> Sequence[Record]:
+        """What the record becomes; nothing if it is left out. Every output has the source offset of the record.
+
+        Raises RefusedAt, which names the step and the offset and shows nothing of the record.
+        """
+        records: Sequence[Record] = (record,)
+        for name, step in self.steps:
+            try:
+                records = [made for one in records for made in step(one, origin)]
+            except StepFailed as failure:
+                raise _refusal(record, origin, name, failure) from None
+        return records
+
+
+def load(definition: PipelineDefinition) -> Pipeline | None:
+    """The pipeline, ready for records; None if it changes nothing. Imports the user's functions.
+
+    Raises BadInput for a function that cannot be imported or called.
+    """
+    if not definition:
+        return None
+    steps, described = list[tuple[str, Step]](), list[str]()
+
+    def add(name: str, text: str, step: Step) -> None:
+        steps.append((name, step))
+        described.append(text)
+
+    if definition.exclude_from:
+        add("exclude_from", json.dumps(sorted(definition.exclude_from)), exclusion(definition.exclude_from))
+    if definition.filter is not None:
+        add("filter", definition.filter, filtering(parse(definition.filter)))
+    for name in definition.transform:
+        if name == PROVENANCE:
+            add(name, "", provenance)
+        else:
+            function, text = imported(name)
+            add(name, text, transforming(function))
+    content = json.dumps([VERSION, [[name, text] for (name, _), text in zip(steps, described, strict=True)]])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:32]
+    return Pipeline(Transform(", ".join(name for name, _ in steps), f"sha256:{digest}"), steps)
+
+
+@dataclass(slots=True)
+class Piped:
+    """Between the reader of one chunk and its writer: applies the pipeline, and counts what is written.
+
+    ``written`` is about the records on the target, ``copied`` and ``filtered`` count records of the source.
+    """
+
+    pipeline: Pipeline
+    origin: Origin
+    writer: RecordWriter
+    written: Fingerprint = field(default_factory=Fingerprint)
+    copied: int = 0
+    filtered: int = 0
+    _last: int = 0  # the source offset of the last record that was not set aside
+
+    @property
+    def screen(self) -> Screen | None:
+        """As the writer's. What the target takes is asked about the records that are made."""
+        return _nothing if self.writer.screen is not None else None
+
+    @property
+    def full(self) -> bool:
+        return self.writer.full
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        self.writer.set_aside(record, failure)
+
+    def _outputs(self, record: Record) -> Sequence[Record] | None:
+        """What the record becomes; None if it is set aside. Raises RefusedAt."""
+        screen = self.writer.screen
+        try:
+            made = self.pipeline.outputs(record, self.origin)
+        except RefusedAt as refused:
+            if screen is None:
+                raise
+            self.writer.set_aside(record, refused.failures[0])
+            return None
+        if screen is not None and (failure := next(filter(None, map(screen, made)), None)):
+            self.writer.set_aside(record, failure)
+            return None
+        return made
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Give to the writer what these source records become. Raises what it raises, and RefusedAt of a step."""
+        batch, started = list[Record](), self.written.bytes
+        for record in records:
+            made = self._outputs(record)
+            if made is None:
+                continue
+            self._last = record[0]
+            if made:
+                self.copied += 1
+            else:
+                self.filtered += 1
+            for _, timestamp, key, value, headers in made:
+                self.written.add(timestamp, key, value, headers)
+            batch += made
+            if self.written.bytes - started > MOST_BYTES:
+                self._give(batch)
+                batch, started = [], self.written.bytes
+        self._give(batch)
+
+    def _give(self, batch: Sequence[Record]) -> None:
+        self._among_sources(lambda: self.writer.write(batch))
+
+    def finish(self) -> Any:
+        """As the writer's `finish`."""
+        return self._among_sources(lambda: self.writer.finish(self.written.hexdigest()))
+
+    def _among_sources(self, call: Callable[[], Any]) -> Any:
+        """Call the writer. If it refuses one of the records that it was given, say of how many source records that is:
+        the copier halves these until the refused one is found.
+        """
+        try:
+            return call()
+        except RefusedAt as refused:
+            if refused.offset is not None:
+                raise
+            raise self._of_sources(refused) from refused
+
+    def _of_sources(self, refused: RefusedAt) -> RefusedAt:
+        read, kind, error = self.copied + self.filtered, refused.kind, refused.error
+        if read > 1:
+            return RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error)
+        at, offset = self.origin, self._last
+        return RefusedAt(
+            f"{at}: the record at offset {offset} (partition {at.partition}) cannot be copied, as one of the"
+            f" {self.written.count} records that the transform makes of it is refused: {refused.what}",
+            f"raise the limit, or correct the transform, then run again: the records before offset {offset} are copied,"
+            " later ones are not",
+            offset,
+            kind=kind,
+            error=error,
+        )
+
+
+def _nothing(record: Record) -> None:
+    """A `Screen` that every record passes."""
+
+
+def _refusal(record: Record, origin: Origin, name: str, failure: StepFailed) -> RefusedAt:
+    offset, timestamp, key, value, headers = record
+    digest = Fingerprint()
+    digest.add(timestamp, key, value, headers)
+    return RefusedAt(
+        f"{origin}: {name} fails for the record at offset {offset} (partition {origin.partition}, digest"
+        f" {digest.hexdigest()}): {failure}",
+        f"correct {name}, then run again: the records before offset {offset} are copied, later ones are not",
+        offset,
+        kind=FailureKind.TRANSFORM,
+        error=failure.error,
+    )

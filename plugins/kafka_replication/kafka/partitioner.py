@@ -1,0 +1,122 @@
+"""Chooses the target partition of a record. Pure: the copier and the audit call the same code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from confluent_kafka import murmur2
+
+from kafka_replication import transforms
+from kafka_replication.copying.functions import imported
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.partitioning import (
+    BUILT_IN,
+    BY_KEY,
+    KEEP,
+    MAP,
+    ROUND_ROBIN,
+    PartitionedBy,
+    Partitioning,
+    block,
+)
+from kafka_replication.sinks.port import Record, RefusedAt
+
+Choose = Callable[[Record], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """Chooses for the records of one source partition. ``by`` is what their receipts say."""
+
+    by: PartitionedBy
+    choose: Choose
+
+
+def partitioner(
+    partitioning: Partitioning, source: TopicPartition, partitions: Collection[int], cluster: str = ""
+) -> Partitioner:
+    """What the replication file says, for one source partition and these partitions of the target topic. A function is
+    also given the id of the source's ``cluster``.
+
+    Raises BadInput for a function that cannot be imported, and Refused where the target has no partition for it.
+    """
+    count, number = len(partitions), source.partition
+    targets = partitioning.targets(number, partitions)
+    if not targets or not set(targets) <= set(partitions):
+        raise Refused(
+            f"{source}: partitioning {partitioning.name} writes to target partition {', '.join(map(str, targets))} of"
+            f" {count}",
+            "add partitions to the target topic, or correct partition_map",
+        )
+    match partitioning.name:
+        case str(name) if name in (KEEP, MAP):
+            only = targets[0]
+            return Partitioner(_by(name, count, str(only) if name == MAP else ""), lambda _: only)
+        case str(name) if name == BY_KEY:
+            return Partitioner(_by(name, count), _by_key(number, count))
+        case str(name) if name == ROUND_ROBIN:
+            return Partitioner(_by(name, count), lambda record: block(number, record[0], count))
+        case name:
+            function, text = _imported(name)
+            hash_ = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+            return Partitioner(_by(name, count, hash_), _calling(name, function, source, cluster, count))
+
+
+def _by(name: str, partitions: int, hash_: str = "") -> PartitionedBy:
+    return PartitionedBy(name=name, hash=hash_, partitions=partitions)
+
+
+def _by_key(number: int, count: int) -> Choose:
+    """As `org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey`. Java's producer spreads
+    records without a key by chance; here they go by their offset, so that an audit knows where they are.
+    """
+
+    def choose(record: Record) -> int:
+        key = record[2]
+        return murmur2(key, count) if key is not None else block(number, record[0], count)
+
+    return choose
+
+
+def check(partitioning: Partitioning) -> None:
+    """Raise BadInput for a function that cannot be imported here."""
+    if partitioning.name not in BUILT_IN:
+        _imported(partitioning.name)
+
+
+def _imported(name: str) -> tuple[Callable[..., object], str]:
+    return imported(name, "partitioning")
+
+
+def _calling(name: str, function: Callable[..., object], source: TopicPartition, cluster: str, count: int) -> Choose:
+    def choose(record: Record) -> int:
+        offset, timestamp, key, value, headers = record
+        given = transforms.Record(
+            key=key,
+            value=value,
+            headers=tuple(headers or ()),
+            timestamp=timestamp,
+            source=transforms.Source(cluster, source.topic, source.partition, offset),
+        )
+        try:
+            number = function(given, count)
+        except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
+            why = f"it raised {type(e).__name__}"  # not its text, which may show the record
+        else:
+            if type(number) is int and 0 <= number < count:
+                return number
+            why = f"it returned {number if isinstance(number, int) else type(number).__name__}"
+        raise RefusedAt(
+            f"{source}: the partitioning {name} gives no partition from 0 to {count - 1} for the record at offset"
+            f" {offset}: {why}",
+            f"correct {name}; nothing at or after this record is copied",
+            offset,
+            kind=FailureKind.TRANSFORM,
+            error=name,
+        )
+
+    return choose

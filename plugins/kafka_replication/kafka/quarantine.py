@@ -1,0 +1,120 @@
+"""The quarantine topic: how a record that was set aside lies there, and how it is read again.
+
+A record keeps its key, value and headers; its own timestamp is a header, because the topic may not take it. The headers
+that are added come last; their names begin with `PREFIX`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xxhash
+from confluent_kafka import Message
+
+from kafka_replication.kafka.scan import headers_of
+from kafka_replication.kafka.target_limits import size_of
+from kafka_replication.ledger.entries import FailedRecord, Ids
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.times import now
+from kafka_replication.sinks.port import Record
+from kafka_replication.verification.digest import Fingerprint
+
+PREFIX = "kafka-replication.failed."
+REASON = 300  # characters of a reason that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a partition's records come from, for the headers."""
+
+    key: PartitionKey
+    ids: Ids
+    generation: int
+
+
+def partition_of(key: PartitionKey, partitions: int) -> int:
+    """The partition of the quarantine topic that takes the records of this key, in their order."""
+    return key.ledger_partition % partitions
+
+
+def failed(record: Record, failure: Failure) -> FailedRecord:
+    """What a receipt says of the record, without its place."""
+    key = record[2]
+    return FailedRecord(
+        offset=failure.offset,
+        kind=failure.kind.value,
+        reason=shortened(failure.reason),
+        error=failure.error,
+        size=-1 if failure.kind is FailureKind.UNREADABLE else size_of(record),
+        key_digest="" if key is None else xxhash.xxh3_128_hexdigest(key),
+        digest=digest_of(record),
+    )
+
+
+def shortened(reason: str) -> str:
+    return reason if len(reason) <= REASON else f"{reason[: REASON - 3]}..."
+
+
+def headers_for(record: Record, failure: Failure, origin: Origin, *, whole: bool) -> list[tuple[str, bytes | None]]:
+    """The record's headers and ours. ``whole``: key, value and headers are all there."""
+    key = origin.key
+    ours = {
+        "cluster": origin.ids.source_cluster,
+        "topic": key.source.topic,
+        "partition": key.source.partition,
+        "offset": failure.offset,
+        "timestamp": record[1],
+        "target": key.target_topic,
+        "generation": origin.generation,
+        "kind": failure.kind.value,
+        "reason": shortened(failure.reason),
+        "error": failure.error,
+        "time": now(),
+        "content": "whole" if whole else "incomplete",
+    }
+    return [*(record[4] or ()), *((f"{PREFIX}{name}", str(value).encode()) for name, value in ours.items())]
+
+
+def digest_of(record: Record) -> str:
+    """As in `FailedRecord.digest`."""
+    digest = Fingerprint()
+    digest.add(*record[1:])
+    return digest.hexdigest()
+
+
+def is_copy_of(message: Message, failed: FailedRecord) -> bool:
+    """Whether this record of the quarantine topic is the one that the receipt names."""
+    headers = headers_of(message)
+    record = original(message.key(), message.value(), headers)
+    if record is not None:
+        return record[0] == failed.offset and digest_of(record) == failed.digest
+    return ours_of(headers).get("offset") == str(failed.offset)
+
+
+def ours_of(headers: Any) -> dict[str, str]:
+    """The headers that were added, without their prefix; empty for a record that is none of ours.
+
+    A record that was quarantined before, on another target, has such headers itself: ours are the last ones.
+    """
+    every = list(headers or ())
+    first = _first_of_ours(every)
+    if first is None:
+        return {}
+    return {name.removeprefix(PREFIX): (content or b"").decode(errors="replace") for name, content in every[first:]}
+
+
+def _first_of_ours(headers: Sequence[tuple[str, bytes | None]]) -> int | None:
+    return max((number for number, (name, _) in enumerate(headers) if name == f"{PREFIX}cluster"), default=None)
+
+
+def original(key: bytes | None, value: bytes | None, headers: Any) -> Record | None:
+    """The record as the source had it, from one of the quarantine topic. None if it lies there without its whole
+    content, or is none of ours.
+    """
+    every, ours = list(headers or ()), ours_of(headers)
+    if ours.get("content") != "whole":
+        return None
+    return int(ours["offset"]), int(ours["timestamp"]), key, value, every[: _first_of_ours(every)] or None

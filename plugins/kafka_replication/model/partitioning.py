@@ -1,0 +1,74 @@
+"""How the records of a source partition are spread over the partitions of a target topic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+KEEP, BY_KEY, ROUND_ROBIN, MAP = "keep", "by_key", "round_robin", "map"
+BUILT_IN = (KEEP, BY_KEY, ROUND_ROBIN, MAP)
+BLOCK = 60  # consecutive offsets that `ROUND_ROBIN` and records without a key keep together; 2, 3, 4, 5, 6 divide it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionedBy:
+    """What chose the target partitions of a chunk, as its receipt says it.
+
+    ``name`` is one of the constants above, or a function as ``package.module:function``. ``hash`` is of what the name
+    does not say: the function's module, or the target partition of `MAP`. ``partitions`` is their number on the target.
+    """
+
+    name: str
+    hash: str
+    partitions: int
+
+    def __str__(self) -> str:
+        return f"{self.name}{f' ({self.hash})' if self.hash else ''} over {self.partitions} partitions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitioning:
+    """What a replication file says. ``shared``: others write to the target topics, too. ``stated`` is the number of
+    target partitions in the file; None if it has none.
+    """
+
+    name: str = KEEP
+    map: Mapping[int, int] = field(default_factory=dict)
+    shared: bool = False
+    stated: int | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether each source partition has a target partition of its own, with the same number."""
+        return self.name == KEEP
+
+    @property
+    def sole(self) -> bool:
+        """Whether each target partition has one writer."""
+        return self.keeps and not self.shared
+
+    def targets(self, source: int, partitions: Collection[int]) -> tuple[int, ...]:
+        """The target partitions in which records of this source partition may lie. ``partitions`` are those there are;
+        others can be among the result, but for `MAP` only if the map has the source partition.
+        """
+        if self.keeps:
+            return (source,)
+        if self.name == MAP:
+            return (self.map[source],) if source in self.map else ()
+        return tuple(sorted(partitions))
+
+    def moves_keys(self) -> bool:
+        """Whether another number of target partitions may put a key's records elsewhere."""
+        return self.name not in (KEEP, MAP, ROUND_ROBIN)
+
+
+SOLE = Partitioning()
+
+
+def block(source: int, offset: int, partitions: int) -> int:
+    """The target partition of a record that has no key, from its source partition and offset alone.
+
+    Blocks of offsets, not single ones, go round: where every second offset is a transaction marker, an even number of
+    partitions would get all records in half of them.
+    """
+    return (source + offset // BLOCK) % partitions

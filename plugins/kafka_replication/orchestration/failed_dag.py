@@ -1,0 +1,109 @@
+"""The DAG ``<name>.failed`` of each replication: what the command ``failed`` does, for those without a shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param
+from airflow.sdk.exceptions import AirflowFailException
+
+from kafka_replication.config import Replication
+from kafka_replication.config.names import FAILED_SUFFIX
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.offsets import MAX_OFFSET
+from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration.dag_factory import START
+from kafka_replication.orchestration.import_errors import good_replications
+from kafka_replication.orchestration.operators import StepOperator
+from kafka_replication.runs.failed.deciding import Decision
+from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.watermarks.failed import STATES
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+IN_XCOM = 1000  # most records in the XCom; the log shows the first fifty
+
+
+class FailedOperator(StepOperator):
+    """Lists, retries or discards failed records in the task's process. Fails if one stays that was to be handled."""
+
+    def execute(self, context: Context) -> None:
+        """Pushes what was found or done as its return value, before it fails."""
+        params = context["params"]
+        with task_run.opened(self.replication, context) as run:
+            by = str(params["by"] or "").strip()
+            action = Action(params["action"] or Action.LIST)
+            if not by and action in (Action.RETRY, Action.DISCARD):
+                raise BadInput("nobody is named who decides", "trigger again with a name in the field Who")
+            answer = handle(run, action, asked(params), Decision(by=by, reason=params["reason"] or ""))
+        document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}
+        context["ti"].xcom_push("return_value", document)
+        self.log.info("%s:\n%s", action, answer.text)
+        if answer.failed:
+            raise AirflowFailException("some records stay as they were; the log and the XCom say why")
+
+
+def asked(params: Any) -> Asked:
+    """The filters of the trigger's form; what is empty means all."""
+    return Asked(
+        topic=params["topic"] or "",
+        partition=params["partition"],
+        from_=params["from"],
+        until=params["until"],
+        kind=params["kind"] or "",
+        state=params["state"] or "",
+        everything=params["all"],
+    )
+
+
+def load_failed_dags(folder: Path) -> dict[str, DAG]:
+    """The DAGs for failed records of all good files in a folder, by id."""
+    wanted = (replication for replication in good_replications(folder) if replication.dags.failed)
+    return {f"{replication.name}{FAILED_SUFFIX}": build_failed_dag(replication) for replication in wanted}
+
+
+def build_failed_dag(replication: Replication) -> DAG:
+    with DAG(
+        dag_id=f"{replication.name}{FAILED_SUFFIX}",
+        schedule=None,
+        start_date=START,
+        catchup=False,
+        description=f"Records that {replication.name} could not copy: list, retry, discard",
+        doc_md="What to do with records that could not be copied. See docs/failed-records.md.",
+        tags=[*replication.tags, "failed"],
+        params=_params(),
+        default_args={"owner": replication.owner, "retries": 0},
+    ) as dag:
+        FailedOperator(task_id="failed", replication=replication)
+    return dag
+
+
+def _params() -> dict[str, Param]:
+    def number(title: str, highest: int, description: str) -> Param:
+        return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
+
+    def text(title: str, description: str, *values: str) -> Param:
+        some: dict[str, Any] = {"enum": [None, *values]} if values else {}
+        return Param(None, type=["null", "string"], title=title, description=description, **some)
+
+    return {
+        "action": Param(
+            Action.LIST.value,
+            type=["null", "string"],
+            enum=[None, *(action.value for action in Action)],
+            title="Action",
+            description="retry copies the records after all, once the cause is gone; discard gives them up.",
+        ),
+        "topic": text("Topic", "Only of this source topic; empty means all."),
+        "partition": number("Partition", 2**31 - 1, "Only of this partition; empty means all."),
+        "from": number("From", MAX_OFFSET, "Only from this source offset on."),
+        "until": number("Until", MAX_OFFSET, "Only before this source offset."),
+        "kind": text("Kind", "Only records that failed for this reason.", *(kind.value for kind in FailureKind)),
+        "state": text("State", "Empty: those that nobody has decided about.", *STATES, "any"),
+        "all": Param(False, type="boolean", title="All", description="retry, discard: all of them, without a filter."),
+        "by": text("Who", "retry, discard: your name; the history of the records shows it."),
+        "reason": text("Why", "The history of the records shows it."),
+    }

@@ -1,0 +1,25 @@
+"""Notes about a filter or transform that is not the one that earlier records were copied with. Pure."""
+
+from __future__ import annotations
+
+from kafka_replication.ledger.entries import Transform, how
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.planning.plan import Plan
+
+
+def changes(plan: Plan, ledger: LedgerView, today: Transform | None) -> tuple[str, ...]:
+    """One note for each filter or transform that the records of this plan follow and that is not ``today``'s.
+
+    The position says what the last chunk was copied with, so a change is noted by the first run that copies with the
+    new one, and not again.
+    """
+    found: dict[Transform | None, list[str]] = {}
+    for planned in plan.to_copy:
+        position = ledger.positions.get(planned.key)
+        if position is not None and position.coverage and position.transform != today:
+            found.setdefault(position.transform, []).append(f"{planned.key.source} from {planned.position}")
+    return tuple(
+        f"filter or transform changed: records are copied {how(today)} now, earlier ones were copied {how(before)}"
+        f" ({', '.join(sorted(at)[:5])}{' and others' if len(at) > 5 else ''})"
+        for before, at in found.items()
+    )

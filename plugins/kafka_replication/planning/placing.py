@@ -1,0 +1,86 @@
+"""Which target partitions a source partition writes to, and whether it may go on after a change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kafka_replication.ledger.entries import Position
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
+from kafka_replication.planning import refusals
+from kafka_replication.planning.plan import State
+from kafka_replication.planning.refusals import Refusal
+from kafka_replication.planning.snapshot import Problem, Topic
+
+
+def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Problem | None:
+    """Why a target partition of this source partition cannot be used now; None if all can."""
+    numbers = partitioning.targets(key.source.partition, target.partitions)
+    return next((problem for number in numbers if (problem := target.problem_of(number))), target.problem)
+
+
+def refusal_of_partitions(
+    partitioning: Partitioning, key: PartitionKey, source: Topic, partitions: Collection[int]
+) -> Refusal | None:
+    """Why the target topic, which has or will have these partitions, has none for a record of this source partition."""
+    numbers = partitioning.targets(key.source.partition, partitions)
+    if not numbers:
+        return Refusal(
+            State.FEWER_PARTITIONS,
+            f"{key.source}: partition_map has no target partition for it",
+            f"add '{key.source.partition}: <target partition>' to partition_map",
+        )
+    if set(numbers) <= set(partitions):
+        return None
+    if partitioning.name == MAP:
+        return Refusal(
+            State.FEWER_PARTITIONS,
+            f"{key.source}: partition_map sends it to partition {numbers[0]} of {key.target_topic}, which has"
+            f" {len(partitions)} partitions, from 0 on",
+            "correct partition_map, or add partitions to the target topic",
+        )
+    return refusals.fewer_partitions(key, source, len(partitions))
+
+
+def refusal_of_change(
+    partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int
+) -> Refusal | None:
+    """Why the records after this position may not be spread in another way than those before it; None if they may, or
+    if it is the same way.
+    """
+    if not position.coverage or not any(position.ends(key.source.partition).values()):  # nothing was written yet
+        return None
+    before = position.spread.by.name if position.spread else KEEP
+    if (before == KEEP) != partitioning.keeps:
+        return Refusal(
+            State.REPARTITIONED,
+            f"{key.source}: its records below offset {position.next_offset} were copied with partitioning {before}, the"
+            f" file says {partitioning.name}: later records of a key could come before earlier ones",
+            f"set partitioning: {before} again; or replicate to another target topic (topics.rename), or re-create"
+            f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
+        )
+    was = position.spread.by.partitions if position.spread else partitions
+    if was < partitions and partitioning.moves_keys() and partitioning.stated != partitions:
+        return Refusal(
+            State.REPARTITIONED,
+            f"{key.source}: {key.target_topic} has {partitions} partitions now and had {was} when the records below"
+            f" offset {position.next_offset} were copied: with partitioning {partitioning.name}, later records of a key"
+            " go to another partition than earlier ones",
+            f"if the readers of {key.target_topic} are ready for that, set target_topics.partitions: {partitions};"
+            f" else re-create the topic and reset it: {refusals.reset_command(key)}",
+        )
+    return None
+
+
+def note_of_change(partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int) -> str:
+    """What readers should know about a change that was not refused; empty if there is none."""
+    by = position.spread.by if position.spread and position.coverage else None
+    mapped = str(partitioning.map.get(key.source.partition, "")) if partitioning.name == MAP else ""
+    moved = by is not None and by.name == MAP and by.hash != mapped
+    if by is None or ((by.name, by.partitions) == (partitioning.name, partitions) and not moved):
+        return ""
+    return (
+        f"{key.source}: from offset {position.next_offset} on, records are spread by {partitioning.name} over"
+        f" {partitions} partitions of {key.target_topic}, no longer by {by}: records of one"
+        " key may lie in two partitions"
+    )

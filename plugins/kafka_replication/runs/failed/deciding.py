@@ -1,0 +1,305 @@
+"""Copy failed records after all, or give them up. Each is one transaction of the partition's own transactional id.
+
+The transaction has the records, the entry that says what was decided, and the position with its new end of the target.
+So a copier that is at work is fenced, the next one takes the records for ours, and after a crash the ledger says which
+records are left. In a delivery profile without transactions, the entries are written when the records are acknowledged:
+after a crash between the two the records are there, and count as duplicates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kafka_replication.copying.engine import Chunk
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
+from kafka_replication.kafka.failed_contents import FailedContents, failed_contents
+from kafka_replication.kafka.segment_reader import segment_reader
+from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.kafka.target_limits import TargetLimits
+from kafka_replication.ledger.entries import Handled, Position
+from kafka_replication.ledger.placement import KafkaSegments, Placement
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.errors import Refused, ReplicationError, VerificationFailed
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.times import now
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.set_aside import SetAside
+from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.watermarks.failed import DISCARDED, RETRIED, SKIPPED, FailedRow, with_decisions
+
+log = logging.getLogger(__name__)
+MOST_RECORDS, MOST_BYTES = 500, 32 << 20  # of one transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person wants. Raises Refused for a name or a reason that is no line of text."""
+
+    by: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        for text in (self.by, self.reason):
+            if len(text) > 1000 or not (text.isprintable() or not text):
+                raise Refused(
+                    "name and reason must each be one line of at most 1000 printable characters", "shorten it"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one failed record. ``why`` says why it stays as it was; ``target`` is its new target offset."""
+
+    row: FailedRow
+    why: str = ""
+    target: str = ""  # where it is on the target now
+    behind_newer: bool = False  # records that are newer at the source lie before it on the target
+
+    @property
+    def done(self) -> bool:
+        return not self.why
+
+
+def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
+    """Give these records up. They stay where they are; nobody is asked about them again."""
+    steps.fence_stale_producers(run)
+    done = list[Outcome]()
+    for key, some in _by_key(rows):
+        with _session(run, key) as (session, position):
+            left, outcomes = _left(run, key, position, some)
+            done += outcomes
+            if left:
+                session.begin()
+                entry = _entry(run, DISCARDED, position, left, decision)
+                session.decide(position, entry)
+                done += _noted(run, left, entry)
+    return done
+
+
+def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
+    """Copy these records to their target, behind everything that is there. A record that is refused again stays."""
+    steps.fence_stale_producers(run)
+    done = list[Outcome]()
+    for key, some in _by_key(rows):
+        copying = run.replication.copying
+        with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
+            done += _Retry(run, key, contents, decision, run.pipeline).all(some)
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it."""
+
+    row: FailedRow
+    written: Sequence[Record]
+
+
+@dataclass(slots=True)
+class _Retry:
+    """The retry of failed records of one partition."""
+
+    run: LeasedRun
+    key: PartitionKey
+    contents: FailedContents
+    decision: Decision
+    pipeline: Pipeline | None
+
+    def all(self, rows: Sequence[FailedRow]) -> list[Outcome]:
+        with _session(self.run, self.key) as (session, position):
+            self.contents.look(self.run.clusters.source_admin, position.ids)
+            left, done = _left(self.run, self.key, position, rows)
+            limits = session.limits()
+        chunk, size = list[_Content](), 0
+        for row in left:
+            content = self._content(row, limits)
+            if isinstance(content, Outcome):
+                done.append(content)
+                continue
+            chunk.append(content)
+            size += max(0, row.record.size)
+            if len(chunk) >= MOST_RECORDS or size >= MOST_BYTES:
+                done += self._some(chunk)
+                chunk, size = [], 0
+        return done + (self._some(chunk) if chunk else [])
+
+    def _content(self, row: FailedRow, limits: TargetLimits) -> _Content | Outcome:
+        """What to write for the record, or why it cannot be written now."""
+        if row.record.kind == FailureKind.UNFAITHFUL:
+            return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
+        record = self.contents.of(row.record)
+        if record is None:
+            return Outcome(row=row, why="neither the source nor the quarantine topic has its content")
+        try:
+            ids, source = self.run.view().positions[self.key].ids, self.key.source
+            origin = Origin(ids.source_cluster, source.topic, source.partition)
+            written = self.pipeline.outputs(record, origin) if self.pipeline else (record,)
+        except RefusedAt as refused:
+            return Outcome(row=row, why=refused.what)
+        if not written:
+            return Outcome(row=row, why="the filter or the transform leaves it out now: discard it")
+        if failure := next(filter(None, map(limits.refusal, written)), None):
+            return Outcome(row=row, why=f"the target still refuses it: {failure.reason}")
+        return _Content(row, written)
+
+    def _some(self, chunk: Sequence[_Content]) -> list[Outcome]:
+        """Copy them in one transaction; if the target refuses one, in smaller ones."""
+        try:
+            return self._together(chunk)
+        except RefusedAt as refused:
+            if len(chunk) == 1:
+                return [Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")]
+            if named := {failure.offset: failure.reason for failure in refused.failures}:
+                left = [one for one in chunk if one.row.record.offset not in named]
+                again = [Outcome(row=one.row, why=named[one.row.record.offset]) for one in chunk if one not in left]
+                return again + (self._some(left) if left else [])
+            half = len(chunk) // 2
+            return self._some(chunk[:half]) + self._some(chunk[half:])
+
+    def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
+        self.run.check()
+        digest = Fingerprint()
+        for content in chunk:
+            for record in content.written:
+                digest.add(*record[1:])
+        rows = [content.row for content in chunk]
+        with _session(self.run, self.key) as (session, position):
+            if len(_left(self.run, self.key, position, rows)[0]) < len(rows):
+                raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
+            session.check_target(position)
+            writer = session.begin()
+            writer.write([record for content in chunk for record in content.written])
+            placement = writer.finish(digest.hexdigest())
+            session.check_ids(position.ids)
+            entry = replace(
+                _entry(self.run, RETRIED, position, rows, self.decision),
+                placement=placement,
+                count=digest.count,
+                digest=digest.hexdigest(),
+                digest_kind=DIGEST_KIND,
+            )
+            session.decide(_moved(self.run, position, placement), entry)
+        self._read_back(entry)
+        return [
+            replace(outcome, target=at, behind_newer=position.next_offset > outcome.row.record.offset + 1)
+            for outcome, at in zip(_noted(self.run, rows, entry), self._places(chunk, entry), strict=True)
+        ]
+
+    def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
+        """Where each record is on the target. In several partitions only the entry of the ledger says it exactly."""
+        if not isinstance(entry.placement, KafkaSegments):
+            yield from (f"{self.key.target_topic} (by {self.run.replication.placing.name})" for _ in chunk)
+            return
+        at = entry.parts[0].first
+        for content in chunk:
+            yield f"{self.key.target} offset {at}"
+            at += len(content.written)
+
+    def _read_back(self, entry: Handled) -> None:
+        stall = self.run.replication.copying.stall_timeout
+        with segment_reader(self.run.clusters.target, self.key, stall) as reader:
+            for part in entry.parts:
+                digest = Fingerprint()
+                reader.read(part, digest)
+                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
+                    raise VerificationFailed(
+                        f"{self.key.source}: the records {entry.offsets} that were retried differ at"
+                        f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until})",
+                        "find out who changed the target, then audit the topic (kafka-replication audit)",
+                    )
+
+
+def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:
+    for key in sorted({row.key for row in rows}):
+        yield key, sorted((row for row in rows if row.key == key), key=lambda row: row.id)
+
+
+@contextmanager
+def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSession, Position]]:
+    """A session of the partition's own producer, and the position that it read after fencing."""
+    run.check()
+    position = run.view().positions.get(key)
+    if position is None:
+        raise Refused(f"{key.source}: the ledger has no position for {key}", "restore the ledger topics of the target")
+    copying, placing = run.replication.copying, run.replication.placing
+    delivery = run.replication.delivery
+    sink = KafkaSink(run.clusters.target, copying, run.deadline, partitioning=placing, delivery=delivery, exact=True)
+    with sink.session(key, position.ids, SetAside(searching=True)) as session:
+        session.fence()
+        fenced = session.position()
+        if fenced is None or fenced.generation != position.generation:
+            raise Refused(f"{key.source}: its position changed meanwhile", "list the failed records again")
+        session.check_ids(fenced.ids)
+        yield session, fenced
+
+
+def _left(
+    run: LeasedRun, key: PartitionKey, position: Position, rows: Sequence[FailedRow]
+) -> tuple[list[FailedRow], list[Outcome]]:
+    """What can still be decided, and outcomes for the rest. Call it after fencing, so that no decision is doubled."""
+    handled = run.view().handled.get(key, ())
+    left, done = list[FailedRow](), list[Outcome]()
+    for row in (with_decisions(row, handled) for row in rows):
+        if row.generation != position.generation:
+            done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
+        elif not row.is_open:
+            done.append(Outcome(row=row, why=f"it was {row.state} before"))
+        else:
+            left.append(row)
+    return left, done
+
+
+def _entry(
+    run: LeasedRun,
+    state: str,
+    position: Position,
+    rows: Sequence[FailedRow],
+    decision: Decision,
+) -> Handled:
+    skipped = [row.record.offset for row in rows if row.state == SKIPPED]
+    quarantined = [row.record.offset for row in rows if row.state != SKIPPED]
+    return Handled(
+        generation=position.generation,
+        state=state,
+        quarantined=_offsets(quarantined),
+        skipped=_offsets(skipped),
+        ids=position.ids,
+        by=decision.by,
+        reason=decision.reason,
+        run_id=run.run_id,
+        time=now(),
+    )
+
+
+def _moved(run: LeasedRun, position: Position, placement: Placement) -> Position:
+    """The position with the new ends of the target. Nothing else changes: these offsets are covered already.
+
+    Without transactions, what an attempt left over may lie before the records: it is still to be explained.
+    """
+    if not run.replication.delivery == position.delivery == EXACTLY_ONCE:
+        return position
+    nothing = OffsetRange(position.start, position.start)
+    chunk = Chunk(range=nothing, count=0, bytes=0, digest="", placement=placement, leader_epoch=None)
+    return replace(chunk.moved(position), transform=position.transform)
+
+
+def _offsets(offsets: Sequence[int]) -> Coverage:
+    return Coverage.of(OffsetRange(offset, offset + 1) for offset in offsets)
+
+
+def _noted(run: LeasedRun, rows: Sequence[FailedRow], entry: Handled) -> list[Outcome]:
+    """The outcomes, and the store's rows. A store that is away gets them when it is asked next."""
+    decided = [with_decisions(row, [entry]) for row in rows]
+    try:
+        run.store.record_failed(decided)
+    except ReplicationError as error:
+        log.warning("%s: the store does not know yet of %s: %s", run.replication.name, entry.offsets, error)
+    return [Outcome(row=row) for row in decided]

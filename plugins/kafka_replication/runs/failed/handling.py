@@ -1,0 +1,132 @@
+"""One request about failed records, from a terminal or from a form: what is done, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kafka_replication.model.errors import BadInput
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
+from kafka_replication.reporting import failed as reporting
+from kafka_replication.runs.failed import deciding
+from kafka_replication.runs.failed.deciding import Decision, Outcome
+from kafka_replication.runs.failed.knowing import Selection, failed_records
+from kafka_replication.runs.leasing import leased
+from kafka_replication.runs.run import Run
+from kafka_replication.watermarks.failed import OPEN, STATES, FailedRow
+from kafka_replication.watermarks.topics import Scope, TargetTopics
+
+
+class Action(StrEnum):
+    """What a person asks for."""
+
+    LIST = "list"
+    SHOW = "show"
+    RETRY = "retry"
+    DISCARD = "discard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The filters as they were given; what is empty means all. Raises BadInput for those that fit nothing."""
+
+    topic: str = ""
+    partition: int | None = None
+    from_: int | None = None
+    until: int | None = None
+    kind: str = ""
+    state: str = ""
+    everything: bool = False
+
+    def selection(self, action: Action) -> Selection:
+        if self.kind and self.kind not in set(FailureKind):
+            raise BadInput(f"kind: {self.kind!r} is no kind of failure", f"one of {', '.join(FailureKind)}")
+        if self.state and self.state not in (*STATES, "any"):
+            raise BadInput(f"state: {self.state!r} is no state", f"one of {', '.join(STATES)}, any")
+        decides = action in (Action.RETRY, Action.DISCARD)
+        filters = (self.topic, self.kind, self.state)
+        named = any(filters) or any(value is not None for value in (self.partition, self.from_, self.until))
+        if decides and not named and not self.everything:
+            raise BadInput(
+                f"{action} needs to know which records", "name them by topic, offsets or kind; or ask for all"
+            )
+        states = STATES if self.state == "any" else (self.state,) if self.state else OPEN
+        return Selection(
+            topic=self.topic or None,
+            partition=self.partition,
+            offsets=self._offsets(),
+            kind=FailureKind(self.kind) if self.kind else None,
+            states=states,
+        )
+
+    def _offsets(self) -> OffsetRange:
+        from_ = self.from_ or 0
+        until = self.until if self.until is not None else MAX_OFFSET
+        try:
+            return OffsetRange(from_, until)
+        except ValueError as e:
+            raise BadInput(
+                f"from {from_}, until {until}: {e}", "give the first offset and the one after the last"
+            ) from e
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found or done. ``failed`` says whether a record stays as it was."""
+
+    document: dict[str, Any]
+    text: str
+    failed: bool = False
+
+
+def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer:
+    """Do what was asked. Raises BadInput, Busy, Refused, Unreachable."""
+    rows = failed_records(run, asked.selection(action))
+    document: dict[str, Any] = {"replication": run.replication.name}
+    if action in (Action.LIST, Action.SHOW):
+        text = reporting.failed_table(rows) if action is Action.LIST else reporting.shown(rows)
+        return Answer({**document, "records": [reporting.as_json(row) for row in rows]}, text)
+    outcomes = _decide(run, action, rows, decision) if rows else []
+    listed = [
+        {
+            **reporting.as_json(outcome.row),
+            "done": outcome.done,
+            "target": outcome.target or None,
+            "order_lost": outcome.behind_newer,
+            "why": outcome.why or None,
+        }
+        for outcome in outcomes
+    ]
+    return Answer({**document, "records": listed}, _text(action, outcomes), not all(each.done for each in outcomes))
+
+
+def _decide(run: Run, action: Action, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
+    decide = deciding.retry if action is Action.RETRY else deciding.discard
+    scope = Scope.exactly(TargetTopics.of({row.key.target_topic for row in rows}))
+    with leased(run, scope) as leased_run:
+        return decide(leased_run, rows, decision)
+
+
+def _text(action: Action, outcomes: Sequence[Outcome]) -> str:
+    if not outcomes:
+        return "no failed records"
+    lines = [_line(outcome) for outcome in outcomes[: reporting.SHOWN]]
+    if len(outcomes) > reporting.SHOWN:
+        lines.append(f"and {len(outcomes) - reporting.SHOWN} more: --json lists all of them")
+    done, late = sum(outcome.done for outcome in outcomes), sum(outcome.behind_newer for outcome in outcomes)
+    word = "retried" if action is Action.RETRY else "discarded"
+    lines.append(f"{done} of {len(outcomes)} records {word}")
+    if late:
+        lines.append(f"{late} of them lie behind records that are newer at the source: their order is lost")
+    return "\n".join(lines)
+
+
+def _line(outcome: Outcome) -> str:
+    at = f"{outcome.row.key.source} offset {outcome.row.record.offset}"
+    if not outcome.done:
+        return f"STAYS {at}: {outcome.why}"
+    where = f" at {outcome.target}{', behind newer records' if outcome.behind_newer else ''}" if outcome.target else ""
+    return f"{outcome.row.state.upper()} {at}{where}"

@@ -1,0 +1,69 @@
+"""Which records failed: from the ledger, and from the store where the ledger's receipts have expired."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafka_replication.kafka.quarantine_scan import quarantined_records
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
+from kafka_replication.runs.run import Run
+from kafka_replication.runs.steps.failed_records import remember
+from kafka_replication.watermarks.failed import OPEN, QUARANTINED, FailedId, FailedRow, Step, with_decisions
+
+EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which failed records are meant; what is not given means all."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offsets: OffsetRange = EVERY_OFFSET
+    kind: FailureKind | None = None
+    states: Collection[str] = OPEN
+
+    def has(self, row: FailedRow) -> bool:
+        source = row.key.source
+        return (
+            self.topic in (None, source.topic)
+            and self.partition in (None, source.partition)
+            and row.record.offset in self.offsets
+            and self.kind in (None, row.record.kind)
+            and row.state in self.states
+        )
+
+
+def failed_records(run: Run, selection: Selection) -> list[FailedRow]:
+    """The failed records that are meant, in order. The store gets what it did not know."""
+    view = run.view()
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
+    rows = dict(remember(run, view, receipts, list(view.positions)))
+    rows |= _found_in_quarantine(run, view, rows)
+    return [row for _, row in sorted(rows.items()) if selection.has(row)]
+
+
+def _found_in_quarantine(
+    run: Run, view: LedgerView, rows: Mapping[FailedId, FailedRow]
+) -> Mapping[FailedId, FailedRow]:
+    """Records that neither a receipt nor the store knows any more: the positions say how many there are.
+
+    What was skipped is nowhere else, and stays a number.
+    """
+    known = Counter((row.key, row.generation) for row in rows.values())
+    found = dict[FailedId, FailedRow]()
+    for key, position in view.positions.items():
+        if position.quarantined + position.skipped > known[key, position.generation]:
+            topic, stall = run.replication.quarantine_topic, run.replication.copying.stall_timeout
+            admin, handled = run.clusters.target_admin, view.handled.get(key, ())
+            for record, time in quarantined_records(run.clusters.target, admin, topic, key, position.generation, stall):
+                step = Step(time, QUARANTINED, "")
+                row = FailedRow(key=key, generation=position.generation, record=record, history=(step,))
+                if row.id not in rows:
+                    found[row.id] = with_decisions(row, handled)
+    run.store.record_failed(list(found.values()))
+    return found

@@ -1,0 +1,35 @@
+"""Keeps the store's table of failed records: a copy of what the ledger says, which outlives the ledger's receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import Receipts, committed
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.runs.run import Run
+from kafka_replication.watermarks.failed import FailedId, FailedRow, rows_of, with_decisions
+
+
+def remember(
+    run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]
+) -> Mapping[FailedId, FailedRow]:
+    """Write to the store what these receipts say of failed records. Returns all that store and ledger know of."""
+    known = {row.id: row for row in run.store.failed(run.replication.name)}
+    ledger = dict[FailedId, FailedRow]()
+    for key in keys:
+        ledger |= rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
+    expired = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
+    merged = {id_: row.joined(known[id_]) if id_ in known else row for id_, row in ({**expired, **ledger}).items()}
+    run.store.record_failed([row for id_, row in merged.items() if row != known.get(id_)])
+    return merged
+
+
+def _true_ones(view: LedgerView, receipts: Receipts, key: PartitionKey) -> list[Receipt]:
+    """The receipts of every generation, without those of attempts that died before they wrote their position."""
+    position, every = view.positions.get(key), receipts.all(key)
+    if position is None:
+        return every
+    earlier = [receipt for receipt in every if receipt.generation != position.generation]
+    return earlier + committed(receipts.of(key, position.generation), position.coverage)

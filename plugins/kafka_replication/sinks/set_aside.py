@@ -1,0 +1,60 @@
+"""Which records of one range are set aside instead of copied: quarantined or skipped, as the policy says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_replication.config.failures import Failures, Policy
+from kafka_replication.model.errors import TooManyFailed
+from kafka_replication.model.failures import Failure
+
+MOST_IN_CHUNK = 500  # so that a receipt, which names each of them, stays far below a megabyte
+
+
+@dataclass(slots=True, kw_only=True)
+class SetAside:
+    """What one range may set aside, what it has learned, and what it has set aside so far.
+
+    ``known`` has what a refusal taught: these records are set aside when they are read again. While ``searching``, a
+    record was refused that is not known yet.
+    """
+
+    policy: Failures = field(default_factory=Failures)
+    topic: str = ""  # the quarantine topic
+    generation: int = 1
+    most: int = 0  # records that may be set aside
+    known: dict[int, Failure] = field(default_factory=dict)
+    searching: bool = False
+    _committed: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is a policy by which a record can be set aside."""
+        return self.policy.policies != {"fail"}
+
+    def action(self, failure: Failure) -> Policy:
+        """What to do with the record."""
+        return self.policy.of(failure.kind)
+
+    def learn(self, failure: Failure) -> bool:
+        """Note what a refusal taught. False if the policy is to fail, or if that was known: then it does not help."""
+        if self.action(failure) == "fail" or failure.offset in self.known:
+            return False
+        self.known[failure.offset] = failure
+        self.searching = False
+        return True
+
+    def check(self, in_chunk: int, what: str) -> None:
+        """Raise TooManyFailed if no further record may be set aside, after so many of the open chunk."""
+        if self._committed + in_chunk >= self.most:
+            raise TooManyFailed(
+                f"{what}; it is one more than this run may set aside (failures.limit)",
+                "find out why so many records cannot be copied, and remove the cause; or raise failures.limit. Records"
+                " that were set aside stay so: kafka-replication failed list",
+            )
+
+    def committed(self, count: int, until: int) -> None:
+        """A chunk that set so many aside was committed. What is known of offsets below ``until`` is not needed."""
+        self._committed += count
+        if self.known:
+            self.known = {offset: failure for offset, failure in self.known.items() if offset >= until}

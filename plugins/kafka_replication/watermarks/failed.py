@@ -1,0 +1,85 @@
+"""The store's rows of failed records: what was set aside, what became of it, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange
+
+QUARANTINED, SKIPPED, RETRIED, DISCARDED = STATES = ("quarantined", "skipped", "retried", "discarded")
+OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step in the life of a failed record. ``time`` is RFC 3339 UTC; ``by`` is empty for what a run did."""
+
+    time: str
+    state: str
+    run_id: str
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FailedId:
+    """Identifies one failed record."""
+
+    key: PartitionKey
+    generation: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRow:
+    """One failed record. Its state is that of the last step."""
+
+    key: PartitionKey
+    generation: int
+    record: FailedRecord
+    history: tuple[Step, ...]
+
+    @property
+    def id(self) -> FailedId:
+        return FailedId(self.key, self.generation, self.record.offset)
+
+    @property
+    def state(self) -> str:
+        return self.history[-1].state
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN
+
+    def joined(self, other: FailedRow) -> FailedRow:
+        """What both know of the same record."""
+        known = {(step.state, step.run_id): step for step in (*other.history, *self.history)}
+        steps = sorted(known.values(), key=lambda step: (step.state not in OPEN, step.time))
+        return replace(self, history=tuple(steps))
+
+
+def rows_of(key: PartitionKey, receipts: Iterable[Receipt], handled: Sequence[Handled]) -> Mapping[FailedId, FailedRow]:
+    """The rows of one partition, from the ledger."""
+    rows = dict[FailedId, FailedRow]()
+    for receipt in receipts:
+        for record in receipt.failures:
+            state = SKIPPED if record.place is None else QUARANTINED
+            steps = (Step(receipt.time, state, receipt.run_id), *_decisions(receipt.generation, record.offset, handled))
+            row = FailedRow(key=key, generation=receipt.generation, record=record, history=steps)
+            rows[row.id] = row
+    return rows
+
+
+def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
+    """The row with what the ledger says was decided about it."""
+    decisions = tuple(_decisions(row.generation, row.record.offset, handled))
+    return row.joined(replace(row, history=(*row.history, *decisions))) if decisions else row
+
+
+def _decisions(generation: int, offset: int, handled: Iterable[Handled]) -> Iterable[Step]:
+    for entry in handled:
+        if entry.generation == generation and entry.offsets.within(OffsetRange(offset, offset + 1)):
+            yield Step(entry.time, entry.state, entry.run_id, entry.by, entry.reason)

@@ -1,0 +1,94 @@
+"""Kinds of replication under which the whole fault table can run: FAULT_PROFILE=name.
+
+Each says what the replication's file has beside the usual, and, by itself and without the product, what the target must
+then have for each record of the source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafka_replication import transforms
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from tests.support.checker import Record
+
+VARIABLE = "FAULT_PROFILE"
+
+
+def unchanged(record: Record) -> Sequence[Record]:
+    return (record,)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``made`` are the records that the target must have of one record of the source."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    made: Callable[[Record], Sequence[Record]] = unchanged
+    leaves_out: Mapping[str, str] = field(default_factory=dict)  # rows that mean nothing here, and why
+
+    @property
+    def delivery(self) -> str:
+        return str(self.settings.get("delivery", EXACTLY_ONCE))
+
+    @property
+    def spread(self) -> bool:
+        """Whether records of a source partition lie in several target partitions."""
+        return "partitioning" in self.settings
+
+
+def split(record: transforms.Record) -> list[transforms.Record]:
+    """None, two or one, by the time of the record."""
+    if record.timestamp % 5 == 0:
+        return []
+    headers = (*record.headers, ("split", b"1"))
+    if record.timestamp % 5 == 1:
+        return [
+            record.replace(headers=headers),
+            record.replace(headers=headers, value=(record.value or b"") + b" again"),
+        ]
+    return [record.replace(headers=headers)]
+
+
+def _split(record: Record) -> Sequence[Record]:
+    if record.key is not None and record.key.endswith(b"7"):
+        return ()
+    first = replace(record, headers=(*record.headers, ("split", b"1")))
+    again = replace(first, value=(record.value or b"") + b" again")
+    return {0: (), 1: (first, again)}.get(record.timestamp % 5, (first,))
+
+
+PROFILES = {
+    "": Profile(),
+    "by_key": Profile(
+        {"partitioning": "by_key", "target_topics": {"partitions": 7}},
+        leaves_out={
+            "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
+            "source-partitions-added": "the target does not follow",
+            "target-partitions-added": "it is refused, because keys would move",
+            "target-data-deleted": "a target partition has records of all source partitions, not of one",
+            "target-foreign-writer-during": "only an audit finds a record between ours",
+        },
+    ),
+    "at_least_once": Profile({"delivery": "at_least_once"}),
+    "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}),
+    "fire_and_forget": Profile({"delivery": "fire_and_forget", "accept_loss": 1.0}),
+    "transform": Profile(
+        {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split
+    ),
+}
+
+
+def name() -> str:
+    """The profile of this session. Raises SystemExit for one that does not exist."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen not in PROFILES:
+        raise SystemExit(f"{VARIABLE}={chosen}: no such profile; there are {', '.join(filter(None, PROFILES))}")
+    return chosen
+
+
+def current() -> Profile:
+    return PROFILES[name()]

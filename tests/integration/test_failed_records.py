@@ -1,0 +1,281 @@
+"""Records that cannot be copied are set aside as the policy says; nothing of them leaves the arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.failed.deciding import Decision
+from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.run import open_run
+from kafka_replication.store import open_store
+from tests.support.checker import Record, read
+from tests.support.jobs import after_copy
+from tests.support.scenario import Rec, Scenario, numbered, only
+
+QUARANTINE = {"policy": "quarantine"}
+SMALL = {"max.message.bytes": "100000"}
+OLD = {"message.timestamp.before.max.ms": str(20 * 365 * 86_400_000)}
+
+
+def quarantined(scene: Scenario, **settings: Any) -> list[Record]:
+    topic = scene.replication(**settings).quarantine_topic
+    partitions = range(scene.target.partitions(topic))
+    return [record for number in partitions for _, record in read(scene.target.bootstrap, topic, number)]
+
+
+def failures(scene: Scenario, partition: int = 0) -> list[FailedRecord]:
+    """As the receipts name them."""
+    key = scene.key(partition)
+    receipts = scene.bare_run().clusters.ledger.receipts({key: None}).all(key)
+    return [failed for receipt in receipts for failed in receipt.failures]
+
+
+def assert_all_there(scene: Scenario, failed: Sequence[int], partition: int = 0) -> None:
+    """The target has all records but these, in their order."""
+    source = [record for offset, record in read(scene.source.bootstrap, scene.topic, partition) if offset not in failed]
+    assert [record for _, record in read(scene.target.bootstrap, scene.topic, partition)] == source
+
+
+def test_a_record_without_a_key_goes_to_quarantine(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    headers = (("name", b"value"), ("null", None))
+    scene.source.produce(scene.topic, [*numbered(10), Rec(None, b"no key", headers), *numbered(10, 10)])
+    report = scene.run(failures=QUARANTINE)
+    assert report.outcome == "done", report.table()
+    line = only(report)
+    assert (line.copied, line.quarantined, line.skipped, line.not_visible) == (20, 1, 0, 0)
+    assert line.range.span == 21 and line.digest_ok
+    assert scene.watermark() == 21
+    assert_all_there(scene, [10])
+    (found,) = quarantined(scene)
+    assert (found.key, found.value, found.headers[:2]) == (None, b"no key", headers)
+    ours = {name.removeprefix("kafka-replication.failed."): value for name, value in found.headers[2:]}
+    wanted = {"topic": scene.topic, "partition": "0", "offset": "10", "timestamp": "1700000000000", "kind": "refused"}
+    assert {name: (ours[name] or b"").decode() for name in wanted} == wanted
+    (failed,) = failures(scene)
+    assert (failed.offset, failed.kind, failed.error, failed.size) == (10, "refused", "INVALID_RECORD", 19)
+    audited = audit(scene.bare_run())
+    assert (audited.outcome, audited.partitions[0].quarantined) == ("clean", 1), audited.text()
+
+
+def test_every_kind_at_many_places_in_every_chunk(scene: Scenario) -> None:
+    """What is certain before it is sent, and what only the broker knows."""
+    scene.source.create(scene.topic, 1, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 1, {**SMALL, **OLD, "cleanup.policy": "compact"})
+    records, places = numbered(1_200), random.Random(7).sample(range(1_200), 40)
+    bad = [Rec(None, b"v"), Rec(b"old", b"v", (), 1_000), Rec(b"big", os.urandom(150_000))]
+    for number, place in enumerate(places):
+        records[place] = bad[number % len(bad)]
+    records[600] = Rec(b"compressible", bytes(150_000))  # fits, as only the broker knows
+    failed = sorted(set(places) - {600})
+    scene.source.produce(scene.topic, records, compression_type="lz4")
+    report = scene.run(failures=QUARANTINE)
+    assert report.outcome == "done", report.table()
+    line = only(report)
+    assert (line.copied, line.quarantined) == (1_200 - len(failed), len(failed))
+    assert_all_there(scene, failed)
+    assert [each.offset for each in failures(scene)] == failed
+    assert {each.kind for each in failures(scene)} == {"refused", "too_large"}
+    assert len(quarantined(scene)) == len(failed)
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+
+
+def test_a_size_that_only_the_broker_knows_to_be_too_large(scene: Scenario) -> None:
+    """zlib makes them fit, lz4 does not: each is named by its refusal, and what lies between is sent once."""
+    scene.source.create(scene.topic, 1, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 1, SMALL)
+    letters = random.Random(3)
+    doubtful = ["".join(letters.choices("abcdefgh", k=150_000)).encode() for _ in range(3)]
+    records = numbered(1_000)
+    for place, value in zip((3, 4, 990), doubtful, strict=True):
+        records[place] = Rec(b"doubtful", value)
+    scene.source.produce(scene.topic, records, compression_type="gzip")
+    report = scene.run(failures={"policy": "fail", "too_large": "skip"})
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).skipped) == (997, 3)
+    assert [(each.offset, each.place) for each in failures(scene)] == [(3, None), (4, None), (990, None)]
+    assert_all_there(scene, [3, 4, 990])
+
+
+@pytest.mark.parametrize("limit", [2, "0.2%"])
+def test_the_limit_fails_the_run_before_more_is_set_aside(scene: Scenario, limit: int | str) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records = numbered(1_000)
+    for place in (100, 500, 900):
+        records[place] = Rec(None, b"no key")
+    scene.source.produce(scene.topic, records)
+    report = scene.run(failures={**QUARANTINE, "limit": limit})
+    assert report.outcome == "failed" and "failures.limit" in (only(report).error or ""), report.table()
+    assert len(quarantined(scene)) == 2 and (scene.watermark() or 0) <= 900
+    report = scene.run(failures={**QUARANTINE, "limit": 3})
+    assert report.outcome == "done", report.table()
+    assert_all_there(scene, [100, 500, 900])
+
+
+def test_a_record_that_is_gone_from_quarantine_is_not_called_verified(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    scene.source.produce(scene.topic, [*numbered(10), Rec(None, b"no key"), *numbered(10, 10)])
+
+    def vanish() -> None:
+        (failed,) = failures(scene)
+        assert failed.place is not None
+        scene.target.delete_before(failed.place.topic, failed.place.partition, failed.place.offset + 1)
+
+    report = scene.run(after_copy(vanish), failures=QUARANTINE)
+    assert report.outcome == "failed" and "not in quarantine" in (only(report).error or ""), report.table()
+    assert scene.watermark() in (None, 0)
+
+
+@pytest.fixture
+def with_failures(scene: Scenario) -> Scenario:
+    """A compacted target that has quarantined four records, and goes on behind them."""
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records = numbered(60)
+    for place in (7, 8, 30, 59):
+        records[place] = Rec(None, b"%d" % place, (("h", None),))
+    scene.source.produce(scene.topic, records)
+    scene.settings |= {"failures": QUARANTINE}
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    return scene
+
+
+def ask(scene: Scenario, action: Action, **asked: Any) -> list[dict[str, Any]]:
+    run = open_run(scene.replication(), scene.connections, scene.store, f"{action}-{next(_asked)}")
+    found: list[dict[str, Any]] = handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document[
+        "records"
+    ]
+    return found
+
+
+_asked = itertools.count(1)
+
+
+def assert_each_once(scene: Scenario, missing: Sequence[int] = ()) -> None:
+    """Whatever the order."""
+    source = [record for offset, record in read(scene.source.bootstrap, scene.topic, 0) if offset not in missing]
+    target = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    assert sorted(map(repr, target)) == sorted(map(repr, source))
+
+
+def test_from_one_record_is_refused_to_all_of_it_is_there(with_failures: Scenario) -> None:
+    scene = with_failures
+    assert [row["offset"] for row in ask(scene, Action.LIST)] == [7, 8, 30, 59]
+    refused = ask(scene, Action.RETRY, everything=True)
+    assert not any(row["done"] for row in refused) and "compacted" in refused[0]["why"]
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    first = ask(scene, Action.RETRY, from_=8, until=31)
+    assert [(row["offset"], row["state"], row["order_lost"]) for row in first] == [
+        (8, "retried", True),
+        (30, "retried", True),
+    ]
+    assert first[0]["target"].startswith(f"{scene.topic}-0 offset ")
+    assert_each_once(scene, [7, 59])
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+    assert (audited.partitions[0].quarantined, audited.partitions[0].retried) == (2, 2)
+    assert [row["done"] for row in ask(scene, Action.RETRY, from_=8, until=9)] == [], "it is no longer open"
+    scene.source.produce(scene.topic, numbered(5, 60))
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert [row["offset"] for row in ask(scene, Action.DISCARD, from_=59)] == [59]
+    assert [row["done"] for row in ask(scene, Action.RETRY, everything=True)] == [True]
+    assert ask(scene, Action.LIST) == []
+    assert_each_once(scene, [59])
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+    history = {
+        row["offset"]: [step["state"] for step in row["history"]] for row in ask(scene, Action.LIST, state="any")
+    }
+    assert history == {
+        7: ["quarantined", "retried"],
+        8: ["quarantined", "retried"],
+        30: ["quarantined", "retried"],
+        59: ["quarantined", "discarded"],
+    }
+    view = scene.bare_run().view()
+    assert (view.set_aside(scene.key()), view.undecided(scene.key())) == ((1, 0), 0)
+
+
+def test_a_record_that_the_source_no_longer_has_comes_from_quarantine(with_failures: Scenario) -> None:
+    scene = with_failures
+    expected = [record for offset, record in read(scene.source.bootstrap, scene.topic, 0)]
+    scene.source.delete_before(scene.topic, 0, 40)
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    assert all(row["done"] for row in ask(scene, Action.RETRY, everything=True))
+    target = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    assert sorted(map(repr, target)) == sorted(map(repr, expected))
+
+
+def test_the_store_is_lost_and_so_are_the_receipts(with_failures: Scenario) -> None:
+    """The ledger knows that four are missing from its receipts; the quarantine topic says which."""
+    scene = with_failures
+    before = ask(scene, Action.LIST)
+    scene.folder = scene.folder / "another"
+    scene.folder.mkdir()
+    scene.store = open_store(scene.store_url)
+    rebuilt = ask(scene, Action.LIST)
+    assert rebuilt == before
+    run = scene.bare_run()
+    key = scene.key()
+    with closing(run.session(key)) as session:
+        session.fence()
+        session.transaction.begin()
+        for receipt in run.clusters.ledger.receipts({key: None}).all(key):
+            session.ledger.delete(session.transaction, key, receipt)
+        session.transaction.commit()
+    scene.folder = scene.folder / "a third"
+    scene.folder.mkdir()
+    scene.store = open_store(scene.store_url)
+    found = ask(scene, Action.LIST)
+    known = ("offset", "kind", "state", "size", "key_digest", "digest", "reason", "place")
+    assert [[row[name] for name in known] for row in found] == [[row[name] for name in known] for row in before]
+
+
+@pytest.mark.parametrize("point", ["P1", "P2", "committed"])
+def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
+    with_failures: Scenario, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it sends, before it commits, and after the commit that nobody heard of."""
+    scene = with_failures
+    scene.target.set(scene.topic, cleanup_policy="delete")
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if point == "P1":
+            patch.setattr(PartitionSession, "decide", die)
+        elif point == "P2":
+            patch.setenv("KAFKA_REPLICATION_FAILPOINT", "P2")
+            patch.setattr("kafka_replication.runtime.failpoints._reached", Counter())
+            patch.setattr("kafka_replication.runtime.failpoints.die", die)
+        else:
+            patch.setattr("kafka_replication.runs.failed.deciding._noted", die)
+        with pytest.raises(Killed):
+            ask(scene, Action.RETRY, everything=True)
+    done = ask(scene, Action.RETRY, everything=True)
+    assert len(done) == (0 if point == "committed" else 4) and all(row["done"] for row in done)
+    assert_each_once(scene)
+    assert scene.run().outcome == "nothing_to_do"
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean" and audited.partitions[0].retried == 4, audited.text()
