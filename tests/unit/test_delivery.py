@@ -70,6 +70,25 @@ def test_only_profiles_that_lose_records_have_a_share_to_accept(delivery: Delive
         file(delivery=delivery, accept_loss=0.01)
 
 
+@pytest.mark.parametrize("delivery", PROFILES[1:])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"partitioning": "by_key", "target_topics": {"partitions": 3}},
+        {"partitioning": "map", "partition_map": {0: 0}},
+        {"on_existing_target": "share"},
+    ],
+)
+def test_profiles_without_transactions_need_a_target_partition_of_their_own(
+    delivery: Delivery, more: dict[str, object]
+) -> None:
+    key, value = next(iter(more.items()))
+    with pytest.raises(ValidationError, match=f"{delivery} does not work with '{key}: {value}' yet: write"):
+        file(delivery=delivery, **more)
+    assert file(delivery="exactly_once", **more).delivery == "exactly_once"
+    assert file(delivery=delivery, on_existing_target="append").delivery == delivery
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1, "some"])
 def test_a_share_lies_between_nothing_and_all(share: object) -> None:
     with pytest.raises(ValidationError):
@@ -106,7 +125,9 @@ def test_a_receipt_beyond_the_position_contradicts_it_only_in_transactions(
 def test_what_is_lost_is_a_term_of_the_span_and_what_is_doubled_is_not() -> None:
     damaged = replace(receipt(0, 10), count=8, lost_in_delivery=3, duplicates=4, filtered=1)
     whole = copied_in(OffsetRange(0, 20), [damaged, receipt(10, 20)])
-    assert whole == Copied(records=15, span=20, bytes=62 + 100, filtered=1, lost_in_delivery=3, duplicates=4)
+    assert whole == Copied(
+        records=15, written=15, span=20, bytes=62 + 100, filtered=1, lost_in_delivery=3, duplicates=4
+    )
     assert whole.not_visible == 1
 
 
