@@ -1,10 +1,8 @@
 """The entries of the ledger as values. `codec` has their JSON, `record_keys` their record keys.
 
-The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, and the approved gaps) and
-`RECEIPTS` (the audit trail).
+The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, approved gaps) and `RECEIPTS`.
 
-Every entry has ``extra``: top-level fields that a newer version wrote and this version does not know. A process that
-writes an entry again keeps them.
+Every entry has ``extra``: top-level fields of a newer version. A process that writes an entry again keeps them.
 """
 
 from __future__ import annotations
@@ -65,9 +63,8 @@ def how(transform: Transform | None) -> str:
 class Position:
     """How far one partition was copied.
 
-    Written in the same transaction as the copied records, or when the partition is opened. In a profile without
-    transactions it is written after the records were acknowledged, and ``target_end`` is where our records end if none
-    was lost or doubled.
+    Written in the same transaction as the copied records, or when the partition is opened; without transactions, after
+    the records were acknowledged. Then ``target_end`` is where our records end if none was lost or doubled.
     """
 
     generation: int
@@ -145,7 +142,7 @@ class Position:
 class Verified:
     """Which offsets were read back and are equal, and at which level they were verified.
 
-    The verify step writes it, after fencing earlier runs.
+    The verify step writes it, after fencing earlier runs. The last fields are about copies without transactions.
     """
 
     generation: int
@@ -153,10 +150,7 @@ class Verified:
     level: str  # "digest" or "count": the weakest level in the coverage
     run_id: str
     time: str  # RFC 3339 UTC
-    receipts_from: int | None = (
-        None  # offset in the receipts topic; all receipts of this generation below it are verified
-    )
-    # The next four say what was found out about copies that were made without transactions.
+    receipts_from: int | None = None  # offset in the receipts topic; all of this generation below it are verified
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile in the coverage
     lost_in_delivery: int = 0
     duplicates: int = 0
@@ -299,9 +293,9 @@ class Receipt:
     ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
     quotas made it wait.
 
-    A chunk that was written without a transaction, and the first one after such chunks, has ``after``: the target
-    offset behind the chunk before it. What lies from there on has to be explained. Verification adds how many of the
-    chunk's records are ``lost_in_delivery``, and how many further copies of its records (``duplicates``) it found.
+    A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
+    chunk before it. What lies from there on has to be explained. Verification adds how many source records are
+    ``lost_in_delivery``, and how many further copies (``duplicates``) it found.
     """
 
     generation: int
