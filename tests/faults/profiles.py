@@ -61,6 +61,14 @@ def _split(record: Record) -> Sequence[Record]:
     return {0: (), 1: (first, again)}.get(record.timestamp % 5, (first,))
 
 
+_TOLD_APART = "it is told from duplicates when it is read back, with another message"
+WITHOUT_TRANSACTIONS = {
+    "target-coordinator-killed": "no transaction has one",
+    "target-endtxn-answer-lost": "no transaction is ended",
+    "target-foreign-writer": _TOLD_APART,
+    "target-foreign-writer-during": _TOLD_APART,
+}
+
 PROFILES = {
     "": Profile(),
     "by_key": Profile(
@@ -73,9 +81,12 @@ PROFILES = {
             "target-foreign-writer-during": "only an audit finds a record between ours",
         },
     ),
-    "at_least_once": Profile({"delivery": "at_least_once"}),
-    "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}),
-    "fire_and_forget": Profile({"delivery": "fire_and_forget", "accept_loss": 1.0}),
+    "at_least_once": Profile({"delivery": "at_least_once"}, leaves_out=WITHOUT_TRANSACTIONS),
+    "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}, leaves_out=WITHOUT_TRANSACTIONS),
+    "fire_and_forget": Profile(
+        {"delivery": "fire_and_forget", "accept_loss": 1.0},
+        leaves_out={**WITHOUT_TRANSACTIONS, "target-compacted": "nobody hears of a refused record"},
+    ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split
     ),
