@@ -262,6 +262,7 @@ class _PartitionAuditor:
             result=self.result,
             sides=self.sides,
             readable=self.readable or OffsetRange(0, 0),
+            target_log=self.target_log,
             source=source,
             target=target,
         ).all(chosen, Coverage.of([window]).subtract(alone).subtract(retried))

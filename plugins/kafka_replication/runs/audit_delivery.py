@@ -33,11 +33,15 @@ def delivered_window(receipts: Sequence[Receipt], log: OffsetRange, *, complete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAudit:
-    """Compares the chunks of one partition with the target, by content. ``readable`` is what the source still has."""
+    """Compares the chunks of one partition with the target, by content.
+
+    ``readable`` is what the source still has. The target's log may end before a chunk whose records are lost.
+    """
 
     result: PartitionAudit
     sides: Sides
     readable: OffsetRange
+    target_log: OffsetRange
     source: Cursor
     target: Cursor
 
@@ -86,7 +90,8 @@ class DeliveryAudit:
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()
-        for _ in self.target.seen(area, total) if area else ():
+        there = area.intersection(self.target_log) if area else None
+        for _ in self.target.seen(there, total) if there else ():
             pass
         if receipt.lost_in_delivery or (area and area.span != receipt.count):
             self.result.lost_in_delivery += receipt.lost_in_delivery
