@@ -11,19 +11,21 @@ from itertools import chain
 
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.segment_reader import segment_reader
-from kafka_replication.ledger.entries import Handled, Receipt
-from kafka_replication.ledger.placement import Part
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import committed
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
 from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
+from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
+from kafka_replication.verification.delivery import set_aside
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
@@ -109,7 +111,7 @@ def _claims(
                 wanted = asked and receipt.spread
                 claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
                 spread |= {at.topic} if receipt.spread else set()
-        for entry, part in _retried(sides, key):
+        for entry, part in sides.retried(key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
     known = claims.keys() | sides.ends.keys() | sides.failures.keys()
@@ -126,7 +128,7 @@ def _audit_partition(
 ) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
-    receipts = sides.receipts.of(key, position.generation)
+    receipts = committed(sides.receipts.of(key, position.generation), position.coverage)
     ranges = [receipt.range for receipt in receipts if receipt.range.intersection(request.range)]
     range_ = OffsetRange(
         min(ranges, default=OffsetRange(0, 0)).from_, max((chunk.until for chunk in ranges), default=0)
@@ -217,7 +219,7 @@ class _PartitionAuditor:
                 result=self.result,
                 open_target=partial(_open_target, self.run),
                 log=self.sides.log,
-                source=lambda receipt: self._written(receipt, records(source.read(receipt.range), _set_aside(receipt))),
+                source=lambda receipt: self._written(receipt, records(source.read(receipt.range), set_aside(receipt))),
             )
             for receipt in chosen:
                 today = self.result.recomputes(receipt, self.sides.transform)
@@ -234,16 +236,36 @@ class _PartitionAuditor:
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
         chosen = [receipt for receipt in self.chosen if not receipt.spread]
-        retried = [range_ for _, part in _retried(self.sides, key) for range_ in part.offsets]
-        work = units(chosen, others, self._window(complete), retried)
+        alone = [receipt for receipt in chosen if receipt.after is None]
+        delivered = [receipt for receipt in chosen if receipt.after is not None]
+        retried = [range_ for _, part in self.sides.retried(key) for range_ in part.offsets]
+        without = delivered_window(delivered, self.target_log, complete=complete)
+        work = units(alone, [*others, *delivered], self._window(complete), retried, without)
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
         ):
             for unit in work:
                 self._audit_unit(unit, source, target)
+            if delivered and without:
+                self._delivered(delivered, without, others, source, target)
             self.result.source_records += source.records
             self.result.target_records += target.records
+
+    def _delivered(
+        self, chosen: Sequence[Receipt], window: OffsetRange, others: Sequence[Receipt], source: Cursor, target: Cursor
+    ) -> None:
+        """The chunks that were written without transactions, and what lies between them. Others have ``others``."""
+        alone = claimed(receipt for receipt in others if receipt.after is None)
+        retried = self.sides.view.retried_at(self.key, self.result.generation)
+        DeliveryAudit(
+            result=self.result,
+            sides=self.sides,
+            readable=self.readable or OffsetRange(0, 0),
+            target_log=self.target_log,
+            source=source,
+            target=target,
+        ).all(chosen, Coverage.of([window]).subtract(alone).subtract(retried))
 
     def _check_source(self) -> None:
         topic, ids = self.sides.source.get(self.key.source.topic), self.sides.view.positions[self.key].ids
@@ -312,7 +334,7 @@ class _PartitionAuditor:
                         continue
                     if not reader.quarantined(failed):
                         self.result.not_in_quarantine(failed)
-            for entry, part in _retried(self.sides, key):
+            for entry, part in self.sides.retried(key):
                 digest = Fingerprint()
                 reader.read(part, digest)
                 self.result.target_records += digest.count
@@ -336,12 +358,10 @@ class _PartitionAuditor:
         today = self.result.recomputes(receipt, self.sides.transform)
         if today and self.readable and receipt.range.intersection(self.readable) == receipt.range:
             self.result.by_content += receipt.range.span
-            change, aside = self.sides.change(self.key, receipt), _set_aside(receipt)
+            change, aside = self.sides.change(self.key, receipt), set_aside(receipt)
             made = source.seen(receipt.range, change=change, without=aside)
             differences = compare(made, records, _places(receipt))
-            if _matches_receipt(
-                receipt, total
-            ):  # records that the source removed since, as by compaction, are no error
+            if _matches_receipt(receipt, total):  # what the source removed since, as by compaction, is no error
                 self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
                 differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
                 if differences and receipt.transform:
@@ -359,19 +379,6 @@ class _PartitionAuditor:
         for record in found:
             self.result.source_records += 1
             yield from change(record) if change else (record,)
-
-
-def _set_aside(receipt: Receipt) -> frozenset[int]:
-    """The source offsets that the chunk set aside."""
-    return frozenset(failed.offset for failed in receipt.failures)
-
-
-def _retried(sides: Sides, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
-    """Where records are that were set aside first, and copied after all."""
-    topic, position = sides.target.get(key.target_topic), sides.view.positions[key]
-    for entry in sides.view.handled_in(key, position.generation, "retried"):
-        if topic is not None and entry.ids.target_topic == topic.topic_id:
-            yield from ((entry, part) for part in entry.parts)
 
 
 def _one(offset: int) -> OffsetRange:

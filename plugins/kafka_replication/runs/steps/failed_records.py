@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs.run import Run
@@ -15,7 +16,7 @@ def note(run: Run, view: LedgerView, receipts: Receipts, keys: Collection[Partit
     """Write to the store what these receipts say of failed records. It joins them with the rows that it has."""
     rows = dict[FailedId, FailedRow]()
     for key in keys:
-        rows |= rows_of(key, receipts.all(key), view.handled.get(key, ()))
+        rows |= rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
     run.store.record_failed(list(rows.values()))
 
 
@@ -26,3 +27,12 @@ def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId
     rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
     run.store.record_failed([row for id_, row in rows.items() if row != known[id_]])
     return rows
+
+
+def _true_ones(view: LedgerView, receipts: Receipts, key: PartitionKey) -> list[Receipt]:
+    """The receipts of every generation, without those of attempts that died before they wrote their position."""
+    position, every = view.positions.get(key), receipts.all(key)
+    if position is None:
+        return every
+    earlier = [receipt for receipt in every if receipt.generation != position.generation]
+    return earlier + committed(receipts.of(key, position.generation), position.coverage)
