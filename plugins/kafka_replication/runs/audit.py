@@ -18,6 +18,7 @@ from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
+from kafka_replication.planning.removal import records_below
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
@@ -307,17 +308,25 @@ class _PartitionAuditor:
         with segment_reader(run.clusters.target, key, stall) as reader:
             for receipt in self.chosen:
                 for failed in receipt.failures:
-                    self.result.set_aside(failed, is_retried=bool(retried.within(_one(failed.offset))))
-                    if failed.place is None or any(offsets.within(_one(failed.offset)) for offsets in decided):
+                    self.result.set_aside(failed, is_retried=failed.offset in retried)
+                    if failed.place is None or any(failed.offset in offsets for offsets in decided):
                         continue
                     if not reader.quarantined(failed):
                         self.result.not_in_quarantine(failed)
             for entry, part in _retried(self.sides, key):
+                if gone := records_below(part, self._log_start(part.partition)):
+                    self.result.retried_and_gone(entry, part, gone)
+                    continue
                 digest = Fingerprint()
                 reader.read(part, digest)
                 self.result.target_records += digest.count
                 if (digest.count, digest.hexdigest()) != (part.count, part.digest):
                     self.result.differ([Difference(Kind.ALTERED, entry.offsets.ranges[0].from_, part.first)])
+
+    def _log_start(self, partition: int) -> int:
+        """Of a target partition, as far as it answers."""
+        log_ = self.sides.log(TopicPartition(self.key.target_topic, partition))
+        return log_.from_ if log_ else 0
 
     def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
         area = unit.target.intersection(self.target_log) if unit.target else None
@@ -372,10 +381,6 @@ def _retried(sides: Sides, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
     for entry in sides.view.handled_in(key, position.generation, "retried"):
         if topic is not None and entry.ids.target_topic == topic.topic_id:
             yield from ((entry, part) for part in entry.parts)
-
-
-def _one(offset: int) -> OffsetRange:
-    return OffsetRange(offset, offset + 1)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:
