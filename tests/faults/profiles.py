@@ -23,10 +23,13 @@ def unchanged(record: Record) -> Sequence[Record]:
 
 @dataclass(frozen=True)
 class Profile:
-    """``made`` are the records that the target must have of one record of the source."""
+    """``made`` are the records that the target must have of one record of the source. What is ``aside`` must be in the
+    quarantine topic, as it is at the source.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     made: Callable[[Record], Sequence[Record]] = unchanged
+    aside: Callable[[Record], bool] | None = None  # None: nothing is quarantined
     leaves_out: Mapping[str, str] = field(default_factory=dict)  # rows that mean nothing here, and why
 
     @property
@@ -48,6 +51,17 @@ def split(record: transforms.Record) -> list[transforms.Record]:
     return [record.replace(headers=headers)]
 
 
+def failing(record: transforms.Record) -> transforms.Record:
+    """Fails for every seventh record, by its time."""
+    if record.timestamp % 7 == 0:
+        raise ValueError(record.timestamp)
+    return record
+
+
+def _fails(record: Record) -> bool:
+    return record.timestamp % 7 == 0
+
+
 def _split(record: Record) -> Sequence[Record]:
     if record.key is not None and record.key.endswith(b"7"):
         return ()
@@ -67,6 +81,11 @@ PROFILES = {
             "target-data-deleted": "a target partition has records of all source partitions, not of one",
             "target-foreign-writer-during": "only an audit finds a record between ours",
         },
+    ),
+    "quarantine": Profile(
+        {"transform": "tests.faults.profiles:failing", "failures": {"policy": "quarantine"}},
+        lambda record: () if _fails(record) else (record,),
+        _fails,
     ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split

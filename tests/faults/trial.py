@@ -28,9 +28,10 @@ from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
+from tests.faults.judge import Judge
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, Record, compare, high_watermark, read
+from tests.support.checker import Comparison, high_watermark
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +65,7 @@ class Trial:
         self.bench, self.load, self.seed, self.folder = bench, load, seed, folder
         self.dice = random.Random(seed)
         self.name = name
-        self.target_topic = f"{name}.{load.topic}"
+        self.target_topic, self.quarantine_topic = f"{name}.{load.topic}", f"kafka-replication.quarantine.{name}"
         self.copy: dict[str, Any] = {
             "chunk_records": CHUNK,
             "transaction_timeout": 10,
@@ -276,34 +277,6 @@ class Trial:
     def watermarks(self) -> dict[int, int]:
         return watermarks(self.store, self.name)
 
-    def judge(self, *, complete: bool) -> dict[int, Comparison]:
-        """Compare every partition; where the copy cannot be complete, whatever is below the watermark must be there."""
-        found, stored = {}, self.watermarks()
-        for partition, logs in self._copied().items():
-            records = self.load.wanted[partition]
-            wanted = [record for offset, record in records if complete or offset < stored.get(partition, 0)]
-            all_, copied = [record for _, record in records], [record for log in logs for record in log]
-            lost = compare(wanted, copied).lost
-            rest = compare(all_, copied)
-            reordered = [record for log in logs for record in compare(all_, log).reordered]
-            found[partition] = Comparison(lost, rest.doubled, reordered, rest.altered, rest.foreign)
-        return found
-
-    def _copied(self) -> dict[int, list[list[Record]]]:
-        """For each source partition its records on the target, by target partition. If they are spread, a record that
-        no source partition has counts for the first one.
-        """
-        target, topic = self.bench.target.direct, self.target_topic
-        logs = [[record for _, record in read(target.bootstrap, topic, n)] for n in range(target.partitions(topic))]
-        if not profiles.current().spread:
-            return {number: logs[number : number + 1] for number in self.load.records}
-        owner = {record: number for number, records in self.load.wanted.items() for _, record in records}
-        first = min(self.load.records)
-        return {
-            number: [[record for record in log if owner.get(record, first) == number] for log in logs]
-            for number in self.load.records
-        }
-
     def _descendants(self) -> list[psutil.Process]:
         """Every process of this trial, however far from its run: all have inherited its mark."""
         found = []
@@ -375,7 +348,8 @@ def _settle(
     trial.bench.heal()
     counts = dict.fromkeys(Comparison.__slots__, 0)
     try:
-        judged = trial.judge(complete=complete)
+        judge = Judge(trial.bench, trial.load, trial.watermarks(), complete=complete)
+        judged = judge.judge(trial.target_topic, trial.quarantine_topic)
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
