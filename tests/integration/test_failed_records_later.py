@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import pytest
 
+from kafka_replication.ledger.entries import Handled
 from kafka_replication.model.errors import Stalled
+from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
@@ -60,6 +63,31 @@ def test_retried_records_that_the_target_no_longer_has(with_failures: Scenario) 
     (audited,) = audit(scene.bare_run()).partitions
     assert not audited.errors and audited.outcome == "differs"
     assert audited.counts[Kind.MISSING] == 60, audited.stretches
+
+
+def test_a_record_that_was_retried_although_its_chunk_has_it(with_failures: Scenario) -> None:
+    """It is there twice: the ledger alone shows it to an audit."""
+    scene, position = with_failures, with_failures.position()
+    with closing(scene.bare_run().session(scene.key())) as session:
+        session.fence()
+        session.transaction.begin()
+        session.decide(
+            position,
+            Handled(
+                generation=1,
+                state="retried",
+                quarantined=Coverage.of([OffsetRange(8, 10)]),
+                skipped=Coverage(),
+                ids=position.ids,
+                by="",
+                reason="",
+                run_id="",
+                time="2030-01-31T06:00:00.000Z",
+            ),
+        )
+    (audited,) = audit(scene.bare_run()).partitions
+    assert audited.outcome == "differs" and audited.counts[Kind.EXTRA] == 1, audited.stretches
+    assert "source offsets [9, 10) were retried" in audited.notes[-1]
 
 
 def test_a_position_that_is_repaired_knows_of_failed_records(with_failures: Scenario) -> None:

@@ -10,22 +10,19 @@ from functools import partial
 from itertools import chain
 
 from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.kafka.segment_reader import segment_reader
-from kafka_replication.ledger.entries import Handled, Receipt
-from kafka_replication.ledger.placement import Part
+from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
-from kafka_replication.planning.removal import records_below
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_sides import Sides, look
+from kafka_replication.runs.failed_audit import audit_failed, retried_parts, set_aside
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
-from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
 
@@ -110,7 +107,7 @@ def _claims(
                 wanted = asked and receipt.spread
                 claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
                 spread |= {at.topic} if receipt.spread else set()
-        for entry, part in _retried(sides, key):
+        for entry, part in retried_parts(sides, key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
     known = claims.keys() | sides.ends.keys() | sides.failures.keys()
@@ -199,7 +196,7 @@ class _PartitionAuditor:
         plain = any(not receipt.spread for receipt in self.chosen)
         if (plain or (not self.chosen and self.run.replication.placing.sole)) and self._check_target():
             self._plain(complete=complete)
-        self._audit_failed()
+        audit_failed(self.run, self.sides, self.chosen, self.result)
 
     def _spread(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
@@ -218,7 +215,7 @@ class _PartitionAuditor:
                 result=self.result,
                 open_target=partial(_open_target, self.run),
                 log=self.sides.log,
-                source=lambda receipt: self._written(receipt, records(source.read(receipt.range), _set_aside(receipt))),
+                source=lambda receipt: self._written(receipt, records(source.read(receipt.range), set_aside(receipt))),
             )
             for receipt in chosen:
                 today = self.result.recomputes(receipt, self.sides.transform)
@@ -235,7 +232,7 @@ class _PartitionAuditor:
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
         chosen = [receipt for receipt in self.chosen if not receipt.spread]
-        retried = [range_ for _, part in _retried(self.sides, key) for range_ in part.offsets]
+        retried = [range_ for _, part in retried_parts(self.sides, key) for range_ in part.offsets]
         work = units(chosen, others, self._window(complete), retried)
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
@@ -299,35 +296,6 @@ class _PartitionAuditor:
         until = MAX_OFFSET if complete else max(area.until for area in areas)
         return OffsetRange(min(areas).from_, until).intersection(self.target_log)
 
-    def _audit_failed(self) -> None:
-        """Look for the records that were quarantined, and compare those that were retried with their entries."""
-        run, key, generation = self.run, self.key, self.result.generation
-        retried = self.sides.view.retried(key, generation)
-        decided = [entry.offsets for entry in self.sides.view.handled_in(key, generation)]
-        stall = run.replication.copying.stall_timeout
-        with segment_reader(run.clusters.target, key, stall) as reader:
-            for receipt in self.chosen:
-                for failed in receipt.failures:
-                    self.result.set_aside(failed, is_retried=failed.offset in retried)
-                    if failed.place is None or any(failed.offset in offsets for offsets in decided):
-                        continue
-                    if not reader.quarantined(failed):
-                        self.result.not_in_quarantine(failed)
-            for entry, part in _retried(self.sides, key):
-                if gone := records_below(part, self._log_start(part.partition)):
-                    self.result.retried_and_gone(entry, part, gone)
-                    continue
-                digest = Fingerprint()
-                reader.read(part, digest)
-                self.result.target_records += digest.count
-                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
-                    self.result.differ([Difference(Kind.ALTERED, entry.offsets.ranges[0].from_, part.first)])
-
-    def _log_start(self, partition: int) -> int:
-        """Of a target partition, as far as it answers."""
-        log_ = self.sides.log(TopicPartition(self.key.target_topic, partition))
-        return log_.from_ if log_ else 0
-
     def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
         area = unit.target.intersection(self.target_log) if unit.target else None
         receipt = unit.receipt
@@ -345,7 +313,7 @@ class _PartitionAuditor:
         today = self.result.recomputes(receipt, self.sides.transform)
         if today and self.readable and receipt.range.intersection(self.readable) == receipt.range:
             self.result.by_content += receipt.range.span
-            change, aside = self.sides.change(self.key, receipt), _set_aside(receipt)
+            change, aside = self.sides.change(self.key, receipt), set_aside(receipt)
             made = source.seen(receipt.range, change=change, without=aside)
             differences = compare(made, records, _places(receipt))
             if _matches_receipt(
@@ -368,19 +336,6 @@ class _PartitionAuditor:
         for record in found:
             self.result.source_records += 1
             yield from change(record) if change else (record,)
-
-
-def _set_aside(receipt: Receipt) -> frozenset[int]:
-    """The source offsets that the chunk set aside."""
-    return frozenset(failed.offset for failed in receipt.failures)
-
-
-def _retried(sides: Sides, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
-    """Where records are that were set aside first, and copied after all."""
-    topic, position = sides.target.get(key.target_topic), sides.view.positions[key]
-    for entry in sides.view.handled_in(key, position.generation, "retried"):
-        if topic is not None and entry.ids.target_topic == topic.topic_id:
-            yield from ((entry, part) for part in entry.parts)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:
