@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
@@ -133,14 +133,15 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def ours(folder: Path, source: str, target: str, number: int) -> TwoWorkers:
-    """One whole run under a new name; its workers know the times."""
+def ours(folder: Path, source: str, target: str, number: int, **settings: Any) -> TwoWorkers:
+    """One whole run under a new name, with further ``settings`` of its file; its workers know the times."""
     replication = Replication.model_validate(
         {
             "name": f"bench-{number}",
             "source": {"connection": "source"},
             "target": {"connection": "target"},
             "topics": {"include": [TOPIC], "rename": f"bench-{number}.{{topic}}"},
+            **settings,
         }
     )
     store = open_store(f"sqlite:///{folder}/store.db")

@@ -21,6 +21,7 @@ from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement, Segment
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -51,12 +52,13 @@ class CopyCase:
     target: Cluster
     topic: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:8]}")
     target_config: dict[str, str] = field(default_factory=dict)
+    delivery: Delivery = EXACTLY_ONCE
 
     def __post_init__(self) -> None:
         self.source.create(self.topic)
         self.target.create(self.topic, config=self.target_config)
         self.key = PartitionKey(self.topic, TopicPartition(self.topic, 0), self.topic)
-        self.sink: Sink = KafkaSink(self.target_settings, SETTINGS)
+        self.sink: Sink = KafkaSink(self.target_settings, SETTINGS, delivery=self.delivery)
         self.engine: CopyEngine = RecordEngine(self.source_settings, SETTINGS)
         self._open()
 
@@ -79,7 +81,7 @@ class CopyCase:
         file = {"source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": [self.topic]}}
         ledger = KafkaLedger(settings, admin, name)
         ledger.ensure(Replication.model_validate({"name": name, **file}))
-        with closing(StartOffsets(name, ledger, settings, admin, SETTINGS)) as opening:
+        with closing(StartOffsets(name, ledger, settings, admin, SETTINGS, delivery=self.delivery)) as opening:
             opening.fence()
             opening.commit({self.key: Position(generation=1, ids=self.ids, start=0, next_offset=0)}, {})
 

@@ -47,7 +47,7 @@ def receipt_outside() -> None:
 
     def careless(self: PartitionSession, position: Position, receipt: Receipt) -> None:
         self.transaction.flush()
-        self.transaction.guard("commit_transaction", lambda: self.transaction.producer.commit_transaction(30))
+        self.sender.guard("commit_transaction", lambda: self.sender.producer.commit_transaction(30))
         failpoints.reached("P2")
         other = clients.producer(self.target)
         other.produce(

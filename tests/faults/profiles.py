@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication import transforms
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from tests.support.checker import Record
 
 VARIABLE = "FAULT_PROFILE"
@@ -31,6 +32,10 @@ class Profile:
     made: Callable[[Record], Sequence[Record]] = unchanged
     aside: Callable[[Record], bool] | None = None  # None: nothing is quarantined
     leaves_out: Mapping[str, str] = field(default_factory=dict)  # rows that mean nothing here, and why
+
+    @property
+    def delivery(self) -> str:
+        return str(self.settings.get("delivery", EXACTLY_ONCE))
 
     @property
     def spread(self) -> bool:
@@ -70,6 +75,14 @@ def _split(record: Record) -> Sequence[Record]:
     return {0: (), 1: (first, again)}.get(record.timestamp % 5, (first,))
 
 
+_TOLD_APART = "it is told from duplicates when it is read back, with another message"
+WITHOUT_TRANSACTIONS = {
+    "target-coordinator-killed": "no transaction has one",
+    "target-endtxn-answer-lost": "no transaction is ended",
+    "target-foreign-writer": _TOLD_APART,
+    "target-foreign-writer-during": _TOLD_APART,
+}
+
 PROFILES = {
     "": Profile(),
     "by_key": Profile(
@@ -86,6 +99,12 @@ PROFILES = {
         {"transform": "tests.faults.profiles:failing", "failures": {"policy": "quarantine"}},
         lambda record: () if _fails(record) else (record,),
         _fails,
+    ),
+    "at_least_once": Profile({"delivery": "at_least_once"}, leaves_out=WITHOUT_TRANSACTIONS),
+    "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}, leaves_out=WITHOUT_TRANSACTIONS),
+    "fire_and_forget": Profile(
+        {"delivery": "fire_and_forget", "accept_loss": 1.0},
+        leaves_out={**WITHOUT_TRANSACTIONS, "target-compacted": "nobody hears of a refused record"},
     ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split

@@ -64,6 +64,7 @@ class Sampler:
         self._verified: dict[int, list[list[int]]] = {}
         self._positions: dict[int, dict[str, Any]] = {}
         self._copied: Counter[int] = Counter()
+        self._lost: Counter[int] = Counter()  # reported as lost in delivery
         self._read: dict[tuple[str, int], int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
@@ -154,6 +155,7 @@ class Sampler:
                     self._positions[partition] = entry
                 elif kind == "verified":
                     self._verified[partition] = entry["coverage"]
+                    self._lost[partition] = entry.get("lost_in_delivery", 0)
 
     def _judge(self, stored: dict[int, int]) -> None:
         self.samples += 1
@@ -170,11 +172,11 @@ class Sampler:
                 partition, position["start"]
             )
             wanted_of_all += wanted
-            if not self._spread and self._copied[partition] < wanted:
+            if not self._spread and self._copied[partition] < wanted - self._lost[partition]:
                 self._note(
                     f"partition {partition}: watermark {watermark} means {wanted} records, {self._copied[partition]} are there"
                 )
-        if self._copied.total() < wanted_of_all:
+        if self._copied.total() < wanted_of_all - self._lost.total():
             self._note(f"the watermarks mean {wanted_of_all} records, {self._copied.total()} are there")
         for partition, ranges in self._verified.items():
             copied = self._positions.get(partition, {}).get("coverage", [])

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
@@ -31,7 +33,7 @@ from tests.faults.bench import Bench
 from tests.faults.judge import Judge
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, high_watermark
+from tests.support.checker import Comparison, high_watermark, read
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -277,6 +279,19 @@ class Trial:
     def watermarks(self) -> dict[int, int]:
         return watermarks(self.store, self.name)
 
+    def reported(self) -> dict[int, Counter[str]]:
+        """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
+        target, found = self.bench.target.direct, dict[int, Counter[str]]()
+        for number in range(target.partitions(LEDGER)):
+            for _, record in read(target.bootstrap, LEDGER, number):
+                kind, replication, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
+                if (kind, replication) == ("verified", self.name) and record.value:
+                    entry = json.loads(record.value)
+                    found[partition] = Counter(
+                        lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0)
+                    )
+        return found
+
     def _descendants(self) -> list[psutil.Process]:
         """Every process of this trial, however far from its run: all have inherited its mark."""
         found = []
@@ -353,10 +368,14 @@ def _settle(
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
+    reported = trial.reported() if complete and profiles.current().delivery != EXACTLY_ONCE else {}
     for partition, comparison in judged.items():
         for name in counts:
             counts[name] += len(getattr(comparison, name))
-        if any(getattr(comparison, name) for name in counts if name not in ignore):
+        if partition in reported:
+            verdict.problems += _misreported(partition, comparison, reported[partition])
+        told = ("doubled", "lost") if partition in reported else ()
+        if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
     if sampler is not None:
@@ -364,6 +383,16 @@ def _settle(
         verdict.problems += sampler.violations
         if not sampler.samples:
             verdict.problems.append("nothing could be sampled")
+
+
+def _misreported(partition: int, comparison: Comparison, reported: Counter[str]) -> list[str]:
+    """A profile may lose or double only what it promises, and has to report exactly that."""
+    there = Counter(lost=len(comparison.lost), doubled=len(comparison.doubled))
+    may_lose = profiles.current().delivery in LOSSY
+    problems = [] if may_lose or not there["lost"] else [f"partition {partition}: {there['lost']} records are lost"]
+    if there != reported:
+        problems.append(f"partition {partition}: {dict(there)} are there, and {dict(reported)} was reported")
+    return problems
 
 
 def _refusal(trial: Trial, expected: str) -> str:

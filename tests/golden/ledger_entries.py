@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,33 @@ NOTES: dict[str, Entry] = {
         time=TIME,
     ),
 }
+# The optional fields of the version that brought delivery profiles.
+DELIVERED_1: dict[str, Entry] = {
+    "position-without-transactions": Position(
+        generation=1,
+        ids=IDS,
+        start=5,
+        next_offset=12,
+        coverage=covered((5, 12)),
+        leader_epoch=4,
+        target_end=99,
+        delivery="leader_ack",
+    ),
+    "verified-with-losses": Verified(
+        generation=1,
+        coverage=covered((5, 12)),
+        level="digest",
+        run_id="run-1",
+        time=TIME,
+        delivery="fire_and_forget",
+        lost_in_delivery=3,
+        duplicates=2,
+        judged_until=101,
+    ),
+}
+DELIVERED_2: dict[str, Entry] = {
+    "receipt-with-losses": replace(RECEIPT, delivery="at_least_once", after=88, lost_in_delivery=1, duplicates=4),
+}
 BY = PartitionedBy(name="by_key", hash="", partitions=3)
 SPREAD_1: dict[str, Entry] = {
     "position-spread": Position(
@@ -401,8 +429,8 @@ SPREAD_2: dict[str, Entry] = {
     ),
 }
 GOLDEN: dict[int, dict[str, Entry]] = {
-    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE, **SPREAD_1},
-    2: {**RECEIPTS_2, **SPREAD_2},
+    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE, **SPREAD_1, **DELIVERED_1},
+    2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]
 

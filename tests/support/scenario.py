@@ -315,6 +315,7 @@ class Scenario:
             source=run.clusters.source,
             target=run.clusters.target,
             settings=run.replication.copying,
+            delivery=run.replication.delivery,
             pipeline=run.replication.pipeline,
             partitioning=run.replication.placing,
             tasks=tasks,

@@ -238,6 +238,8 @@ def test_the_json_of_a_report_is_the_documented_one() -> None:
                 "by_content": 0,
                 "by_receipt": 0,
                 "not_at_source": 0,
+                "lost_in_delivery": 0,
+                "duplicates": 0,
                 "quarantined": 0,
                 "skipped": 0,
                 "retried": 0,

@@ -15,6 +15,7 @@ from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.verification.delivery import BothSides
 from kafka_replication.verification.digest import DIGEST_KIND
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import PartDigest, TargetReader
@@ -98,8 +99,11 @@ class Chunks:
 
         return opened()
 
+    def sides(self) -> AbstractContextManager[BothSides]:
+        raise AssertionError("chunks of transactions are compared with their receipts alone")
+
     def read_back(self, task: ReadBackTask) -> ReadBack:
-        return ReadBack(task, self, self.reader)  # type: ignore[arg-type]  # what it uses of a ledger
+        return ReadBack(task, self, self.reader, self.sides)  # type: ignore[arg-type]  # what it uses of a ledger
 
 
 TASK = ReadBackTask(key=KEY, generation=1, verified=Coverage(), receipts_from=100, level="digest", kept_seconds=86_400)

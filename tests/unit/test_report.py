@@ -370,6 +370,8 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "filtered": 0,
                 "quarantined": 0,
                 "skipped": 0,
+                "lost_in_delivery": 0,
+                "duplicates": 0,
                 "not_visible": 10,
                 "lost": 0,
                 "missing": 0,
@@ -391,6 +393,8 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
                 "filtered": 0,
                 "quarantined": 0,
                 "skipped": 0,
+                "lost_in_delivery": 0,
+                "duplicates": 0,
                 "not_visible": 0,
                 "lost": 0,
                 "missing": 30,
@@ -404,6 +408,7 @@ def test_the_json_of_a_run_is_the_documented_one() -> None:
         "gaps": [],
         "removed": [],
         "verified_by": "none",
+        "delivery": "exactly_once",
         "notes": [],
     }
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
-from kafka_replication.kafka import clients, spread
+from kafka_replication.kafka import spread
 from kafka_replication.kafka.partitioner import partitioner
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.spread import MOST_RANGES, SpreadWriter, _Growing
@@ -247,12 +247,13 @@ class Transaction:
 
     def check_failed(self) -> None: ...
 
+    def failure(self) -> None: ...
+
     def error(self, error: KafkaError, doing: str) -> Exception:
         return RuntimeError(f"{doing}: {error}")
 
 
-def writer(monkeypatch: pytest.MonkeyPatch) -> SpreadWriter:
-    monkeypatch.setattr(clients, "failure", lambda producer: None)
+def writer() -> SpreadWriter:
     return SpreadWriter(
         key=KEY,
         transaction=cast("Any", Transaction()),
@@ -268,8 +269,8 @@ def records(count: int) -> list[Record]:
     return [(n, 1, b"k", b"%d" % n, None) for n in range(count)]
 
 
-def test_a_placement_has_every_record_where_it_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunk = writer(monkeypatch)
+def test_a_placement_has_every_record_where_it_was_acknowledged() -> None:
+    chunk = writer()
     chunk.write(records(70))
     chunk.write(records(130)[70:])
     placement = chunk.finish("whole")
@@ -287,7 +288,7 @@ def test_a_placement_has_every_record_where_it_was_acknowledged(monkeypatch: pyt
 def test_a_chunk_in_too_many_pieces_ends_so_that_its_receipt_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copier then halves the next chunk, as for any that could not be sent."""
     monkeypatch.setattr(spread, "MOST_RANGES", 100)
-    chunk = writer(monkeypatch)
+    chunk = writer()
     chunk.write(records(90))
     with pytest.raises(Stalled, match="lie in more than 100 pieces"):
         chunk.write(records(30))
@@ -300,8 +301,8 @@ def test_a_chunk_in_too_many_pieces_ends_so_that_its_receipt_fits(monkeypatch: p
     assert len(codec.encode(receipt(0, 10, largest))) < 1_000_000
 
 
-def test_an_acknowledgement_without_an_offset_ends_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunk = writer(monkeypatch)
+def test_an_acknowledgement_without_an_offset_ends_the_chunk() -> None:
+    chunk = writer()
     chunk.transaction.producer.next[1] = -1001  # type: ignore[attr-defined]
     chunk.write(records(70))
     with pytest.raises(RuntimeError, match="acknowledged at -"):

@@ -22,6 +22,7 @@ from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag,
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
 from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 
@@ -109,6 +110,25 @@ class Replication(Section):
             "For `partitioning: map`: the target partition of each source partition, for example `{0: 0, 1: 0, 2: 1}`."
         ),
     )
+    delivery: Delivery = Field(
+        default=EXACTLY_ONCE,
+        description=(
+            "What is promised about the records on the target. `exactly_once`: transactions. `at_least_once`: every"
+            " record is acknowledged by all in-sync replicas, without transactions; after a crash some are there twice."
+            " `leader_ack`: the leader alone acknowledges; what it had not passed on when it died is lost."
+            " `fire_and_forget`: nothing is acknowledged or sent again. docs/delivery.md compares them."
+        ),
+    )
+    accept_loss: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        validate_default=True,
+        description=(
+            "The share of records, from 0 to 1, that `leader_ack` and `fire_and_forget` may lose. What was lost is"
+            " counted when the records are read back. If it is more, the partition is not verified, and the run fails."
+        ),
+    )
     max_records_per_run: Whole | None = Field(
         default=None,
         ge=1,
@@ -190,6 +210,33 @@ class Replication(Section):
                 " a range moves when a chunk is committed"
             )
         return timeouts
+
+    @field_validator("delivery")
+    @classmethod
+    def _fits_the_placing(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
+        """Without transactions, what a dead attempt left over is told by its place: behind our last record there."""
+        partitioning, existing = info.data.get("partitioning", KEEP), info.data.get("on_existing_target")
+        if delivery == EXACTLY_ONCE:
+            return delivery
+        if partitioning != KEEP:
+            raise ValueError(
+                f"{delivery} does not work with 'partitioning: {partitioning}' yet: write 'partitioning: keep', or"
+                " 'delivery: exactly_once'"
+            )
+        if existing == "share":
+            raise ValueError(
+                f"{delivery} does not work with 'on_existing_target: share' yet: write 'on_existing_target: refuse' or"
+                " 'append', or 'delivery: exactly_once'"
+            )
+        return delivery
+
+    @field_validator("accept_loss")
+    @classmethod
+    def _can_be_lost(cls, accept_loss: float, info: ValidationInfo) -> float:
+        delivery = info.data.get("delivery", EXACTLY_ONCE)
+        if accept_loss and delivery not in LOSSY:
+            raise ValueError(f"{delivery} loses nothing: accept_loss is for {' and '.join(sorted(LOSSY))}")
+        return accept_loss
 
     @field_validator("failures")
     @classmethod

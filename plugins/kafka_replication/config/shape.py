@@ -13,7 +13,14 @@ from pydantic.fields import FieldInfo
 
 from kafka_replication.config.section import Section
 
-_PLAIN = {str: "text", int: "a whole number", bool: "true or false", datetime: "a time in RFC 3339", type(None): "null"}
+_PLAIN = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    datetime: "a time in RFC 3339",
+    type(None): "null",
+}
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -81,7 +88,7 @@ def _bounds(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
     low = next((bound.ge for bound in metadata if isinstance(bound, Ge)), None)
     high = next((bound.le for bound in metadata if isinstance(bound, Le)), None)
     longest = next((bound.max_length for bound in metadata if isinstance(bound, MaxLen)), None)
-    if kind is int and low is not None:
+    if kind in (int, float) and low is not None:
         yield f" from {low} to {high}" if high is not None else f" of at least {low}"
     elif kind is str and longest is not None:
         yield f" of at most {longest} characters"

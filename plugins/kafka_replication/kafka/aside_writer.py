@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kafka_replication.kafka import quarantine
 from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.scan import offset_of
+from kafka_replication.kafka.sending import Sender, StallClock
 from kafka_replication.kafka.target_limits import TargetLimits, size_of
-from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind
@@ -29,7 +29,7 @@ class AsideWriter:
     rules: SetAside
     limits: TargetLimits
     origin: Origin
-    transaction: TransactionalProducer
+    transaction: Sender  # that of the chunk, where there is one
     partitions: Callable[[], int]  # of the quarantine topic; asked when a record goes there
     stall_timeout: float
     refused: RefusedAt | None = None
@@ -64,7 +64,9 @@ class AsideWriter:
         self.full = self.full or not there_is_more or failure.offset in self.rules.known
 
     def check_acknowledged(self) -> None:
-        """Raise SessionEnded unless the target acknowledged every record that was sent to the quarantine topic."""
+        """Wait for what was sent to the quarantine topic. Raise SessionEnded unless every record is acknowledged."""
+        if self._sent:
+            self.transaction.flush()
         if self.refused:
             raise self.refused
         if missing := self._sent - self._places.keys():

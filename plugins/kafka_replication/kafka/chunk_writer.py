@@ -12,7 +12,7 @@ from kafka_replication.kafka import clients
 from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.send_window import SendWindow
-from kafka_replication.kafka.transactions import StallClock, TransactionalProducer
+from kafka_replication.kafka.sending import Sender, StallClock
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
 from kafka_replication.model.errors import ReplicationError
@@ -40,7 +40,7 @@ class ChunkWriter:
     """
 
     key: PartitionKey
-    transaction: TransactionalProducer
+    transaction: Sender
     window: SendWindow
     stall_timeout: float
     limits: Mapping[str, str]  # the target topic's configuration
@@ -212,7 +212,7 @@ class ChunkWriter:
 
     def _raise_failure(self) -> None:
         """Raise the first failure. Return if the transaction can still be committed."""
-        reason = clients.failure(self.transaction.producer) or self._failed
+        reason = self.transaction.failure() or self._failed
         if reason is not None:
             raise self._error(reason)
 

@@ -107,6 +107,12 @@ def producer(config: ClientConfig, **more: Any) -> Producer:
     return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
 
 
+def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
+    """A producer without transactions. ``ours``, which says what is acknowledged, wins over everything else."""
+    base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
+    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
+
+
 FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
 
 
@@ -206,7 +212,9 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
     try:
         client.abort_transaction(5)
     except KafkaException as reason:
-        return _copy(reason.args[0])
+        without_transactions = reason.args[0].code() == KafkaError._NOT_CONFIGURED
+        known = raised if without_transactions and isinstance(raised, KafkaException) else reason
+        return _copy(known.args[0])
     except SystemError:
         pass
     return KafkaError(KafkaError._FAIL, str(raised))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, offsets, topics
+from kafka_replication.kafka.aside_writer import AsideWriter
+from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.send_window import SendWindow
+from kafka_replication.kafka.sending import Sender
 from kafka_replication.kafka.transactions import TransactionalProducer, longest_wait
 from kafka_replication.ledger.entries import ONE_WRITER, Gap, Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.transaction import TransactionPort
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -21,6 +29,8 @@ from kafka_replication.runtime.deadline import Deadline
 
 class PartitionSession:
     """One producer session for one key. It owns the transaction, reads the ledger, and checks the target."""
+
+    delivery: Delivery = EXACTLY_ONCE
 
     def __init__(
         self,
@@ -32,10 +42,14 @@ class PartitionSession:
     ) -> None:
         self._ledger = ledger
         self.key, self.target, self.settings, self.deadline = key, target, settings, deadline
-        self.transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
+        transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
+        self.transaction: TransactionPort = transaction  # of entries
+        self.sender: Sender = transaction  # of records
+        self.aside_sender: Sender = transaction  # of records that go to the quarantine topic
         self.group = consumer_group(key.replication)
         self._known = 0  # below this target offset there are only our records
         self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
+        self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
 
     def fence(self) -> None:
         """Fence every earlier producer of this key, and wait for the end of its open transaction."""
@@ -63,14 +77,22 @@ class PartitionSession:
         topics.check_id(self.target_admin, self.key.target_topic, ids.target_topic, "target", seconds)
 
     def check_target(self, position: Position) -> None:
+        """Raise ForeignWriter if the target does not have what the position says.
+
+        A session without transactions may have left records behind the position, and a profile that loses records may
+        have fewer: who reads them back judges them.
+        """
         at, ours = self.key.target, position.target_end
         end = self.target_end()
-        if end < ours:
+        if end < ours and position.delivery not in LOSSY:
             raise ForeignWriter(
                 f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
                 "find out what truncated or restored it; replicate again under another name to an empty topic",
             )
-        self._refuse_foreign_records(ours, end)
+        if position.delivery == EXACTLY_ONCE:
+            self._refuse_foreign_records(ours, end)
+        else:
+            self._after = min(ours, end)
         self._known, self._marker = end, 0
 
     def check_between(self, first: int) -> None:
@@ -88,11 +110,32 @@ class PartitionSession:
                 ONE_WRITER,
             )
 
+    def begin_chunk(
+        self,
+        make: Callable[..., ChunkWriter],
+        *,
+        window: SendWindow,
+        limits: Mapping[str, str],
+        aside: AsideWriter | None = None,
+    ) -> ChunkWriter:
+        """Begin a transaction. Its writer, as ``make`` makes it; ``limits`` is the target topic's configuration."""
+        self.transaction.begin()
+        return make(
+            key=self.key,
+            transaction=self.sender,
+            window=window,
+            stall_timeout=self.settings.stall_timeout,
+            limits=limits,
+            check_between=self.check_between,
+            aside=aside,
+        )
+
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt and the new position into the open transaction and commit it."""
-        self.ledger.write(self.transaction, self.key, position)
-        self.ledger.write(self.transaction, self.key, receipt)
+        self.ledger.write(self.transaction, self.key, replace(position, delivery=EXACTLY_ONCE))
+        self.ledger.write(self.transaction, self.key, replace(receipt, after=self._after))
         self.transaction.commit()
+        self._after = None
         if receipt.parts and not receipt.spread:
             self._known, self._marker = position.target_end, 1
 
@@ -121,7 +164,7 @@ class PartitionSession:
     def move(self, position: Position, gap: Gap | None = None) -> None:
         """Commit a position without records, and the approved gap that it crosses."""
         self.transaction.begin()
-        self.ledger.write(self.transaction, self.key, position)
         if gap is not None:
             self.ledger.write(self.transaction, self.key, gap)
+        self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()

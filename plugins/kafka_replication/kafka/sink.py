@@ -1,4 +1,7 @@
-"""Kafka as a sink: one transaction on the target cluster holds a chunk, its receipt and the new position."""
+"""Kafka as a sink: one transaction on the target cluster holds a chunk, its receipt and the new position.
+
+In a profile without transactions they are written one after the other.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.aside_writer import AsideWriter
 from kafka_replication.kafka.batch_size import batch_size
 from kafka_replication.kafka.chunk_writer import ChunkWriter
@@ -19,6 +23,7 @@ from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.target_limits import SIZE, TargetLimits
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import SOLE, Partitioning
@@ -26,11 +31,19 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
 from kafka_replication.sinks.set_aside import SetAside
 
+_GUARANTEES: Mapping[Delivery, Guarantee] = {
+    "exactly_once": "transactional",
+    "at_least_once": "acknowledged",
+    "leader_ack": "leader",
+    "fire_and_forget": "none",
+}
+
 
 class KafkaSink:
-    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew."""
+    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew.
 
-    guarantee: Guarantee = "transactional"
+    ``exact`` is for few records: in every profile its sessions wait for all replicas, and learn where the records lie.
+    """
 
     def __init__(
         self,
@@ -39,16 +52,26 @@ class KafkaSink:
         deadline: Deadline = NEVER,
         ledger: Ledger | None = None,
         partitioning: Partitioning = SOLE,
+        delivery: Delivery = EXACTLY_ONCE,
+        *,
+        exact: bool = False,
     ) -> None:
+        self._exact = exact
         self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
         self._partitioning = partitioning
+        self._delivery: Delivery = delivery
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return _GUARANTEES[self._delivery]
 
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        partition = PartitionSession(key, self._target, self._settings, self._deadline, self._ledger)
+        target, settings, delivery = self._target, self._settings, self._delivery
+        partition = session_of(key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact)
         if self._partitioning.sole:
             session = KafkaSinkSession(partition, ids, aside)
         else:
@@ -64,8 +87,24 @@ class KafkaSink:
         return segment_reader(self._target, key, self._settings.stall_timeout, self._settings.throughput_limit)
 
 
+def session_of(
+    key: PartitionKey,
+    target: clients.ClientConfig,
+    settings: Copy,
+    deadline: Deadline,
+    ledger: Ledger | None = None,
+    delivery: Delivery = EXACTLY_ONCE,
+    *,
+    exact: bool = False,
+) -> PartitionSession:
+    """A new session of one partition in this profile. The caller closes it."""
+    if delivery == EXACTLY_ONCE:
+        return PartitionSession(key, target, settings, deadline, ledger)
+    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery, exact=exact)
+
+
 class KafkaSinkSession:
-    """A `SinkSession`: one producer session with the partition's stable transactional id."""
+    """A `SinkSession`: one session of a partition's producer."""
 
     def __init__(self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None) -> None:
         self._partition, self._ids, self._aside = partition, ids, aside
@@ -83,11 +122,11 @@ class KafkaSinkSession:
 
     @property
     def throttled(self) -> float:
-        return self._partition.transaction.throttling.seconds
+        return self._partition.sender.throttling.seconds
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
-        self._partition.transaction.options["batch.size"] = batch_size(self._partition.target, self._largest_batch())
+        self._partition.sender.options["batch.size"] = batch_size(self._partition.target, self._largest_batch())
         self._partition.fence()
 
     def _largest_batch(self) -> int:
@@ -109,14 +148,10 @@ class KafkaSinkSession:
         self._partition.check_ids(ids)
 
     def begin(self) -> ChunkWriter:
-        self._partition.transaction.begin()
-        self._writer = self._new_writer(
-            key=self._partition.key,
-            transaction=self._partition.transaction,
+        self._writer = self._partition.begin_chunk(
+            self._new_writer,
             window=self._window,
-            stall_timeout=self._partition.settings.stall_timeout,
             limits=self._limits,
-            check_between=self._partition.check_between,
             aside=self._aside_writer(),
         )
         return self._writer
@@ -135,7 +170,7 @@ class KafkaSinkSession:
             rules=self._aside,
             limits=self.limits(),
             origin=Origin(self._partition.key, self._ids, self._aside.generation),
-            transaction=self._partition.transaction,
+            transaction=self._partition.aside_sender,
             partitions=lambda: self._quarantine_partitions,
             stall_timeout=self._partition.settings.stall_timeout,
         )

@@ -9,12 +9,13 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.entry_writer import writer_of
 from kafka_replication.kafka.target_records import Ends, TargetRecords
-from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.placement import Spread
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey, opening_id
 from kafka_replication.model.partitioning import SOLE, PartitionedBy, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
@@ -32,13 +33,14 @@ class StartOffsets:
         settings: Copy,
         deadline: Deadline = NEVER,
         partitioning: Partitioning = SOLE,
+        delivery: Delivery = EXACTLY_ONCE,
     ) -> None:
         self._ledger = ledger
         self._partitioning = partitioning
         self.records = TargetRecords(replication, target, admin, partitioning)
-        self._transaction = TransactionalProducer(
-            opening_id(replication), f"committing start offsets of {replication}", target, settings, deadline
-        )
+        what = f"committing start offsets of {replication}"
+        self._delivery: Delivery = delivery
+        self._transaction = writer_of(delivery, opening_id(replication), what, target, settings, deadline)
 
     def close(self) -> None:
         self._transaction.close()
@@ -54,7 +56,7 @@ class StartOffsets:
         ends: Mapping[PartitionKey, Ends],
         more: Iterable[tuple[PartitionKey, Entry]] = (),
     ) -> dict[PartitionKey, Position]:
-        """Commit all of these positions and ``more`` entries, or none.
+        """Commit all of these positions and ``more`` entries, or none; without transactions, some.
 
         Below ``ends`` a target may have records of others: ours follow them. Other targets must be empty.
         """
@@ -64,6 +66,7 @@ class StartOffsets:
             key: replace(
                 beginning(position, key, self._partitioning, ends.get(key, {})),
                 receipts_from=receipts[key.ledger_partition],
+                delivery=self._delivery,
             )
             for key, position in positions.items()
         }

@@ -31,6 +31,7 @@ from kafka_replication.ledger.entries import (
 )
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement
 from kafka_replication.ledger.record_keys import FOREIGN
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import dump
 from kafka_replication.model.offsets import OffsetRange
@@ -85,6 +86,7 @@ def _position(entry: Position) -> dict[str, Any]:
         "target_end": entry.target_end,
         **_receipts_from(entry),
         # optional
+        **_delivery(entry),
         **({"quarantined": entry.quarantined} if entry.quarantined else {}),
         **({"skipped": entry.skipped} if entry.skipped else {}),
         **({"transform": asdict(entry.transform)} if entry.transform else {}),
@@ -100,6 +102,9 @@ def _verified(entry: Verified) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         **_receipts_from(entry),
+        **_delivery(entry),
+        **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
+        **_known(judged_until=entry.judged_until),
     }
 
 
@@ -138,7 +143,16 @@ def _handled(entry: Handled) -> dict[str, Any]:
 
 def _receipts_from(entry: Position | Verified) -> dict[str, int]:
     """An optional field. It is left out if it is not known."""
-    return {} if entry.receipts_from is None else {"receipts_from": entry.receipts_from}
+    return _known(receipts_from=entry.receipts_from)
+
+
+def _delivery(entry: Position | Verified | Receipt) -> dict[str, str]:
+    """An optional field. It is left out for ``exactly_once``."""
+    return {} if entry.delivery == EXACTLY_ONCE else {"delivery": entry.delivery}
+
+
+def _known(**optional: int | None) -> dict[str, int]:
+    return {name: value for name, value in optional.items() if value is not None}
 
 
 def _gap(entry: Gap) -> dict[str, Any]:
@@ -183,6 +197,9 @@ def _receipt(entry: Receipt) -> dict[str, Any]:
         "run_id": entry.run_id,
         "time": entry.time,
         # optional
+        **_delivery(entry),
+        **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
+        **_known(after=entry.after),
         **({"throttled": entry.throttled} if entry.throttled else {}),
         **({"failures": [_failed(failed) for failed in entry.failures]} if entry.failures else {}),
         **({"sources": entry.sources} if entry.copied != entry.count else {}),

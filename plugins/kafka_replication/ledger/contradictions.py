@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from kafka_replication.ledger.entries import POSITIONS, Handled, Position, Receipt
 from kafka_replication.ledger.placement import UnknownPlacement, ends_of
-from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -44,7 +44,7 @@ def of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> list
 
 def _of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Iterator[str]:
     position = view.positions[key]
-    known = of_position(position, receipts.of(key, position.generation))
+    known = committed(of_position(position, receipts.of(key, position.generation)), position.coverage)
     proven = Coverage.of(receipt.range for receipt in known)
     if more := proven.subtract(position.coverage):
         yield f"receipts say that {more} were copied, but the position says that they were not"

@@ -1,10 +1,8 @@
 """The entries of the ledger as values. `codec` has their JSON, `record_keys` their record keys.
 
-The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, and the approved gaps) and
-`RECEIPTS` (the audit trail).
+The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, approved gaps) and `RECEIPTS`.
 
-Every entry has ``extra``: top-level fields that a newer version wrote and this version does not know. A process that
-writes an entry again keeps them.
+Every entry has ``extra``: top-level fields of a newer version. A process that writes an entry again keeps them.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from kafka_replication.ledger.placement import (
     UnknownPlacement,
     ends_of,
 )
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.partitioning import KEEP
@@ -64,7 +63,8 @@ def how(transform: Transform | None) -> str:
 class Position:
     """How far one partition was copied.
 
-    Written in the same transaction as the copied records, or when the partition is opened.
+    Written in the same transaction as the copied records, or when the partition is opened; without transactions, after
+    the records were acknowledged. Then ``target_end`` is where our records end if none was lost or doubled.
     """
 
     generation: int
@@ -75,6 +75,7 @@ class Position:
     leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
     target_end: int = 0  # one past our highest target offset; another writer's records would follow it
     receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
+    delivery: Delivery = EXACTLY_ONCE  # the profile of who wrote this entry
     quarantined: int = 0  # records of this generation that its receipts call so, also those handled since
     skipped: int = 0
     transform: Transform | None = None  # of the chunk that was copied last
@@ -141,7 +142,7 @@ class Position:
 class Verified:
     """Which offsets were read back and are equal, and at which level they were verified.
 
-    The verify step writes it, after fencing earlier runs.
+    The verify step writes it, after fencing earlier runs. The last fields are about copies without transactions.
     """
 
     generation: int
@@ -149,9 +150,11 @@ class Verified:
     level: str  # "digest" or "count": the weakest level in the coverage
     run_id: str
     time: str  # RFC 3339 UTC
-    receipts_from: int | None = (
-        None  # offset in the receipts topic; all receipts of this generation below it are verified
-    )
+    receipts_from: int | None = None  # offset in the receipts topic; all of this generation below it are verified
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile in the coverage
+    lost_in_delivery: int = 0
+    duplicates: int = 0
+    judged_until: int | None = None  # target offset below which every record is explained
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -289,6 +292,10 @@ class Receipt:
     to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
     ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
     quotas made it wait.
+
+    A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
+    chunk before it. What lies from there on has to be explained. Verification adds how many source records are
+    ``lost_in_delivery``, and how many further copies (``duplicates``) it found.
     """
 
     generation: int
@@ -308,6 +315,10 @@ class Receipt:
     transform: Transform | None = None
     offset_map: tuple[MappedOffset, ...] = ()
     throttled: float = 0.0
+    delivery: Delivery = EXACTLY_ONCE
+    after: int | None = None
+    lost_in_delivery: int = 0
+    duplicates: int = 0
     failures: tuple[FailedRecord, ...] = ()
     sources: int | None = None  # None: as many as ``count``
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)

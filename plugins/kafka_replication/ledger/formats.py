@@ -35,6 +35,7 @@ from kafka_replication.ledger.placement import (
     Spread,
     UnknownPlacement,
 )
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.partitioning import PartitionedBy
 
@@ -205,6 +206,7 @@ class Position1(EntryFormat):
     leader_epoch: int | None
     target_end: Number
     receipts_from: Number | None = None
+    delivery: Delivery = EXACTLY_ONCE
     quarantined: Number = 0
     skipped: Number = 0
     transform: JsonTransform | None = None
@@ -220,6 +222,7 @@ class Position1(EntryFormat):
             leader_epoch=self.leader_epoch,
             target_end=self.target_end,
             receipts_from=self.receipts_from,
+            delivery=self.delivery,
             quarantined=self.quarantined,
             skipped=self.skipped,
             transform=self.transform.value() if self.transform else None,
@@ -235,6 +238,10 @@ class Verified1(EntryFormat):
     run_id: str
     time: str
     receipts_from: Number | None = None
+    delivery: Delivery = EXACTLY_ONCE
+    lost_in_delivery: Number = 0
+    duplicates: Number = 0
+    judged_until: Number | None = None
 
     def value(self) -> Verified:
         return Verified(
@@ -244,6 +251,10 @@ class Verified1(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             receipts_from=self.receipts_from,
+            delivery=self.delivery,
+            lost_in_delivery=self.lost_in_delivery,
+            duplicates=self.duplicates,
+            judged_until=self.judged_until,
             extra=self.unknown,
         )
 
@@ -375,6 +386,10 @@ class _Receipt(EntryFormat):
     run_id: str
     time: str
     throttled: Annotated[float, Field(ge=0)] = 0.0
+    delivery: Delivery = EXACTLY_ONCE
+    after: Number | None = None
+    lost_in_delivery: Number = 0
+    duplicates: Number = 0
     failures: list[JsonFailed] = []
     sources: Number | None = None
 
@@ -392,6 +407,10 @@ class _Receipt(EntryFormat):
             run_id=self.run_id,
             time=self.time,
             throttled=self.throttled,
+            delivery=self.delivery,
+            after=self.after,
+            lost_in_delivery=self.lost_in_delivery,
+            duplicates=self.duplicates,
             failures=tuple(failed.value() for failed in self.failures),
             sources=self.sources,
             extra=self.unknown,

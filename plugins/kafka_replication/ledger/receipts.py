@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 
@@ -28,8 +29,22 @@ class Receipts:
     ends: Mapping[int, int]  # where reading ended; all transactions with receipts below it had ended
 
     def of(self, key: PartitionKey, generation: int) -> list[Receipt]:
-        """The receipts of the key in one generation."""
-        return [stored.receipt for stored in self.stored[key] if stored.receipt.generation == generation]
+        """The receipts of the key in one generation, without those that a later one replaced.
+
+        An attempt without transactions that died may leave a receipt whose position was never written. Its offsets are
+        copied again, in other chunks.
+        """
+        own = [stored for stored in self.stored[key] if stored.receipt.generation == generation]
+        if all(stored.receipt.delivery == EXACTLY_ONCE for stored in own):
+            return [stored.receipt for stored in own]
+        replaced, later = set[int](), Coverage()
+        for stored in sorted(own, key=lambda stored: -stored.offset):
+            range_ = stored.receipt.range
+            if stored.receipt.delivery != EXACTLY_ONCE and later.within(range_):
+                replaced.add(stored.offset)
+            else:
+                later = later.add(range_)
+        return [stored.receipt for stored in own if stored.offset not in replaced]
 
     def all(self, key: PartitionKey) -> list[Receipt]:
         """The receipts of the key in every generation, ordered by generation and source offset."""
@@ -55,3 +70,8 @@ class Receipts:
             if stored.receipt.generation == generation and not verified.contains(stored.receipt.range)
         )
         return min(left, default=self.ends[key.ledger_partition])
+
+
+def committed(receipts: Iterable[Receipt], coverage: Coverage) -> list[Receipt]:
+    """The receipts whose position was written. ``coverage`` is the position's. A transaction writes both or none."""
+    return [receipt for receipt in receipts if receipt.delivery == EXACTLY_ONCE or coverage.contains(receipt.range)]

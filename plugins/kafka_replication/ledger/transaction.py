@@ -1,4 +1,9 @@
-"""The transaction that writes ledger entries and, with most sinks, the copied records too."""
+"""The transaction that writes ledger entries and, with most sinks, the copied records too.
+
+A port's guarantee is ``atomic``, as described here, or ``ordered``: its `commit` sends the entries in their order,
+those of one topic together, and those of the next one when all before are acknowledged. An ordered port fences nobody,
+and a crash or an error in `commit` can leave the first entries written.
+"""
 
 from __future__ import annotations
 

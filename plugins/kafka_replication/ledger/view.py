@@ -79,6 +79,11 @@ class LedgerView:
         entry = self._verified(key, generation)
         return entry.coverage if entry else Coverage()
 
+    def judged_until(self, key: PartitionKey, generation: int) -> int | None:
+        """The target offset below which every record was explained; None if the copies do not need it."""
+        entry = self._verified(key, generation)
+        return entry.judged_until if entry else None
+
     def _verified(self, key: PartitionKey, generation: int) -> Verified | None:
         entry = self.verified.get(key)
         return entry if entry is not None and entry.generation == generation else None
@@ -87,6 +92,10 @@ class LedgerView:
         """How the copies of this generation were verified: ``digest``, ``count``, or ``none`` if nothing was."""
         entry = self._verified(key, generation)
         return entry.level if entry and entry.coverage else NONE
+
+    def delivered(self, key: PartitionKey, generation: int) -> Verified | None:
+        """What is verified of this generation: its profile, and what was lost or doubled; None if nothing is."""
+        return self._verified(key, generation)
 
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of this generation that were never copied, and were given up by approval."""
@@ -143,6 +152,11 @@ class LedgerView:
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that were set aside, and copied after all."""
         return _united(entry.offsets for entry in self.handled_in(key, generation, "retried"))
+
+    def retried_at(self, key: PartitionKey, generation: int) -> Coverage:
+        """The offsets of the key's own target partition where records lie that were set aside, and copied after all."""
+        parts = (part for entry in self.handled_in(key, generation, "retried") for part in entry.parts)
+        return _united(part.offsets for part in parts if part.partition == key.target.partition)
 
     def set_aside(self, key: PartitionKey) -> tuple[int, int]:
         """How many records of a known partition are quarantined and skipped now, without those that were retried."""

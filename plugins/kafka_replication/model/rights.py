@@ -42,6 +42,7 @@ class Operation(StrEnum):
     ALTER = "Alter"
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
+    IDEMPOTENT_WRITE = "IdempotentWrite"
 
 
 # A client that may do any of these on a resource may describe it, too (Kafka, "Authorization and ACLs").

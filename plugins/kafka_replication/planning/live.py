@@ -13,6 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.ledger.contradictions import of_entries
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import gaps, placing, preflight, refusals, removal
@@ -292,7 +293,7 @@ class Planner:
             return refusal
         for number, ours in position.ends(key.source.partition).items():
             end = target.offsets(number).high_watermark if ours else 0
-            if end < ours:
+            if end < ours and position.delivery not in LOSSY:
                 return refusals.target_truncated(key, number, ours, end)
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])

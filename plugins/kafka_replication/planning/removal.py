@@ -152,7 +152,7 @@ def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | No
     lost = sum(records_below(part, log_starts.get(part.partition, 0)) for part in receipt.parts)
     if not lost:
         return None
-    whole = receipt.spread or lost == sum(part.count for part in receipt.parts)
+    whole = receipt.spread or lost >= sum(part.count for part in receipt.parts)
     return receipt.range if whole else OffsetRange(receipt.range.from_, receipt.range.from_ + lost)
 
 

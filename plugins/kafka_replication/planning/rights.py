@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized
 from kafka_replication.model.keys import consumer_group, transactional_prefix
 from kafka_replication.model.rights import ClusterName, Login, Operation, Resource, Right, Side
@@ -40,7 +41,8 @@ def missing_for_topic(replication: Replication, snapshot: Snapshot, name: str) -
 def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Finding]:
     """One finding for each missing right without which nothing can be copied: on the ledger, groups, transactions."""
     needed = [on_group("source", replication.name), on_group("target", replication.name)]
-    needed.append(on_transactions(replication.name))
+    if replication.delivery == EXACTLY_ONCE:
+        needed.append(on_transactions(replication.name))
     for ledger_topic in (POSITIONS, RECEIPTS):
         needed += on_topic("target", ledger_topic, _on_new(ledger_topic in (snapshot.ledger or {})))
     if quarantine_topic.is_wanted(replication):

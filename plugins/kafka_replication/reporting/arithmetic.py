@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import committed
 from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -97,6 +98,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     """The terms of ``span`` (see `RangeReport`), from the receipts and the approved gaps."""
     key = planned.key
     receipts = [r for r in evidence.receipts.get(key, ()) if r.generation == planned.generation]
+    position = evidence.view.position(key, planned.generation)
+    receipts = committed(receipts, position.coverage if position else Coverage())
     if planned.state is State.TARGET_RECREATED:  # what the receipts say was there is gone
         receipts = []
     parts, counted = shares(range_, receipts)
@@ -121,6 +124,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         filtered=whole.filtered,
         quarantined=whole.quarantined - again["quarantined"],
         skipped=whole.skipped - again["skipped"],
+        lost_in_delivery=whole.lost_in_delivery,
+        duplicates=whole.duplicates,
         not_visible=whole.not_visible,
         missing=range_.span - whole.span - lost,
         lost=lost,
@@ -158,7 +163,7 @@ def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeRe
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
     """The sums of the receipts of a range: source records and what was written of them, offsets (``span``), bytes, and
-    records left out on purpose.
+    records that are not there: left out on purpose, or lost in delivery.
     """
 
     records: int = 0
@@ -168,10 +173,13 @@ class Copied:
     filtered: int = 0
     quarantined: int = 0
     skipped: int = 0
+    lost_in_delivery: int = 0
+    duplicates: int = 0  # beside the span
 
     @property
     def not_visible(self) -> int:
-        return self.span - self.records - self.filtered - self.quarantined - self.skipped
+        left_out = self.filtered + self.quarantined + self.skipped
+        return self.span - self.records - left_out - self.lost_in_delivery
 
     def __add__(self, other: Copied) -> Copied:
         return Copied(
@@ -205,9 +213,10 @@ def _share(receipt: Receipt, span: int) -> Copied:
     A receipt of a later run can extend beyond the range. Then only the common offsets count, with as many records as
     fit into them, because a receipt does not say which of its offsets have no record.
     """
-    records = min(receipt.copied, span)
-    filtered = min(receipt.filtered, span - records)
-    quarantined = min(receipt.quarantined, span - records - filtered)
+    lost = min(receipt.lost_in_delivery, span)
+    records = min(receipt.copied - receipt.lost_in_delivery, span - lost)
+    filtered = min(receipt.filtered, span - lost - records)
+    quarantined = min(receipt.quarantined, span - lost - records - filtered)
     return Copied(
         records=records,
         span=span,
@@ -215,5 +224,7 @@ def _share(receipt: Receipt, span: int) -> Copied:
         bytes=receipt.bytes * records // receipt.copied if receipt.copied else 0,
         filtered=filtered,
         quarantined=quarantined,
-        skipped=min(receipt.skipped, span - records - filtered - quarantined),
+        lost_in_delivery=lost,
+        duplicates=receipt.duplicates,
+        skipped=min(receipt.skipped, span - lost - records - filtered - quarantined),
     )

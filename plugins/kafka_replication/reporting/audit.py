@@ -72,6 +72,8 @@ class PartitionAudit:
     lost: tuple[ApprovedGap, ...] = ()
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0
+    lost_in_delivery: int = 0  # as verification counted them
+    duplicates: int = 0  # further copies of our records, of attempts without transactions
     verified_by: str = "none"  # how the copies were verified when they were made: digest, count or none
     notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -231,6 +233,8 @@ class PartitionAudit:
             "by_content": self.by_content,
             "by_receipt": self.by_receipt,
             "not_at_source": self.not_at_source,
+            "lost_in_delivery": self.lost_in_delivery,
+            "duplicates": self.duplicates,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
             "retried": self.retried,
@@ -321,6 +325,11 @@ def _lines(partition: PartitionAudit) -> Iterator[str]:
         yield f"DIFFERS {partition.key.source} {stretch}"
     if len(stretches) > 10 or partition.unlisted:
         yield f"  {partition.key.source} has more differences: --report FILE writes all of them"
+    if partition.lost_in_delivery or partition.duplicates:
+        counts = (
+            f"{partition.lost_in_delivery} records lost in delivery, {partition.duplicates} duplicates on the target"
+        )
+        yield f"{partition.key.source}: {counts}"
     yield from (f"FAILED {partition.key.source} {error}" for error in partition.errors)
     yield from (f"{partition.key.source} {note}" for note in partition.notes)
     yield from map(str, partition.lost)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.gaps import ApprovedGap
@@ -16,14 +17,17 @@ from kafka_replication.reporting.table import amount, table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """One range: ``span = copied + copied_before + filtered + quarantined + skipped + not_visible + lost + missing``.
+    """One range: ``span = copied + copied_before + filtered + quarantined + skipped + lost_in_delivery + not_visible +
+    lost + missing``.
 
     ``copied`` counts the source records of this run, ``copied_before`` those that an earlier run committed and did not
     report. ``written`` is how many records the target has of ``copied``: others than these only with a transform.
     Records that were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
     ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost`` offsets
     were given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None if no digest was
-    compared. ``seconds`` is the time of the copy; 0 if this run copied nothing of the range.
+    compared. ``lost_in_delivery`` are records that were sent and did not arrive, in a profile that may lose some.
+    ``duplicates`` are further copies of the range's records on the target; they are no part of the span. ``seconds`` is
+    the time of the copy; 0 if this run copied nothing of the range.
     """
 
     key: PartitionKey
@@ -42,6 +46,8 @@ class RangeReport:
     filtered: int = 0
     quarantined: int = 0
     skipped: int = 0
+    lost_in_delivery: int = 0
+    duplicates: int = 0
     written: int | None = None  # None: as many as ``copied``
 
     @property
@@ -62,6 +68,8 @@ class RangeReport:
             "filtered": self.filtered,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
+            "lost_in_delivery": self.lost_in_delivery,
+            "duplicates": self.duplicates,
             "not_visible": self.not_visible,
             "lost": self.lost,
             "missing": self.missing,
@@ -86,6 +94,7 @@ class RunReport:
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
     removed: tuple[str, ...] = ()  # copies that are no longer on the target, as text for people
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
     level: str = "none"  # the weakest way in which copies were verified: digest, count or none
     notes: tuple[str, ...] = ()  # what is reported once although nothing failed
 
@@ -108,6 +117,7 @@ class RunReport:
             "gaps": [gap.as_json() for gap in self.gaps],
             "removed": list(self.removed),
             "verified_by": self.level,
+            "delivery": self.delivery,
             "notes": list(self.notes),
         }
 
@@ -133,6 +143,7 @@ class RunReport:
         ]
         ranges = table(head, [_cells(line) for line in self.ranges]) if self.ranges else self._nothing()
         left_out = [_left_out(line) for line in self.ranges if line.filtered or line.quarantined or line.skipped]
+        left_out += [_delivered(line) for line in self.ranges if line.lost_in_delivery or line.duplicates]
         left_out += [_several(line) for line in self.ranges if line.written not in (None, line.copied)]
         notes = (f"NOTE {note}" for note in self.notes)
         return "\n".join(
@@ -153,6 +164,7 @@ class RunReport:
         partitions = len({line.key for line in self.ranges})
         done = f"{partitions:,} partitions, {records:,} records copied, {amount(size)}" if self.ranges else ""
         done += f", verified by {self.level}" if self.level != "none" and done and not self.failed else ""
+        done += f", delivered {self.delivery}" if self.delivery != EXACTLY_ONCE and done else ""
         failed = f"{len(self.failed):,} of {len(self.ranges):,} ranges failed" if self.failed else ""
         return ": ".join(filter(None, [self.outcome.replace("_", " "), "; ".join(filter(None, [done, failed]))]))
 
@@ -175,6 +187,11 @@ def legend(ranges: Iterable[RangeReport]) -> list[str]:
 def _left_out(line: RangeReport) -> str:
     counts = f"{line.filtered} filtered, {line.quarantined} quarantined, {line.skipped} skipped"
     return f"{line.key.source} {line.range}: records that were not copied on purpose: {counts}"
+
+
+def _delivered(line: RangeReport) -> str:
+    counts = f"{line.lost_in_delivery} records lost in delivery, {line.duplicates} duplicates on the target"
+    return f"{line.key.source} {line.range}: {counts}"
 
 
 def _several(line: RangeReport) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from kafka_replication.ledger.view import NONE, LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis
 from kafka_replication.planning.gaps import ApprovedGap, listed
@@ -27,7 +28,9 @@ class PartitionStatus:
 
     ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
     None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count`` or ``none``.
-    ``in_store`` says whether the watermark is what the ledger has verified.
+    ``delivery`` is the weakest profile of what is verified: the watermark stands on that much, with so many records
+    ``lost_in_delivery`` and so many ``duplicates`` on the target. ``in_store`` says whether the watermark
+    is what the ledger has verified.
     """
 
     plan: PartitionPlan
@@ -39,6 +42,9 @@ class PartitionStatus:
     lag_seconds: float | None = None
     level: str = NONE
     in_store: bool = True
+    delivery: Delivery = EXACTLY_ONCE
+    lost_in_delivery: int = 0
+    duplicates: int = 0
     quarantined: int = 0
     skipped: int = 0
     undecided: int = 0  # of both, those that nobody has retried or discarded
@@ -109,6 +115,9 @@ class PartitionStatus:
             "missed": self.plan.missed.encode(),
             "last_verified": self.last_verified,
             "verified_by": self.level,
+            "delivery": self.delivery,
+            "lost_in_delivery": self.lost_in_delivery,
+            "duplicates": self.duplicates,
             "lost": self.lost,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
@@ -127,6 +136,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
         topic = snapshot.source.get(planned.key.source.topic)
         offsets = topic.readable.get(planned.key.source.partition) if topic else None
         entry, position = view.verified.get(planned.key), view.positions.get(planned.key)
+        delivered = view.delivered(planned.key, planned.generation)
         quarantined, skipped = view.set_aside(planned.key) if position else (0, 0)
         rows.append(
             PartitionStatus(
@@ -138,6 +148,9 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 high_watermark=offsets.high_watermark if offsets else None,
                 gaps=listed({planned.key: view.gaps.get(planned.key, ())}),
                 in_store=planned.key not in unknown,
+                delivery=delivered.delivery if delivered else EXACTLY_ONCE,
+                lost_in_delivery=delivered.lost_in_delivery if delivered else 0,
+                duplicates=delivered.duplicates if delivered else 0,
                 quarantined=quarantined,
                 skipped=skipped,
                 undecided=view.undecided(planned.key) if position else 0,
@@ -225,13 +238,20 @@ def status_table(rows: list[PartitionStatus]) -> str:
     gaps = (str(gap) for row in rows for gap in row.gaps)
     removed = (removal_text(row.plan.key, row.plan.removed, row.plan.missed) for row in rows if row.removed)
     not_in_store = [f"WARNING {text}" for text in [_not_in_store(rows)] if text]
+    delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
     failed = [
         f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
         f" {row.undecided} of them nobody has decided: kafka-replication failed list"
         for row in rows
         if row.quarantined + row.skipped
     ]
-    return "\n".join([table(head, lines), *silent, *open_transactions, *not_in_store, *failed, *removed, *gaps])
+    notes = [*silent, *open_transactions, *not_in_store, *delivered, *failed, *removed, *gaps]
+    return "\n".join([table(head, lines), *notes])
+
+
+def _delivered(row: PartitionStatus) -> str:
+    counts = f"{row.lost_in_delivery} records lost in delivery, {row.duplicates} duplicates on the target"
+    return f"{row.plan.key.source}: the watermark stands on {row.delivery}: {counts}"
 
 
 def _not_in_store(rows: list[PartitionStatus]) -> str:

@@ -11,18 +11,21 @@ from itertools import chain
 
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import committed
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
+from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
 from kafka_replication.runs.audit_sides import Sides, look
-from kafka_replication.runs.failed_audit import audit_failed, retried_parts, set_aside
+from kafka_replication.runs.failed_audit import audit_failed
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, compare, units
+from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
+from kafka_replication.verification.delivery import set_aside
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
 
@@ -107,7 +110,7 @@ def _claims(
                 wanted = asked and receipt.spread
                 claims.setdefault(at, []).append(Claim(name_of(key, receipt, part), part, receipt, wanted))
                 spread |= {at.topic} if receipt.spread else set()
-        for entry, part in retried_parts(sides, key):
+        for entry, part in sides.retried(key):
             name = key, entry.generation, -1 - entry.offsets.ranges[0].from_, part.partition
             claims.setdefault(TopicPartition(key.target_topic, part.partition), []).append(Claim(name, part))
     known = claims.keys() | sides.ends.keys() | sides.failures.keys()
@@ -124,7 +127,7 @@ def _audit_partition(
 ) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
-    receipts = sides.receipts.of(key, position.generation)
+    receipts = committed(sides.receipts.of(key, position.generation), position.coverage)
     ranges = [receipt.range for receipt in receipts if receipt.range.intersection(request.range)]
     range_ = OffsetRange(
         min(ranges, default=OffsetRange(0, 0)).from_, max((chunk.until for chunk in ranges), default=0)
@@ -232,16 +235,36 @@ class _PartitionAuditor:
             if receipt.ids.target_topic == self.sides.target[key.target_topic].topic_id
         ]
         chosen = [receipt for receipt in self.chosen if not receipt.spread]
-        retried = [range_ for _, part in retried_parts(self.sides, key) for range_ in part.offsets]
-        work = units(chosen, others, self._window(complete), retried)
+        alone = [receipt for receipt in chosen if receipt.after is None]
+        delivered = [receipt for receipt in chosen if receipt.after is not None]
+        retried = [range_ for _, part in self.sides.retried(key) for range_ in part.offsets]
+        without = delivered_window(delivered, self.target_log, complete=complete)
+        work = units(alone, [*others, *delivered], self._window(complete), retried, without)
         with (
             closing(Cursor(run.clusters.source, group, key.source, stall)) as source,
             closing(Cursor(run.clusters.target, group, key.target, stall)) as target,
         ):
             for unit in work:
                 self._audit_unit(unit, source, target)
+            if delivered and without:
+                self._delivered(delivered, without, others, source, target)
             self.result.source_records += source.records
             self.result.target_records += target.records
+
+    def _delivered(
+        self, chosen: Sequence[Receipt], window: OffsetRange, others: Sequence[Receipt], source: Cursor, target: Cursor
+    ) -> None:
+        """The chunks that were written without transactions, and what lies between them. Others have ``others``."""
+        alone = claimed(receipt for receipt in others if receipt.after is None)
+        retried = self.sides.view.retried_at(self.key, self.result.generation)
+        DeliveryAudit(
+            result=self.result,
+            sides=self.sides,
+            readable=self.readable or OffsetRange(0, 0),
+            target_log=self.target_log,
+            source=source,
+            target=target,
+        ).all(chosen, Coverage.of([window]).subtract(alone).subtract(retried))
 
     def _check_source(self) -> None:
         topic, ids = self.sides.source.get(self.key.source.topic), self.sides.view.positions[self.key].ids
@@ -316,9 +339,7 @@ class _PartitionAuditor:
             change, aside = self.sides.change(self.key, receipt), set_aside(receipt)
             made = source.seen(receipt.range, change=change, without=aside)
             differences = compare(made, records, _places(receipt))
-            if _matches_receipt(
-                receipt, total
-            ):  # records that the source removed since, as by compaction, are no error
+            if _matches_receipt(receipt, total):  # what the source removed since, as by compaction, is no error
                 self.result.not_at_source += sum(difference.kind is Kind.EXTRA for difference in differences)
                 differences = [difference for difference in differences if difference.kind is not Kind.EXTRA]
                 if differences and receipt.transform:

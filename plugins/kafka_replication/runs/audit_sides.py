@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,8 @@ from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.transactions import longest_wait
-from kafka_replication.ledger.entries import Receipt, Transform
+from kafka_replication.ledger.entries import Handled, Receipt, Transform
+from kafka_replication.ledger.placement import Part
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
@@ -54,6 +55,13 @@ class Sides:
             return None
         origin = Origin(receipt.ids.source_cluster, key.source.topic, key.source.partition)
         return partial(self.pipeline.outputs, origin=origin)
+
+    def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
+        """Where records are that were set aside first, and copied after all."""
+        topic, position = self.target.get(key.target_topic), self.view.positions[key]
+        for entry in self.view.handled_in(key, position.generation, "retried"):
+            if topic is not None and entry.ids.target_topic == topic.topic_id:
+                yield from ((entry, part) for part in entry.parts)
 
 
 def look(run: Run, keys: Collection[PartitionKey]) -> Sides:

@@ -15,6 +15,7 @@ from kafka_replication.kafka import offsets
 from kafka_replication.kafka.cursor import first_record
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -108,11 +109,17 @@ class Comparison:
         """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.
 
         Where several keys write, a foreign record is found behind the last record of all of them, and told for each.
+        What lies behind copies that were made without transactions is judged by who reads them back.
         """
         if self.replication.placing.shared:
             return {}
         writers = _writers(view)
-        suspects = [at for at, there in logs.items() if there.until > _expected_end(writers[at], view, at)]
+        suspects = [
+            at
+            for at, there in logs.items()
+            if all(view.positions[key].delivery == EXACTLY_ONCE for key in writers[at])
+            and there.until > _expected_end(writers[at], view, at)
+        ]
         if not suspects:
             return {}
         view, found = self.clusters.ledger.view(), dict[PartitionKey, int]()  # a run may be at work: as of now

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.ledger.entries import Handled, Receipt
 from kafka_replication.ledger.placement import Part
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.removal import records_below
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit_sides import Sides
 from kafka_replication.runs.run import Run
 from kafka_replication.verification.audit import Difference, Kind
+from kafka_replication.verification.delivery import set_aside
 from kafka_replication.verification.digest import Fingerprint
-
-
-def set_aside(receipt: Receipt) -> frozenset[int]:
-    """The source offsets that the chunk set aside."""
-    return frozenset(failed.offset for failed in receipt.failures)
-
-
-def retried_parts(sides: Sides, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
-    """Where records are that were set aside first, and copied after all."""
-    topic, position = sides.target.get(key.target_topic), sides.view.positions[key]
-    for entry in sides.view.handled_in(key, position.generation, "retried"):
-        if topic is not None and entry.ids.target_topic == topic.topic_id:
-            yield from ((entry, part) for part in entry.parts)
 
 
 def audit_failed(run: Run, sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit) -> None:
@@ -35,7 +22,7 @@ def audit_failed(run: Run, sides: Sides, chosen: Sequence[Receipt], result: Part
     key, stall = result.key, run.replication.copying.stall_timeout
     with segment_reader(run.clusters.target, key, stall) as reader:
         _look_into_quarantine(sides, chosen, result, reader)
-        for entry, part in retried_parts(sides, key):
+        for entry, part in sides.retried(key):
             _compare(sides, entry, part, result, reader)
     _find_doubled(sides, chosen, result)
 

@@ -109,7 +109,7 @@ def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -
             f"reset {key.source.topic}",
         )
     newest, start = max(known, key=lambda receipt: receipt.time), min(receipt.range.from_ for receipt in known)
-    return Position(generation=generation, ids=newest.ids, start=start, next_offset=start)
+    return Position(generation=generation, ids=newest.ids, start=start, next_offset=start, delivery=newest.delivery)
 
 
 def _proven(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Position:

@@ -15,10 +15,13 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.kafka import snapshotter
+from kafka_replication.kafka.entry_writer import writer_of
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.sink import session_of
 from kafka_replication.kafka.start_offsets import StartOffsets
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Transform
+from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.keys import PartitionKey
@@ -194,10 +197,20 @@ class LeasedRun(Run):
 
     def session(self, key: PartitionKey) -> PartitionSession:
         """A new session of this partition's own producer. The caller closes it."""
-        return PartitionSession(key, self.clusters.target, self.replication.copying, self.deadline)
+        settings = self.replication
+        return session_of(key, self.clusters.target, settings.copying, self.deadline, delivery=settings.delivery)
 
-    def writer(self, transactional_id: str, what: str) -> TransactionalProducer:
-        """A producer for ledger entries with this id. The caller closes it. Errors name ``what``."""
+    def writer(self, transactional_id: str, what: str) -> TransactionPort:
+        """A producer for ledger entries with this id, which a profile without transactions does not use. The caller
+        closes it. Errors name ``what``.
+        """
+        settings = self.replication
+        return writer_of(
+            settings.delivery, transactional_id, what, self.clusters.target, settings.copying, self.deadline
+        )
+
+    def transactional(self, transactional_id: str, what: str) -> TransactionalProducer:
+        """A transactional producer in any profile, to end transactions that were left open. The caller closes it."""
         return TransactionalProducer(
             transactional_id, what, self.clusters.target, self.replication.copying, self.deadline
         )
@@ -212,6 +225,7 @@ class LeasedRun(Run):
             self.replication.copying,
             self.deadline,
             self.replication.placing,
+            self.replication.delivery,
         )
 
 

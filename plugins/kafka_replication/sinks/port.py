@@ -23,7 +23,10 @@ from kafka_replication.verification.verify import TargetReader
 
 # transactional: readers see a chunk's records, its receipt and the new position together, or nothing of them.
 # idempotent: readers may see records of a chunk before its commit; repeating the chunk changes nothing.
-Guarantee = Literal["transactional", "idempotent"]
+# acknowledged: readers may see records of a chunk before its commit; repeating the chunk doubles them; none is lost.
+# leader: as acknowledged, but records that only their leader had are lost with it.
+# none: any record may be lost.
+Guarantee = Literal["transactional", "idempotent", "acknowledged", "leader", "none"]
 
 
 # One decoded source record: offset, timestamp (ms since the epoch), key, value, headers (as the client gives them).

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.failures import Failures
 from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.partitioning import SOLE, Partitioning
@@ -75,6 +76,7 @@ class Job:
     source: dict[str, Any]
     target: dict[str, Any]
     settings: Copy
+    delivery: Delivery = EXACTLY_ONCE
     failures: Failures = field(default_factory=Failures)
     quarantine_topic: str = ""
     pipeline: PipelineDefinition = field(default_factory=PipelineDefinition)

@@ -94,7 +94,7 @@ class Tools:
         from kafka_replication.kafka.sink import KafkaSink
 
         job = self.job
-        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning)
+        return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning, job.delivery)
 
     @cached_property
     def pipeline(self) -> Pipeline | None:
@@ -181,6 +181,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
     from kafka_replication.kafka import reach
+    from kafka_replication.kafka.both_sides import both_sides
 
     job, deadline = tools.job, tools.deadline
     deadline.moved()  # reading back has a time of its own
@@ -188,7 +189,12 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     try:
         deadline.check(f"verifying {task.key.source}")
         reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
-        reading = ReadBack(task, tools.ledger, lambda: tools.sink.verifier(task.key))
+        reading = ReadBack(
+            task,
+            tools.ledger,
+            lambda: tools.sink.verifier(task.key),
+            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout, tools.pipeline),
+        )
         try:
             doing = f"verifying {task.key.source}"
             retry(doing, reading.attempt, deadline, attempts, progress=lambda: reading.result.verified)

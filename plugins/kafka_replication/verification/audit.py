@@ -62,9 +62,10 @@ def units(
     others: Iterable[Receipt],
     window: OffsetRange | None,
     retried: Iterable[OffsetRange] = (),
+    without: OffsetRange | None = None,
 ) -> list[Unit]:
     """The chunks to audit, and the offsets of ``window`` that belong to no receipt, in the target's order. ``retried``
-    are target offsets of records that were copied after their chunk.
+    are target offsets of records that were copied after their chunk. Those ``without`` are audited in another way.
     """
     placed: list[tuple[int, int, Unit]] = []
     after = 0
@@ -74,7 +75,7 @@ def units(
         placed.append((after, 1, Unit(area, receipt)))
     if window is not None:
         receipts = (*(unit.receipt for _, _, unit in placed if unit.receipt), *others)
-        ours = claimed(receipts).add(*retried)
+        ours = claimed(receipts).add(*retried, *([without] if without else []))
         placed += [(left.from_, 0, Unit(left, None)) for left in Coverage.of([window]).subtract(ours)]
     return [unit for _, _, unit in sorted(placed, key=lambda entry: entry[:2])]
 

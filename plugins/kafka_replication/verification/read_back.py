@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model import commands
 from kafka_replication.model.errors import ReceiptsExpired, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
+from kafka_replication.verification.delivery import BothSides, DeliveryTask, verify_delivery
 from kafka_replication.verification.verify import TargetReader, VerifyResult, VerifyTask, select_receipts, verify
 
 
@@ -24,6 +26,9 @@ class ReadBackTask:
     verified: Coverage  # read back and equal already, or given up by approval
     receipts_from: int | None  # all receipts of the key below this offset of the receipts topic are verified
     level: str
+    accept_loss: float = 0.0  # the share of records that profiles which lose records may lose
+    judged_until: int | None = None  # see `Verified`
+    retried: Coverage = field(default_factory=Coverage)  # target offsets of records that were copied after their chunk
     kept_seconds: int  # for how long the receipts topic keeps a receipt
 
 
@@ -31,10 +36,14 @@ class ReadBack:
     """Reads one partition back, in one or more attempts. ``result`` is what all attempts together have verified."""
 
     def __init__(
-        self, task: ReadBackTask, ledger: Ledger, reader: Callable[[], AbstractContextManager[TargetReader]]
+        self,
+        task: ReadBackTask,
+        ledger: Ledger,
+        reader: Callable[[], AbstractContextManager[TargetReader]],
+        sides: Callable[[], AbstractContextManager[BothSides]],
     ) -> None:
         self.result = VerifyResult(key=task.key, verified=Coverage())
-        self._task, self._ledger, self._reader = task, ledger, reader
+        self._task, self._ledger, self._reader, self._sides = task, ledger, reader, sides
 
     def attempt(self) -> None:
         """Read the chunks that are not verified yet, and stop at the first that differs.
@@ -57,13 +66,34 @@ class ReadBack:
         except ReplicationError as e:
             self.result = replace(self.result, error=e.what, remedy=e.remedy)
             return
-        with self._reader() as reader:
-            read = verify(VerifyTask(task.key, chosen, task.level), reader)
+        read = self._verify(chosen, receipts)
         result = read.after(self.result)
         verified = task.verified.union(result.verified)
         self.result = replace(result, receipts_from=receipts.unverified_from(task.key, task.generation, verified))
         if read.error and read.retriable:
             raise Unreachable(read.error, read.remedy)
+
+    def _verify(self, chosen: Sequence[Receipt], receipts: Receipts) -> VerifyResult:
+        task = self._task
+        in_transactions = (r for r in receipts.of(task.key, task.generation) if r.after is None)
+        alone = tuple(receipt for receipt in chosen if receipt.after is None)
+        delivered = tuple(receipt for receipt in chosen if receipt.after is not None)
+        with self._reader() as reader:
+            read = verify(VerifyTask(task.key, alone, task.level), reader)
+            if read.error or not delivered:
+                return read
+            judged_until = task.judged_until if self.result.judged_until is None else self.result.judged_until
+            with self._sides() as sides:
+                judged = DeliveryTask(
+                    key=task.key,
+                    receipts=delivered,
+                    level=task.level,
+                    judged_until=judged_until,
+                    accept_loss=task.accept_loss,
+                    others=tuple(in_transactions),
+                    retried=task.retried,
+                )
+                return verify_delivery(judged, reader, sides).after(read)
 
     def _receipts(self, pending: Coverage) -> Receipts:
         """The partition's receipts.

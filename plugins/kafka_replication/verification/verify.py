@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Receipt
 from kafka_replication.ledger.placement import Part
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
 from kafka_replication.model.errors import ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -36,10 +37,21 @@ class PartDigest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What verification found out about the receipt of this range: records that are lost, and further copies."""
+
+    range: OffsetRange
+    lost: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """The offsets of one partition that were read back and are equal; ``error`` names the first chunk that differs.
 
-    ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified.
+    ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified. The
+    fields after it are about chunks that were written without transactions: ``judged`` has the receipts that say
+    something else than was found, ``judged_until`` is the target offset below which every record is explained.
     """
 
     key: PartitionKey
@@ -51,6 +63,11 @@ class VerifyResult:
     remedy: str = ""
     retriable: bool = False
     receipts_from: int | None = None
+    judged: tuple[Judged, ...] = ()
+    lost: int = 0
+    duplicates: int = 0
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
+    judged_until: int | None = None
 
     def after(self, before: VerifyResult) -> VerifyResult:
         """Both results of one partition, the later one being this."""
@@ -60,6 +77,11 @@ class VerifyResult:
             records=before.records + self.records,
             bytes=before.bytes + self.bytes,
             seconds=before.seconds + self.seconds,
+            judged=(*before.judged, *self.judged),
+            lost=before.lost + self.lost,
+            duplicates=before.duplicates + self.duplicates,
+            delivery=weakest_delivery([before.delivery, self.delivery]),
+            judged_until=before.judged_until if self.judged_until is None else self.judged_until,
         )
 
 
@@ -128,7 +150,7 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
             f"{task.key.source} {receipt.range}: the receipt's segments do not add up to its {receipt.count} records",
             _AUDIT,
         )
-    _find_quarantined(task, receipt, reader)
+    find_quarantined(task.key, receipt, reader)
     make_digest = digest_for(receipt) if task.level == "digest" else None
     for part in parts:
         read_back = reader.read(part, make_digest() if make_digest else None)
@@ -142,18 +164,19 @@ def _compare(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
             )
 
 
-def _find_quarantined(task: VerifyTask, receipt: Receipt, reader: TargetReader) -> None:
+def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) -> None:
+    """Raises VerificationFailed unless every record that the chunk quarantined is where its receipt says."""
     places = [failed for failed in receipt.failures if failed.place is not None]
     if len(places) != receipt.quarantined or len(receipt.failures) != receipt.quarantined + receipt.skipped:
         raise VerificationFailed(
-            f"{task.key.source} {receipt.range}: the receipt counts {receipt.quarantined} quarantined and"
+            f"{key.source} {receipt.range}: the receipt counts {receipt.quarantined} quarantined and"
             f" {receipt.skipped} skipped records, but names {len(places)} and {len(receipt.failures) - len(places)}",
             _AUDIT,
         )
     for failed in places:
         if not reader.quarantined(failed):
             raise VerificationFailed(
-                f"{task.key.source}: the record at offset {failed.offset} is not in quarantine at {failed.place}",
+                f"{key.source}: the record at offset {failed.offset} is not in quarantine at {failed.place}",
                 "find out who deleted or changed the quarantine topic; if the source still has the record, reset the"
                 " topic, or accept the loss with kafka-replication approve-gap",
             )

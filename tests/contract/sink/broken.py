@@ -6,13 +6,18 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
+from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
+from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER
 from kafka_replication.sinks.port import Record
 from kafka_replication.sinks.set_aside import SetAside
@@ -77,7 +82,9 @@ class ForgetsToFence(KafkaSinkSession):
     """Every session has a transactional id of its own, so that none fences another."""
 
     def fence(self) -> None:
-        self._partition.transaction.transactional_id += f"/{uuid.uuid4()}"
+        sender = self._partition.sender
+        assert isinstance(sender, TransactionalProducer)
+        sender.transactional_id += f"/{uuid.uuid4()}"
         super().fence()
 
 
@@ -94,7 +101,7 @@ class CommitsPositionWithoutRecords(KafkaSinkSession):
     """Aborts the chunk, then commits position and receipt in a transaction of their own."""
 
     def commit(self, position: Position, receipt: Receipt) -> None:
-        self._partition.transaction.producer.abort_transaction(10)
+        self._partition.sender.producer.abort_transaction(10)
         self._partition.transaction.begin()
         self._partition.commit(position, receipt)
 
@@ -107,7 +114,7 @@ class CommitsRecordsWithoutPosition(KafkaSinkSession):
 class CommitsWhenItIsClosed(KafkaSinkSession):
     def close(self) -> None:
         try:
-            self._partition.transaction.producer.commit_transaction(10)
+            self._partition.sender.producer.commit_transaction(10)
         except Exception:  # noqa: BLE001  # nothing was open
             super().close()
 
@@ -158,4 +165,76 @@ ALL = [
     Broken(CommitsWhenItIsClosed, checks.what_is_not_committed_is_not_there),
     Broken(TakesAnyTarget, checks.a_foreign_record_is_noticed),
     Broken(TakesAnyTopic, checks.a_target_that_was_re_created_is_refused),
+]
+
+
+class ForgetsToLook(AcknowledgedSession):
+    """Commits whoever has moved the position."""
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        super().position()
+        super().commit(position, receipt)
+
+
+class LosesTheLast(AcknowledgedSession):
+    """Counts a record that it never sent."""
+
+    def begin_chunk(self, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
+        good = super().begin_chunk(make, **about)
+        assert isinstance(good, AcknowledgedWriter)
+        return ForgetfulWriter(
+            key=good.key,
+            transaction=good.transaction,
+            window=good.window,
+            stall_timeout=good.stall_timeout,
+            limits=good.limits,
+            check_between=good.check_between,
+            area=good.area,
+            sender=good.sender,
+        )
+
+
+class ForgetfulWriter(AcknowledgedWriter):
+    def _produce_last(self) -> None:
+        self._sent += 1
+
+
+class WritesThePositionOnly(AcknowledgedSession):
+    """Moves the position as soon as a chunk begins."""
+
+    def begin_chunk(self, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
+        if self._newest is not None:
+            self.move(self._newest.after(OffsetRange(0, 5), None, 0))
+        return super().begin_chunk(make, **about)
+
+
+@dataclass(frozen=True)
+class Unsafe:
+    """A broken session without transactions and the check that notices it."""
+
+    session: type[AcknowledgedSession]
+    noticed_by: Check
+
+
+class BrokenAcknowledgedSink(KafkaSink):
+    """Kafka's sink with another session."""
+
+    def __init__(self, case: CopyCase, unsafe: Unsafe) -> None:
+        super().__init__(case.target_settings, SETTINGS, delivery="at_least_once")
+        self._case, self._unsafe = case, unsafe
+
+    @contextmanager
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
+        settings = self._case.target_settings
+        session = KafkaSinkSession(self._unsafe.session(key, settings, SETTINGS, NEVER, delivery="at_least_once"), ids)
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+UNSAFE = [
+    Unsafe(ForgetsToLook, checks.a_session_cannot_commit_after_a_newer_one_did),
+    Unsafe(LosesTheLast, checks.a_committed_chunk_is_visible_with_its_position),
+    Unsafe(WritesThePositionOnly, checks.what_is_not_committed_is_not_in_the_position),
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.port import Guarantee, Record, RefusedAt
 from kafka_replication.verification.digest import Fingerprint
 from tests.contract.copy_case import (
     CopyCase,
@@ -63,6 +63,23 @@ def what_is_not_committed_is_not_there(case: CopyCase) -> None:
     with case.fenced() as (session, position):
         write_and_commit(case, session, position, records(5))
     assert case.values() == [b"v%d" % n for n in range(5)]
+
+
+def what_is_not_committed_is_not_in_the_position(case: CopyCase) -> None:
+    with case.fenced() as (session, before):
+        write(session, records(5))
+    assert newest(case) == before
+
+
+def a_session_cannot_commit_after_a_newer_one_did(case: CopyCase) -> None:
+    with case.fenced() as (old, position):
+        old.check_target(position)
+        chunk = chunk_of(records(5), write(old, records(5)))
+        with case.fenced() as (new, then):
+            new.check_target(then)
+            moved = write_and_commit(case, new, then, records(3))
+            raised(Fenced, lambda: commit(case, old, position, chunk))
+    assert newest(case) == moved
 
 
 def a_fenced_session_cannot_commit(case: CopyCase) -> None:
@@ -169,6 +186,15 @@ def a_refused_record_is_named_when_it_is_alone(case: CopyCase) -> None:
         refused = raised(RefusedAt, lambda: write(session, [large]))
         assert refused.offset == 3
     assert newest(case) == position
+
+
+def a_refused_record_takes_nothing_with_it(case: CopyCase) -> None:
+    case.target.set(case.topic, max_message_bytes="20000")
+    large: Record = (3, 1_700_000_000_000, b"large", os.urandom(50_000), None)
+    with case.fenced() as (session, position):
+        raised(RefusedAt, lambda: write(session, [*records(3), large]))
+    with case.fenced() as (session, position):
+        write_and_commit(case, session, position, records(3))
     assert case.values() == [b"v0", b"v1", b"v2"]
 
 
@@ -181,21 +207,37 @@ def the_receipt_range_is_what_the_position_covers(case: CopyCase) -> None:
 
 
 FOREIGN: list[Check] = [a_foreign_record_is_noticed, a_foreign_record_between_two_chunks_is_noticed]
-CHECKS: list[Check] = [
-    a_committed_chunk_is_visible_with_its_position,
+# Each guarantee promises what the ones after it promise, and more.
+NONE: list[Check] = [
     what_was_written_and_is_not_committed_is_counted,
-    chunks_of_one_session_follow_each_other,
-    what_is_not_committed_is_not_there,
-    a_fenced_session_cannot_commit,
+    what_is_not_committed_is_not_in_the_position,
+    a_session_cannot_commit_after_a_newer_one_did,
     the_position_is_read_after_fencing,
     a_chunk_without_records_moves_the_position,
-    the_placement_says_where_the_records_are,
-    the_verifier_reads_what_was_written,
-    a_foreign_record_is_noticed,
-    a_foreign_record_between_two_chunks_is_noticed,
     our_own_records_are_not_foreign,
     a_target_that_was_re_created_is_refused,
     targets_are_looked_up_by_name,
-    a_refused_record_is_named_when_it_is_alone,
     the_receipt_range_is_what_the_position_covers,
 ]
+LEADER: list[Check] = [*NONE, a_refused_record_is_named_when_it_is_alone]
+ACKNOWLEDGED: list[Check] = [
+    *LEADER,
+    a_committed_chunk_is_visible_with_its_position,
+    chunks_of_one_session_follow_each_other,
+    the_placement_says_where_the_records_are,
+    the_verifier_reads_what_was_written,
+]
+TRANSACTIONAL: list[Check] = [
+    *ACKNOWLEDGED,
+    what_is_not_committed_is_not_there,
+    a_fenced_session_cannot_commit,
+    a_foreign_record_is_noticed,
+    a_foreign_record_between_two_chunks_is_noticed,
+    a_refused_record_takes_nothing_with_it,
+]
+PROMISED: Mapping[Guarantee, Sequence[Check]] = {
+    "transactional": TRANSACTIONAL,
+    "acknowledged": ACKNOWLEDGED,
+    "leader": LEADER,
+    "none": NONE,
+}

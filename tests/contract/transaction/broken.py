@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_replication.kafka import clients
+from kafka_replication.kafka.acknowledged import AcknowledgedProducer
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.runtime.deadline import NEVER
 from tests.contract.copy_case import SETTINGS
@@ -80,4 +81,40 @@ ALL: list[tuple[type[Broken], Check]] = [
     (CommitsWhenItIsClosed, checks.closing_aborts),
     (LosesTheLast, checks.what_is_committed_is_visible_in_order),
     (HidesErrors, checks.a_fenced_session_cannot_commit),
+]
+
+
+class Unordered(AcknowledgedProducer):
+    """Works like the real one; the subclasses break one thing each."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__("at_least_once", "contract", {"bootstrap.servers": cluster.bootstrap}, SETTINGS, NEVER)
+
+
+class SendsAtOnce(Unordered):
+    """Sends what was never committed."""
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        self.producer.produce(topic, value, key, partition)
+        self.producer.flush(10)
+
+
+class SendsAllTogether(Unordered):
+    """Does not wait before it sends to the next topic."""
+
+    def commit(self) -> None:
+        for topic, partition, key, value in self._entries:
+            self.producer.produce(topic, value, key, partition)
+        self.flush()
+
+
+class ForgetsErrors(Unordered):
+    def failure(self) -> KafkaError | None:
+        return None
+
+
+UNORDERED: list[tuple[type[Unordered], Check]] = [
+    (SendsAtOnce, checks.closing_aborts),
+    (SendsAllTogether, checks.nothing_is_written_after_what_failed),
+    (ForgetsErrors, checks.an_error_is_one_of_ours),
 ]

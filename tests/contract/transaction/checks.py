@@ -159,14 +159,34 @@ def an_error_is_one_of_ours(case: TransactionCase) -> None:
     assert case.visible() == []
 
 
-CHECKS: list[Check] = [
+def nothing_is_written_after_what_failed(case: TransactionCase) -> None:
+    other = TransactionCase(case.cluster, case.make)
+    with case.fenced() as session:
+
+        def commit() -> None:
+            session.begin()
+            session.send(case.topic, 7, b"k", b"no such partition")
+            session.send(other.topic, 0, b"k", b"after it")
+            session.commit()
+
+        raised(ReplicationError, commit)
+    assert other.visible() == []
+
+
+# What a port promises whose guarantee is ``ordered``: entries of one topic are acknowledged before those of the next
+# are sent. One that is ``atomic`` promises more.
+ORDERED: list[Check] = [
     what_is_committed_is_visible_in_order,
     a_transaction_spans_partitions,
-    what_is_acknowledged_is_not_visible_before_the_commit,
     closing_aborts,
-    a_fenced_session_cannot_commit,
-    a_fenced_session_cannot_begin_again,
     fencing_ends_what_an_earlier_session_left_open,
     ids_do_not_disturb_each_other,
     an_error_is_one_of_ours,
+    nothing_is_written_after_what_failed,
+]
+ATOMIC: list[Check] = [
+    *ORDERED,
+    what_is_acknowledged_is_not_visible_before_the_commit,
+    a_fenced_session_cannot_commit,
+    a_fenced_session_cannot_begin_again,
 ]

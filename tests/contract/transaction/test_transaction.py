@@ -1,31 +1,64 @@
-"""The conformance suite of transaction ports, on the confluent-kafka producer; and broken ones, which it must notice."""
+"""The conformance suite of transaction ports, on both of Kafka's producers; and broken ones, which it must notice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from kafka_replication.kafka.acknowledged import AcknowledgedProducer
 from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.runtime.deadline import NEVER
 from tests.contract.copy_case import SETTINGS
-from tests.contract.transaction.broken import ALL, Broken
-from tests.contract.transaction.checks import CHECKS, Check, TransactionCase
+from tests.contract.transaction.broken import ALL, UNORDERED, Broken, Unordered
+from tests.contract.transaction.checks import ATOMIC, ORDERED, Check, TransactionCase
 from tests.support.scenario import Cluster
 
+Make = Callable[[str, dict[str, Any]], TransactionPort]
 
-@pytest.fixture(params=["confluent-kafka"])
-def case(kafka_sides: tuple[Cluster, Cluster]) -> TransactionCase:
+
+def transactional(id_: str, config: dict[str, Any]) -> TransactionPort:
+    return TransactionalProducer(id_, "contract", config, SETTINGS, NEVER)
+
+
+def acknowledged(_: str, config: dict[str, Any]) -> TransactionPort:
+    return AcknowledgedProducer("at_least_once", "contract", config, SETTINGS, NEVER)
+
+
+PROMISED = [
+    pytest.param(make, check, id=f"{guarantee}-{check.__name__}")
+    for guarantee, make, checks in (("atomic", transactional, ATOMIC), ("ordered", acknowledged, ORDERED))
+    for check in checks
+]
+
+
+def case_of(make: Make, kafka_sides: tuple[Cluster, Cluster]) -> TransactionCase:
     target = kafka_sides[1]
-    config = {"bootstrap.servers": target.bootstrap}
-    return TransactionCase(target, lambda id_: TransactionalProducer(id_, "contract", config, SETTINGS, NEVER))
+    return TransactionCase(target, lambda id_: make(id_, {"bootstrap.servers": target.bootstrap}))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_transaction(check: Check, case: TransactionCase) -> None:
-    check(case)
+@pytest.mark.parametrize(("make", "check"), PROMISED)
+def test_transaction(make: Make, check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
+    check(case_of(make, kafka_sides))
 
 
 @pytest.mark.parametrize(("broken", "noticed_by"), ALL, ids=lambda part: getattr(part, "__name__", "?"))
-def test_a_broken_transaction_is_noticed(broken: type[Broken], noticed_by: Check, case: TransactionCase) -> None:
+def test_a_broken_transaction_is_noticed(
+    broken: type[Broken], noticed_by: Check, kafka_sides: tuple[Cluster, Cluster]
+) -> None:
+    case = case_of(transactional, kafka_sides)
     case.make = lambda id_: broken(id_, case.cluster)
+    with pytest.raises(AssertionError):
+        noticed_by(case)
+
+
+@pytest.mark.parametrize(("broken", "noticed_by"), UNORDERED, ids=lambda part: getattr(part, "__name__", "?"))
+def test_a_broken_order_is_noticed(
+    broken: type[Unordered], noticed_by: Check, kafka_sides: tuple[Cluster, Cluster]
+) -> None:
+    case = case_of(acknowledged, kafka_sides)
+    case.make = lambda _: broken(case.cluster)
     with pytest.raises(AssertionError):
         noticed_by(case)

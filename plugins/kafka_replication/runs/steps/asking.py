@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kafka_replication.kafka import asking
 from kafka_replication.kafka.asking import ToCreate
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, consumer_group
 from kafka_replication.model.rights import Operation, Right
@@ -43,7 +44,7 @@ def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
         lambda: _group(run, rights.on_group("target", run.replication.name)),
         lambda: _creation(run, snapshot),
     ]
-    if transactions:
+    if transactions and run.replication.delivery == EXACTLY_ONCE:
         questions.append(lambda: _transactions(run))
     with ThreadPoolExecutor(len(questions)) as pool:
         answers = [future.result() for future in [pool.submit(question) for question in questions]]

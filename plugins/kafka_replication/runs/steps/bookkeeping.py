@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from kafka_replication.copying.engine import CopyResult
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.ledger.entries import Receipt, Verified
+from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.times import now
@@ -37,7 +39,7 @@ class Bookkeeper:
         self._read_back: dict[PartitionKey, VerifyResult] = {}
         self._generations: dict[PartitionKey, int] = {}
         self._stack = ExitStack()
-        self._writer: TransactionalProducer | None = None
+        self._writer: TransactionPort | None = None
 
     @property
     def copied(self) -> Sequence[CopyResult]:
@@ -86,7 +88,8 @@ class Bookkeeper:
                 before = self._read_back.get(result.key)
                 self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
         self._record([result.key for result in results if result.copied is not None])
-        verified = [result.read_back for result in results if result.read_back and result.read_back.verified]
+        read = [result.read_back for result in results if result.read_back]
+        verified = [result for result in read if result.verified or result.judged]
         if verified:
             doing = "writing what is verified"
             write = partial(self._write_verified, verified)
@@ -131,21 +134,48 @@ class Bookkeeper:
             writer = self._fenced_writer()
             view = run.view()
             writer.begin()
+            for receipt_of, receipt in self._judged(view, results):  # first: `verified` adds them up
+                run.clusters.ledger.write(writer, receipt_of, receipt)
             for result in results:
                 key, generation = result.key, self._generations[result.key]
-                if view.position(key, generation):
-                    level = run.replication.verify.level
-                    entry = view.verified_with(
-                        key, generation, result.verified, level=level, run_id=run.run_id, time=now()
-                    )
-                    run.clusters.ledger.write(writer, key, replace(entry, receipts_from=result.receipts_from))
+                if result.verified and view.position(key, generation):
+                    run.clusters.ledger.write(writer, key, self._entry(view, result))
             writer.commit()
         except ReplicationError:
             self._stack.close()
             self._writer = None
             raise
 
-    def _fenced_writer(self) -> TransactionalProducer:
+    def _entry(self, view: LedgerView, result: VerifyResult) -> Verified:
+        """What is verified with this result."""
+        run, key, generation = self._run, result.key, self._generations[result.key]
+        known, level = view.read_back(key, generation), run.replication.verify.level
+        entry = view.verified_with(key, generation, result.verified, level=level, run_id=run.run_id, time=now())
+        entry = replace(entry, receipts_from=result.receipts_from, judged_until=result.judged_until)
+        if not result.verified.subtract(known):  # written before, by an attempt that did not hear of it
+            return entry
+        return replace(
+            entry,
+            delivery=weakest_delivery([entry.delivery, result.delivery]),
+            lost_in_delivery=entry.lost_in_delivery + result.lost,
+            duplicates=entry.duplicates + result.duplicates,
+        )
+
+    def _judged(self, view: LedgerView, results: Sequence[VerifyResult]) -> list[tuple[PartitionKey, Receipt]]:
+        """The receipts of which verification found out something, with what it found out."""
+        found = {result.key: {judged.range: judged for judged in result.judged} for result in results if result.judged}
+        known = {key for key in found if view.position(key, self._generations[key])}
+        if not known:
+            return []
+        receipts = self._run.clusters.ledger.receipts({key: view.receipts_from(key) for key in known})
+        return [
+            (key, replace(receipt, lost_in_delivery=judged.lost, duplicates=judged.duplicates))
+            for key in sorted(known)
+            for receipt in receipts.of(key, self._generations[key])
+            if (judged := found[key].get(receipt.range))
+        ]
+
+    def _fenced_writer(self) -> TransactionPort:
         if self._writer is None:
             name = self._run.replication.name
             writer = self._run.writer(verified_id(name), f"{name}: writing what is verified")

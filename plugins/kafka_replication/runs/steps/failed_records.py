@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs.run import Run
@@ -21,7 +22,7 @@ def remember(
     known = {row.id: row for row in run.store.failed(run.replication.name)}
     ledger = dict[FailedId, FailedRow]()
     for key in keys:
-        ledger |= rows_of(key, receipts.all(key), view.handled.get(key, ()))
+        ledger |= rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
     expired = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
     merged = {id_: row.joined(known[id_]) if id_ in known else row for id_, row in ({**expired, **ledger}).items()}
     run.store.record_failed([row for id_, row in merged.items() if row != known.get(id_)])
@@ -31,3 +32,12 @@ def remember(
 def was_given_back(row: FailedRow, view: LedgerView) -> bool:
     """Whether the record's offset was given back to be copied again, since or before it was set aside."""
     return row.offset in view.given_back(row.key, row.generation)
+
+
+def _true_ones(view: LedgerView, receipts: Receipts, key: PartitionKey) -> list[Receipt]:
+    """The receipts of every generation, without those of attempts that died before they wrote their position."""
+    position, every = view.positions.get(key), receipts.all(key)
+    if position is None:
+        return every
+    earlier = [receipt for receipt in every if receipt.generation != position.generation]
+    return earlier + committed(receipts.of(key, position.generation), position.coverage)

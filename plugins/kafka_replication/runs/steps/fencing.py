@@ -54,7 +54,7 @@ def _fence(run: LeasedRun, ids: Mapping[str, str]) -> None:
         run.check()
         log.warning("%s: an earlier run may have left a transaction open; fencing its producer", what)
         try:
-            with closing(run.writer(transactional_id, what)) as writer:
+            with closing(run.transactional(transactional_id, what)) as writer:
                 writer.fence()
         except (Busy, OutOfTime):
             raise

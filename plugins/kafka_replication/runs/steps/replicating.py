@@ -222,6 +222,9 @@ class _Work:
             verified=self._view.verified_or_waived(key, generation),
             receipts_from=first_needed(key, self._view, self._plan.receipts_from),
             level=settings.verify.level,
+            accept_loss=settings.accept_loss,
+            judged_until=self._view.judged_until(key, generation),
+            retried=self._view.retried_at(key, generation),
             kept_seconds=settings.retention.receipts,
         )
 
@@ -235,6 +238,7 @@ def job(run: Run, tasks: list[RangeTask]) -> Job:
         source=run.clusters.source,
         target=run.clusters.target,
         settings=settings.copying,
+        delivery=settings.delivery,
         failures=settings.failures,
         quarantine_topic=settings.quarantine_topic,
         pipeline=settings.pipeline,

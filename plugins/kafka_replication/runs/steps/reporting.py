@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from kafka_replication.ledger.view import LedgerView, weakest
+from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import gaps
@@ -62,6 +63,9 @@ def report(
         ),
         level=weakest(view.level(p.key, p.generation) for p in plan.partitions if p.key in view.positions),
         notes=plan.notes,
+        delivery=weakest_delivery(
+            entry.delivery for p in plan.partitions if (entry := view.delivered(p.key, p.generation))
+        ),
     )
     _store(run, document)
     remember(run, view, read, list(wanted))

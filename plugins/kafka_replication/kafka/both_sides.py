@@ -1,0 +1,104 @@
+"""Reads one partition on source and target, to find out what became of the records that were sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
+from kafka_replication.kafka import clients, offsets, topics
+from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.sending import StallClock
+from kafka_replication.ledger.entries import Transform
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.verification.audit import Seen
+
+AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
+LOOK = 0.1
+
+
+class KafkaSides:
+    """A `BothSides` with a consumer for each side, made when it is first needed."""
+
+    def __init__(
+        self,
+        source: clients.ClientConfig,
+        target: clients.ClientConfig,
+        key: PartitionKey,
+        stall: float,
+        pipeline: Pipeline | None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._config, self._key, self._stall = {"source": source, "target": target}, key, stall
+        self._cursors: dict[str, Cursor] = {}
+
+    def source_log(self) -> OffsetRange:
+        admin, at = clients.shared_admin(self._config["source"]), self._key.source
+        start, end = offsets.log_starts(admin, [at])[at], offsets.last_stable(admin, [at])[at]
+        return OffsetRange(min(start, end), end)
+
+    def target_log(self, expected: int) -> OffsetRange:
+        admin, at = clients.shared_admin(self._config["target"]), self._key.target
+        rest, end = StallClock(AT_REST), 0
+        while (end := offsets.last_stable(admin, [at])[at]) < expected and not rest.is_over(-end):
+            time.sleep(LOOK)
+        start = offsets.log_starts(admin, [at])[at]
+        return OffsetRange(min(start, end), end)
+
+    @property
+    def transform(self) -> Transform | None:
+        return self._pipeline.identity if self._pipeline else None
+
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+        return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, without=without)
+
+    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+        return self._cursor("source").seen(wanted, change=self._possibly_made if self._pipeline else None)
+
+    def _made(self, record: Record) -> Sequence[Record]:
+        assert self._pipeline is not None
+        return self._pipeline.outputs(record, self._origin)
+
+    def _possibly_made(self, record: Record) -> Sequence[Record]:
+        try:
+            return self._made(record)
+        except RefusedAt:
+            return ()
+
+    @cached_property
+    def _origin(self) -> Origin:
+        at = self._key.source
+        return Origin(topics.cluster_id(clients.shared_admin(self._config["source"])), at.topic, at.partition)
+
+    def target(self, wanted: OffsetRange) -> Iterator[Seen]:
+        return self._cursor("target").seen(wanted)
+
+    def _cursor(self, side: str) -> Cursor:
+        if side not in self._cursors:
+            at = self._key.source if side == "source" else self._key.target
+            self._cursors[side] = Cursor(self._config[side], consumer_group(self._key.replication), at, self._stall)
+        return self._cursors[side]
+
+    def close(self) -> None:
+        for cursor in self._cursors.values():
+            cursor.close()
+
+
+@contextmanager
+def both_sides(
+    source: clients.ClientConfig,
+    target: clients.ClientConfig,
+    key: PartitionKey,
+    stall: float,
+    pipeline: Pipeline | None = None,
+) -> Iterator[KafkaSides]:
+    sides = KafkaSides(source, target, key, stall, pipeline)
+    try:
+        yield sides
+    finally:
+        sides.close()

@@ -1,0 +1,267 @@
+"""Verifies chunks that were written without transactions: counts what is lost, and what is there more than once.
+
+What lies on the target from the end of the last verified chunk on is explained record by record: it belongs to a chunk
+that equals its receipt, or it is compared by content with the source. A record with the content of a source record is
+ours: a left-over of an attempt that did not end, or a repeated one. Any other record is another writer's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from typing import Protocol
+
+from kafka_replication.ledger.entries import ONE_WRITER, Receipt, Transform, how
+from kafka_replication.model.delivery import LOSSY, weakest_delivery
+from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable, VerificationFailed
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.verification.audit import Seen, area_of
+from kafka_replication.verification.verify import (
+    Judged,
+    TargetReader,
+    VerifyResult,
+    VerifyTask,
+    find_quarantined,
+    verify,
+)
+
+AROUND = 1_000_000  # source offsets before and after what is verified in which the origin of a record is searched
+
+
+class BothSides(Protocol):
+    """Reads one partition on source and target. Raises Stalled, Unreachable and VerificationFailed."""
+
+    @property
+    def transform(self) -> Transform | None:
+        """What a receipt of today would say about filter and transform."""
+
+    def source_log(self) -> OffsetRange:
+        """What can be read of the source."""
+
+    def target_log(self, expected: int) -> OffsetRange:
+        """What can be read of the target, once it has reached ``expected`` or does not grow any more."""
+
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+        """What the copier writes today of the source records in ``wanted``, but for those at the offsets ``without``.
+
+        Raises RefusedAt for a record that cannot be transformed.
+        """
+
+    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+        """The same for records that were perhaps never copied: those that cannot be transformed are left out."""
+
+    def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryTask:
+    """The receipts of one partition with an `after` that are not verified yet. ``judged_until`` is the target offset up
+    to which everything was explained before; None if nothing was.
+    """
+
+    key: PartitionKey
+    receipts: tuple[Receipt, ...]
+    level: str
+    judged_until: int | None
+    accept_loss: float  # a share
+    others: tuple[Receipt, ...] = ()  # further receipts of the partition, whose chunks are verified by themselves
+    retried: Coverage = field(default_factory=Coverage)  # target offsets of records that were copied after their chunk
+
+
+def verify_delivery(task: DeliveryTask, reader: TargetReader, sides: BothSides) -> VerifyResult:
+    """All of the receipts are verified, or none; ``judged`` says what was found out either way. Never raises."""
+    try:
+        return _Verification(task, reader, sides).result()
+    except ReplicationError as e:
+        return VerifyResult(key=task.key, verified=Coverage(), error=e.what, remedy=e.remedy, retriable=e.retriable)
+
+
+class _Verification:
+    def __init__(self, task: DeliveryTask, reader: TargetReader, sides: BothSides) -> None:
+        self._task, self._reader, self._sides = task, reader, sides
+        self._receipts = sorted(task.receipts, key=lambda r: (area.from_ if (area := area_of(r)) else -1, r.range))
+        self._window = self._to_explain()
+
+    def _to_explain(self) -> OffsetRange:
+        task = self._task
+        areas = [area for receipt in self._receipts if (area := area_of(receipt))]
+        log = self._sides.target_log(max((area.until for area in areas), default=0))
+        first = min((receipt.after for receipt in self._receipts if receipt.after is not None), default=log.until)
+        first = first if task.judged_until is None else task.judged_until
+        gone = min((area.from_ for area in areas), default=log.until) < log.from_
+        if gone:
+            raise VerificationFailed(
+                f"{task.key.source}: unverifiable: {task.key.target} on the target now starts at {log.from_}; our"
+                " records before it were removed (retention or deletion) before they could be read back",
+                "raise retention.ms on the target; accept the unverified offsets with kafka-replication approve-gap",
+            )
+        first = max(first, log.from_)
+        return OffsetRange(min(first, log.until), log.until)
+
+    def result(self) -> VerifyResult:
+        equal, other = list[Receipt](), list[Receipt]()
+        for receipt in self._receipts:
+            (equal if self._is_equal(receipt) else other).append(receipt)
+        areas = Coverage.of(area for receipt in (*equal, *self._task.others) if (area := area_of(receipt)))
+        unexplained = Coverage.of([self._window]).subtract(areas).subtract(self._task.retried)
+        for receipt in other:  # `_is_equal` has looked for those of the equal ones
+            find_quarantined(self._task.key, receipt, self._reader)
+        source = chain.from_iterable(self._source_of(receipt) for receipt in other)
+        target = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)
+        lost, extra = balance(source, target)
+        duplicates = Counter(map(self._place, self._origins(extra)))
+        return self._judge(Counter(map(self._place, set(lost))), duplicates, len(lost))
+
+    def _is_equal(self, receipt: Receipt) -> bool:
+        """Whether the chunk lies where its receipt says, and nothing else does."""
+        area = area_of(receipt)
+        if area is not None and (area.span != receipt.count or area.until > self._window.until):
+            return False
+        result = verify(VerifyTask(self._task.key, (receipt,), self._task.level), self._reader)
+        if result.error and result.retriable:
+            raise Unreachable(result.error, result.remedy)
+        return result.error is None
+
+    def _source_of(self, receipt: Receipt) -> Iterator[Seen]:
+        log = self._sides.source_log()
+        if receipt.range.intersection(log) != receipt.range:
+            raise VerificationFailed(
+                f"{self._task.key.source} {receipt.range}: the copy differs from its receipt, and the source, which"
+                f" starts at {log.from_} now, cannot show what is missing",
+                "accept the unverified offsets with kafka-replication approve-gap",
+            )
+        if receipt.transform != self._sides.transform:
+            raise VerificationFailed(
+                f"{self._task.key.source} {receipt.range}: the copy, made {how(receipt.transform)}, differs from its"
+                f" receipt, and what is missing cannot be told: today's copies are made {how(self._sides.transform)}",
+                "set filter and transform as they were and run again; or accept the unverified offsets with"
+                " kafka-replication approve-gap",
+            )
+        return self._sides.source(receipt.range, set_aside(receipt))
+
+    def _origins(self, extra: Sequence[Seen]) -> list[int]:
+        """For each record that is there beyond what the receipts say: the source offset of the same content.
+
+        Raises ForeignWriter for a record of which the source has none.
+        """
+        if not extra:
+            return []
+        log = self._sides.source_log()
+        near = chain.from_iterable(map(self._sides.around, near_to(self._receipts, log)))
+        found, foreign = origins(extra, near)
+        if foreign:
+            raise ForeignWriter(
+                f"{self._task.key.target} on the target holds {len(foreign)} records that the source does not have,"
+                f" the first at offset {foreign[0].offset}",
+                ONE_WRITER,
+            )
+        return found
+
+    def _place(self, offset: int) -> OffsetRange:
+        """The range of the receipt to which a source offset belongs; the first one if it belongs to none."""
+        own = (receipt.range for receipt in self._receipts if offset in receipt.range)
+        return next(own, self._receipts[0].range)
+
+    def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange], lost_there: int) -> VerifyResult:
+        """``lost`` counts source records, ``lost_there`` target records: a transform makes several of one."""
+        task = self._task
+        result = VerifyResult(
+            key=task.key,
+            verified=Coverage.of(receipt.range for receipt in self._receipts),
+            records=sum(receipt.count for receipt in self._receipts) - lost_there,
+            bytes=sum(receipt.bytes for receipt in self._receipts),
+            judged=tuple(
+                Judged(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
+                for receipt in self._receipts
+                if (lost[receipt.range], duplicates[receipt.range]) != (receipt.lost_in_delivery, receipt.duplicates)
+            ),
+            lost=lost.total(),
+            duplicates=duplicates.total(),
+            delivery=weakest_delivery(receipt.delivery for receipt in self._receipts),
+            judged_until=self._window.until,
+        )
+        if problem := self._too_many(lost):
+            nothing = replace(result, verified=Coverage(), lost=0, duplicates=0, judged_until=None)
+            return replace(nothing, error=problem.what, remedy=problem.remedy)
+        return result
+
+    def _too_many(self, lost: Counter[OffsetRange]) -> VerificationFailed | None:
+        """Why this loss is not accepted; None if it is."""
+        task, lossy = self._task, [receipt for receipt in self._receipts if receipt.delivery in LOSSY]
+        sent, missing = sum(receipt.copied for receipt in lossy), sum(lost[receipt.range] for receipt in lossy)
+        if more := lost.total() - missing:
+            return VerificationFailed(
+                f"{task.key.source}: {more} records were acknowledged and are not on the target {task.key.target}",
+                "find out what removed them (compaction, an unclean election, truncation); compare source and target"
+                " (kafka-replication audit), then copy again under another replication name",
+            )
+        if missing > task.accept_loss * sent:
+            return VerificationFailed(
+                f"{task.key.source}: {missing} of {sent} records were lost in delivery, which is more than accept_loss"
+                f" ({task.accept_loss:g})",
+                f"accept the share {missing / sent:.6f} with accept_loss and run again; or reset the topic and copy it"
+                " in a profile that loses nothing",
+            )
+        return None
+
+
+def balance(source: Iterable[Seen], target: Iterable[Seen]) -> tuple[list[int], list[Seen]]:
+    """The offsets of source records that the target lacks, and the target records that are there beyond the source's.
+
+    Memory is needed for the differences, and for as many records as the sequences are shifted against each other.
+    """
+    missing: dict[bytes, deque[int]] = defaultdict(deque)
+    extra: dict[bytes, deque[Seen]] = defaultdict(deque)
+    for one, other in zip_longest(source, target):
+        if one is not None and other is not None and one.digest == other.digest:
+            continue
+        if one is not None and not _take(extra, one.digest):
+            missing[one.digest].append(one.offset)
+        if other is not None and not _take(missing, other.digest):
+            extra[other.digest].append(other)
+    lost = sorted(chain.from_iterable(missing.values()))
+    return lost, sorted(chain.from_iterable(extra.values()))
+
+
+def _take(waiting: dict[bytes, deque[int]] | dict[bytes, deque[Seen]], digest: bytes) -> bool:
+    """Take one record with this content out of those that wait for it. Returns whether there was one."""
+    same = waiting.get(digest)
+    if same is None:
+        return False
+    same.popleft()
+    if not same:
+        del waiting[digest]
+    return True
+
+
+def set_aside(receipt: Receipt) -> frozenset[int]:
+    """The source offsets of the records that the chunk quarantined or skipped."""
+    return frozenset(failed.offset for failed in receipt.failures)
+
+
+def near_to(receipts: Iterable[Receipt], log: OffsetRange) -> Iterator[OffsetRange]:
+    """The source offsets in which the origin of a record is searched: those of these chunks, then those around them."""
+    own = Coverage.of(receipt.range for receipt in receipts)
+    around = Coverage.of(OffsetRange(max(0, range_.from_ - AROUND), range_.until + AROUND) for range_ in own)
+    for range_ in (*own, *around.subtract(own)):
+        if readable := range_.intersection(log):
+            yield readable
+
+
+def origins(extra: Iterable[Seen], source: Iterable[Seen]) -> tuple[list[int], list[Seen]]:
+    """The source offset of each of these target records, and the records of which the source has none.
+
+    ``source`` is read until all are found.
+    """
+    wanted: dict[bytes, list[Seen]] = defaultdict(list)
+    for record in extra:
+        wanted[record.digest].append(record)
+    found: list[int] = []
+    for one in source if wanted else ():
+        found += [one.offset] * len(wanted.pop(one.digest, ()))
+        if not wanted:
+            break
+    return found, sorted(chain.from_iterable(wanted.values()))

@@ -1,0 +1,126 @@
+"""A target's leader is killed in mid copy: what each profile promises, and what it loses or doubles and reports."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
+from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
+from kafka_replication.kafka.chunk_writer import ChunkWriter
+from kafka_replication.ledger.placement import Placement
+from stack.kafka_cluster import Broker, KafkaCluster
+from tests.support.clusters import Brokers
+from tests.support.scenario import Cluster, Scenario, numbered, only
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+COUNT, CHUNK = 3_000, 500
+
+
+@pytest.fixture
+def scene(source_cluster: Brokers, target3: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
+    """Its target has three brokers, and three replicas of everything."""
+    made = Scenario(Cluster(source_cluster.bootstrap), Cluster(target3.bootstrap), tmp_path)
+    made.settings |= {"target_topics": {"replication_factor": 3}}
+    made.source.create(made.topic)
+    made.source.produce(made.topic, numbered(COUNT))
+    made.target.create(made.topic, replicas=3)
+    yield made
+    made.store.close()
+
+
+def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
+    found = scene.target.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[0].leader
+    return cluster.broker(found - 1)
+
+
+def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Call ``before`` the chunk is sent, and ``after`` it was acknowledged as the profile has it."""
+    begin, finish, chunks = AcknowledgedSession.begin_chunk, AcknowledgedWriter.finish, list[ChunkWriter]()
+
+    def watched_begin(session: AcknowledgedSession, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
+        if len(chunks) == 2:
+            before()
+        chunks.append(begin(session, make, **about))
+        return chunks[-1]
+
+    def watched_finish(writer: AcknowledgedWriter, digest: str) -> Placement:
+        placed = finish(writer, digest)
+        if writer is chunks[-1] and len(chunks) == 3:
+            after()
+        return placed
+
+    patch.setattr(AcknowledgedSession, "begin_chunk", watched_begin)
+    patch.setattr(AcknowledgedWriter, "finish", watched_finish)
+
+
+@pytest.fixture
+def whole(target3: KafkaCluster) -> Iterator[None]:
+    """All brokers run again in the end."""
+    yield
+    for broker in target3.brokers:
+        if broker.process is not None:
+            broker.process.send(signal.SIGCONT)
+        broker.start()
+
+
+def test_at_least_once_loses_nothing_with_the_leader(
+    scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None
+) -> None:
+    in_third_chunk(monkeypatch, leader(scene, target3).kill, lambda: None)
+    report = scene.run(delivery="at_least_once", copy={"chunk_records": CHUNK})
+    assert report.outcome == "done", report.table()
+    found = scene.check()
+    assert not (found.lost or found.altered or found.foreign or found.reordered), found
+    assert len(found.doubled) == only(report).duplicates
+    assert (only(report).copied, only(report).lost_in_delivery) == (COUNT, 0)
+
+
+@pytest.mark.parametrize("accept", [0.0, 0.5])
+def test_leader_ack_loses_what_the_leader_alone_had(
+    scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None, accept: float
+) -> None:
+    old = leader(scene, target3)
+    followers = [broker for broker in target3.brokers if broker is not old]
+
+    def freeze() -> None:
+        for broker in followers:
+            assert broker.process is not None
+            broker.process.send(signal.SIGSTOP)
+
+    def lead_alone_no_more() -> None:
+        old.kill()
+        for broker in followers:
+            assert broker.process is not None
+            broker.process.send(signal.SIGCONT)
+        wait_until(lambda: leader(scene, target3) is not old)
+
+    in_third_chunk(monkeypatch, freeze, lead_alone_no_more)
+    report = scene.run(delivery="leader_ack", accept_loss=accept, copy={"chunk_records": CHUNK})
+    found = scene.check()
+    line = only(report)
+    assert not (found.altered or found.foreign), found
+    assert (len(found.lost), len(found.doubled)) == (line.lost_in_delivery, line.duplicates)
+    assert 0 < line.lost_in_delivery <= 3 * CHUNK  # of the first two, too, what no follower had yet
+    assert line.copied == COUNT - line.lost_in_delivery
+    assert (report.outcome, scene.watermark() or 0) == (("done", COUNT) if accept else ("failed", 0)), report.table()
+    assert accept or f"{len(found.lost)} of {COUNT} records were lost in delivery" in (line.error or "")
+
+
+def test_fire_and_forget_loses_what_it_sends_while_nobody_leads(
+    scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None
+) -> None:
+    old = leader(scene, target3)
+    in_third_chunk(monkeypatch, old.kill, lambda: wait_until(lambda: leader(scene, target3) is not old))
+    report = scene.run(delivery="fire_and_forget", accept_loss=1.0, copy={"chunk_records": CHUNK})
+    assert report.outcome == "done", report.table()
+    found, line = scene.check(), only(report)
+    assert not (found.altered or found.foreign), found
+    assert (len(found.lost), len(found.doubled)) == (line.lost_in_delivery, line.duplicates)
+    assert line.copied == COUNT - line.lost_in_delivery
+    print(f"lost {line.lost_in_delivery}, doubled {line.duplicates}")
