@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from tests.faults import profiles
 from tests.faults.bench import Bench
 from tests.faults.load import Load
+from tests.faults.sampler import LEDGER
 from tests.support.checker import Comparison, Record, compare, read
 
 PREFIX = "kafka-replication.failed."
@@ -62,6 +65,18 @@ class Judge:
     def _logs(self, topic: str) -> list[list[Record]]:
         numbers = range(self._target.partitions(topic))
         return [[record for _, record in read(self._target.bootstrap, topic, number)] for number in numbers]
+
+
+def reported(bench: Bench, replication: str) -> dict[int, Counter[str]]:
+    """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
+    target, found = bench.target.direct, dict[int, Counter[str]]()
+    for number in range(target.partitions(LEDGER)):
+        for _, record in read(target.bootstrap, LEDGER, number):
+            kind, name, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
+            if (kind, name) == ("verified", replication) and record.value:
+                entry = json.loads(record.value)
+                found[partition] = Counter(lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0))
+    return found
 
 
 def _sum(one: Comparison, other: Comparison) -> Comparison:

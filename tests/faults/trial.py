@@ -30,10 +30,10 @@ from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
-from tests.faults.judge import Judge
+from tests.faults.judge import Judge, reported
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, high_watermark, read
+from tests.support.checker import Comparison, high_watermark
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -279,19 +279,6 @@ class Trial:
     def watermarks(self) -> dict[int, int]:
         return watermarks(self.store, self.name)
 
-    def reported(self) -> dict[int, Counter[str]]:
-        """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
-        target, found = self.bench.target.direct, dict[int, Counter[str]]()
-        for number in range(target.partitions(LEDGER)):
-            for _, record in read(target.bootstrap, LEDGER, number):
-                kind, replication, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
-                if (kind, replication) == ("verified", self.name) and record.value:
-                    entry = json.loads(record.value)
-                    found[partition] = Counter(
-                        lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0)
-                    )
-        return found
-
     def _descendants(self) -> list[psutil.Process]:
         """Every process of this trial, however far from its run: all have inherited its mark."""
         found = []
@@ -368,13 +355,13 @@ def _settle(
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
-    reported = trial.reported() if complete and profiles.current().delivery != EXACTLY_ONCE else {}
+    told_of = reported(trial.bench, trial.name) if complete and profiles.current().delivery != EXACTLY_ONCE else {}
     for partition, comparison in judged.items():
         for name in counts:
             counts[name] += len(getattr(comparison, name))
-        if partition in reported:
-            verdict.problems += _misreported(partition, comparison, reported[partition])
-        told = ("doubled", "lost") if partition in reported else ()
+        if partition in told_of:
+            verdict.problems += _misreported(partition, comparison, told_of[partition])
+        told = ("doubled", "lost") if partition in told_of else ()
         if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
