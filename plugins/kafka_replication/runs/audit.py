@@ -19,8 +19,8 @@ from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
+from kafka_replication.runs.audit_failed import audit_failed
 from kafka_replication.runs.audit_sides import Sides, look
-from kafka_replication.runs.failed_audit import audit_failed
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
 from kafka_replication.sinks.port import Record
