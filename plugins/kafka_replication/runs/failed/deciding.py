@@ -9,7 +9,7 @@ after a crash between the two the records are there, and count as duplicates.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -30,7 +30,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.steps.failed_records import was_given_back
+from kafka_replication.runs.steps.failed_records import set_aside, was_given_back
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
@@ -40,7 +40,6 @@ from kafka_replication.watermarks.failed import (
     SKIPPED,
     FailedId,
     FailedRow,
-    rows_of,
     with_decisions,
 )
 
@@ -255,7 +254,9 @@ def _left(
     """What can still be decided, and outcomes for the rest. Call it after fencing, so that no decision is doubled."""
     view = run.view()
     handled, again = view.handled.get(key, ()), [row.id for row in rows if was_given_back(row, view)]
-    copied = set(again) - _set_aside(run, key).keys() if again else set[FailedId]()
+    copied = set[FailedId]()
+    if again:  # then only a receipt says what is set aside
+        copied = set(again) - set_aside(view, run.clusters.ledger.receipts({key: None}), key).keys()
     left, done = list[FailedRow](), list[Outcome]()
     for row in (with_decisions(row, handled) for row in rows):
         if row.generation != position.generation:
@@ -267,11 +268,6 @@ def _left(
         else:
             left.append(row)
     return left, done
-
-
-def _set_aside(run: LeasedRun, key: PartitionKey) -> Mapping[FailedId, FailedRow]:
-    """What the receipts call set aside now."""
-    return rows_of(key, run.clusters.ledger.receipts({key: None}).all(key), ())
 
 
 def _entry(

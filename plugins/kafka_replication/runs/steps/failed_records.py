@@ -22,11 +22,16 @@ def remember(
     known = {row.id: row for row in run.store.failed(run.replication.name)}
     ledger = dict[FailedId, FailedRow]()
     for key in keys:
-        ledger |= rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
+        ledger |= set_aside(view, receipts, key)
     expired = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
     merged = {id_: row.joined(known[id_]) if id_ in known else row for id_, row in ({**expired, **ledger}).items()}
     run.store.record_failed([row for id_, row in merged.items() if row != known.get(id_)])
     return {id_: row for id_, row in merged.items() if id_ in ledger or not was_given_back(row, view)}
+
+
+def set_aside(view: LedgerView, receipts: Receipts, key: PartitionKey) -> Mapping[FailedId, FailedRow]:
+    """What these receipts of one partition say of failed records."""
+    return rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
 
 
 def was_given_back(row: FailedRow, view: LedgerView) -> bool:
