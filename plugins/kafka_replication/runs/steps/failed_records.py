@@ -12,21 +12,37 @@ from kafka_replication.runs.run import Run
 from kafka_replication.watermarks.failed import FailedId, FailedRow, rows_of, with_decisions
 
 
-def note(run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]) -> None:
-    """Write to the store what these receipts say of failed records. It joins them with the rows that it has."""
-    rows = dict[FailedId, FailedRow]()
+def note(
+    run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]
+) -> Mapping[FailedId, FailedRow]:
+    """Write to the store what these receipts say of failed records, and return it. The store joins it with its rows."""
+    ledger = dict[FailedId, FailedRow]()
     for key in keys:
-        rows |= rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
-    run.store.record_failed(list(rows.values()))
+        ledger |= set_aside(view, receipts, key)
+    run.store.record_failed(list(ledger.values()))
+    return ledger
 
 
 def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId, FailedRow]:
-    """All failed records that store and ledger know of. The store gets what it did not know."""
-    note(run, view, receipts, list(view.positions))
+    """All failed records that store and ledger know of. The store gets what it did not know.
+
+    Of offsets that were given back only a receipt counts: the second copy may have copied what the first one set aside.
+    """
+    ledger = note(run, view, receipts, list(view.positions))
     known = {row.id: row for row in run.store.failed(run.replication.name)}
     rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
     run.store.record_failed([row for id_, row in rows.items() if row != known[id_]])
-    return rows
+    return {id_: row for id_, row in rows.items() if id_ in ledger or not was_given_back(row, view)}
+
+
+def set_aside(view: LedgerView, receipts: Receipts, key: PartitionKey) -> Mapping[FailedId, FailedRow]:
+    """What these receipts of one partition say of failed records."""
+    return rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
+
+
+def was_given_back(row: FailedRow, view: LedgerView) -> bool:
+    """Whether the record's offset was given back to be copied again, since or before it was set aside."""
+    return row.offset in view.given_back(row.key, row.generation)
 
 
 def _true_ones(view: LedgerView, receipts: Receipts, key: PartitionKey) -> list[Receipt]:
