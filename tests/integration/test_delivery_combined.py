@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -69,6 +70,26 @@ def test_a_killed_copier_loses_no_record_on_its_way_to_quarantine(scene: Scenari
     assert audited.outcome == "clean", audited.text()
     assert (audited.partitions[0].quarantined, audited.partitions[0].duplicates) == (len(BAD), duplicates)
     assert scene.watermark() == COUNT
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "leader_ack"])
+def test_what_only_the_broker_refuses_goes_to_quarantine(scene: Scenario, delivery: str) -> None:
+    """It is known when its neighbours are sent already, so they are sent again, and counted."""
+    scene.source.create(scene.topic, 1, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 1, {"max.message.bytes": "100000"})
+    records, letters = numbered(COUNT), random.Random(3)
+    for place in (5, 250):  # zlib makes them fit, lz4 does not
+        records[place] = Rec(b"doubtful", "".join(letters.choices("abcdefgh", k=150_000)).encode())
+    scene.source.produce(scene.topic, records, compression_type="gzip")
+    report = scene.run(delivery=delivery, failures={"policy": "quarantine"})
+    assert report.outcome == "done", report.table()
+    line, there = only(report), times(scene)
+    assert {offset for offset in range(COUNT) if not there[offset]} == {5, 250}
+    assert (line.copied, line.quarantined, line.lost_in_delivery) == (COUNT - 2, 2, 0)
+    assert there.total() - (COUNT - 2) == line.duplicates
+    scene.settings["delivery"] = delivery
+    audited = audit(scene.bare_run())
+    assert (audited.outcome, audited.partitions[0].duplicates) == ("clean", line.duplicates), audited.text()
 
 
 def decide(scene: Scenario, action: Action, **asked: object) -> list[int]:
