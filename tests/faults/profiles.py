@@ -24,10 +24,13 @@ def unchanged(record: Record) -> Sequence[Record]:
 
 @dataclass(frozen=True)
 class Profile:
-    """``made`` are the records that the target must have of one record of the source."""
+    """``made`` are the records that the target must have of one record of the source. What is ``aside`` must be in the
+    quarantine topic, as it is at the source.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     made: Callable[[Record], Sequence[Record]] = unchanged
+    aside: Callable[[Record], bool] | None = None  # None: nothing is quarantined
     leaves_out: Mapping[str, str] = field(default_factory=dict)  # rows that mean nothing here, and why
 
     @property
@@ -51,6 +54,17 @@ def split(record: transforms.Record) -> list[transforms.Record]:
             record.replace(headers=headers, value=(record.value or b"") + b" again"),
         ]
     return [record.replace(headers=headers)]
+
+
+def failing(record: transforms.Record) -> transforms.Record:
+    """Fails for every seventh record, by its time."""
+    if record.timestamp % 7 == 0:
+        raise ValueError(record.timestamp)
+    return record
+
+
+def _fails(record: Record) -> bool:
+    return record.timestamp % 7 == 0
 
 
 def _split(record: Record) -> Sequence[Record]:
@@ -80,6 +94,11 @@ PROFILES = {
             "target-data-deleted": "a target partition has records of all source partitions, not of one",
             "target-foreign-writer-during": "only an audit finds a record between ours",
         },
+    ),
+    "quarantine": Profile(
+        {"transform": "tests.faults.profiles:failing", "failures": {"policy": "quarantine"}},
+        lambda record: () if _fails(record) else (record,),
+        _fails,
     ),
     "at_least_once": Profile({"delivery": "at_least_once"}, leaves_out=WITHOUT_TRANSACTIONS),
     "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}, leaves_out=WITHOUT_TRANSACTIONS),

@@ -82,6 +82,7 @@ def _keep_logs(bench: Bench, folder: Path) -> None:
 def _forget(trial: Trial, row: Row) -> None:
     for side, topic in (
         (trial.bench.target, trial.target_topic),
+        (trial.bench.target, trial.quarantine_topic),
         *([(trial.bench.source, trial.load.topic)] if row.own_load or row.load else []),
     ):
         with suppress(KafkaException):

@@ -30,9 +30,10 @@ from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
+from tests.faults.judge import Judge, reported
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, Record, compare, high_watermark, read
+from tests.support.checker import Comparison, high_watermark
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ class Trial:
         self.bench, self.load, self.seed, self.folder = bench, load, seed, folder
         self.dice = random.Random(seed)
         self.name = name
-        self.target_topic = f"{name}.{load.topic}"
+        self.target_topic, self.quarantine_topic = f"{name}.{load.topic}", f"kafka-replication.quarantine.{name}"
         self.copy: dict[str, Any] = {
             "chunk_records": CHUNK,
             "transaction_timeout": 10,
@@ -278,47 +279,6 @@ class Trial:
     def watermarks(self) -> dict[int, int]:
         return watermarks(self.store, self.name)
 
-    def judge(self, *, complete: bool) -> dict[int, Comparison]:
-        """Compare every partition; where the copy cannot be complete, whatever is below the watermark must be there."""
-        found, stored = {}, self.watermarks()
-        for partition, logs in self._copied().items():
-            records = self.load.wanted[partition]
-            wanted = [record for offset, record in records if complete or offset < stored.get(partition, 0)]
-            all_, copied = [record for _, record in records], [record for log in logs for record in log]
-            lost = compare(wanted, copied).lost
-            rest = compare(all_, copied)
-            reordered = [record for log in logs for record in compare(all_, log).reordered]
-            found[partition] = Comparison(lost, rest.doubled, reordered, rest.altered, rest.foreign)
-        return found
-
-    def reported(self) -> dict[int, Counter[str]]:
-        """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
-        target, found = self.bench.target.direct, dict[int, Counter[str]]()
-        for number in range(target.partitions(LEDGER)):
-            for _, record in read(target.bootstrap, LEDGER, number):
-                kind, replication, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
-                if (kind, replication) == ("verified", self.name) and record.value:
-                    entry = json.loads(record.value)
-                    found[partition] = Counter(
-                        lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0)
-                    )
-        return found
-
-    def _copied(self) -> dict[int, list[list[Record]]]:
-        """For each source partition its records on the target, by target partition. If they are spread, a record that
-        no source partition has counts for the first one.
-        """
-        target, topic = self.bench.target.direct, self.target_topic
-        logs = [[record for _, record in read(target.bootstrap, topic, n)] for n in range(target.partitions(topic))]
-        if not profiles.current().spread:
-            return {number: logs[number : number + 1] for number in self.load.records}
-        owner = {record: number for number, records in self.load.wanted.items() for _, record in records}
-        first = min(self.load.records)
-        return {
-            number: [[record for record in log if owner.get(record, first) == number] for log in logs]
-            for number in self.load.records
-        }
-
     def _descendants(self) -> list[psutil.Process]:
         """Every process of this trial, however far from its run: all have inherited its mark."""
         found = []
@@ -390,17 +350,18 @@ def _settle(
     trial.bench.heal()
     counts = dict.fromkeys(Comparison.__slots__, 0)
     try:
-        judged = trial.judge(complete=complete)
+        judge = Judge(trial.bench, trial.load, trial.watermarks(), complete=complete)
+        judged = judge.judge(trial.target_topic, trial.quarantine_topic)
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
-    reported = trial.reported() if complete and profiles.current().delivery != EXACTLY_ONCE else {}
+    told_of = reported(trial.bench, trial.name) if complete and profiles.current().delivery != EXACTLY_ONCE else {}
     for partition, comparison in judged.items():
         for name in counts:
             counts[name] += len(getattr(comparison, name))
-        if partition in reported:
-            verdict.problems += _misreported(partition, comparison, reported[partition])
-        told = ("doubled", "lost") if partition in reported else ()
+        if partition in told_of:
+            verdict.problems += _misreported(partition, comparison, told_of[partition])
+        told = ("doubled", "lost") if partition in told_of else ()
         if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
-from kafka_replication.runs.run import open_run
-from kafka_replication.store import open_store
-from tests.support.checker import Record, read
+from kafka_replication.runs.failed.handling import Action
+from tests.support.checker import read
+from tests.support.children import end_of, run_process
+from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined
 from tests.support.jobs import after_copy
 from tests.support.scenario import Rec, Scenario, numbered, only
 
-QUARANTINE = {"policy": "quarantine"}
 SMALL = {"max.message.bytes": "100000"}
 OLD = {"message.timestamp.before.max.ms": str(20 * 365 * 86_400_000)}
-
-
-def quarantined(scene: Scenario, **settings: Any) -> list[Record]:
-    topic = scene.replication(**settings).quarantine_topic
-    partitions = range(scene.target.partitions(topic))
-    return [record for number in partitions for _, record in read(scene.target.bootstrap, topic, number)]
-
-
-def failures(scene: Scenario, partition: int = 0) -> list[FailedRecord]:
-    """As the receipts name them."""
-    key = scene.key(partition)
-    receipts = scene.bare_run().clusters.ledger.receipts({key: None}).all(key)
-    return [failed for receipt in receipts for failed in receipt.failures]
 
 
 def assert_all_there(scene: Scenario, failed: Sequence[int], partition: int = 0) -> None:
@@ -141,39 +124,6 @@ def test_a_record_that_is_gone_from_quarantine_is_not_called_verified(scene: Sce
     assert scene.watermark() in (None, 0)
 
 
-@pytest.fixture
-def with_failures(scene: Scenario) -> Scenario:
-    """A compacted target that has quarantined four records, and goes on behind them."""
-    scene.source.create(scene.topic)
-    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
-    records = numbered(60)
-    for place in (7, 8, 30, 59):
-        records[place] = Rec(None, b"%d" % place, (("h", None),))
-    scene.source.produce(scene.topic, records)
-    scene.settings |= {"failures": QUARANTINE}
-    report = scene.run()
-    assert report.outcome == "done", report.table()
-    return scene
-
-
-def ask(scene: Scenario, action: Action, **asked: Any) -> list[dict[str, Any]]:
-    run = open_run(scene.replication(), scene.connections, scene.store, f"{action}-{next(_asked)}")
-    found: list[dict[str, Any]] = handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document[
-        "records"
-    ]
-    return found
-
-
-_asked = itertools.count(1)
-
-
-def assert_each_once(scene: Scenario, missing: Sequence[int] = ()) -> None:
-    """Whatever the order."""
-    source = [record for offset, record in read(scene.source.bootstrap, scene.topic, 0) if offset not in missing]
-    target = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
-    assert sorted(map(repr, target)) == sorted(map(repr, source))
-
-
 def test_from_one_record_is_refused_to_all_of_it_is_there(with_failures: Scenario) -> None:
     scene = with_failures
     assert [row["offset"] for row in ask(scene, Action.LIST)] == [7, 8, 30, 59]
@@ -227,22 +177,11 @@ def test_the_store_is_lost_and_so_are_the_receipts(with_failures: Scenario) -> N
     """The ledger knows that four are missing from its receipts; the quarantine topic says which."""
     scene = with_failures
     before = ask(scene, Action.LIST)
-    scene.folder = scene.folder / "another"
-    scene.folder.mkdir()
-    scene.store = open_store(scene.store_url)
+    lose_store(scene)
     rebuilt = ask(scene, Action.LIST)
     assert rebuilt == before
-    run = scene.bare_run()
-    key = scene.key()
-    with closing(run.session(key)) as session:
-        session.fence()
-        session.transaction.begin()
-        for receipt in run.clusters.ledger.receipts({key: None}).all(key):
-            session.ledger.delete(session.transaction, key, receipt)
-        session.transaction.commit()
-    scene.folder = scene.folder / "a third"
-    scene.folder.mkdir()
-    scene.store = open_store(scene.store_url)
+    lose_receipts(scene)
+    lose_store(scene)
     found = ask(scene, Action.LIST)
     known = ("offset", "kind", "state", "size", "key_digest", "digest", "reason", "place")
     assert [[row[name] for name in known] for row in found] == [[row[name] for name in known] for row in before]
@@ -279,3 +218,30 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
     assert scene.run().outcome == "nothing_to_do"
     audited = audit(scene.bare_run())
     assert audited.outcome == "clean" and audited.partitions[0].retried == 4, audited.text()
+
+
+@pytest.mark.parametrize("failpoint", ["P1:2", "P2:3", "P3:2", "P4"])
+def test_a_run_that_is_killed_sets_each_record_aside_once(scene: Scenario, failpoint: str) -> None:
+    """Sent and not committed, while it is committed, committed and not reported, verified and not stored. P2 is reached
+    once as the partition is opened.
+    """
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records, failed = numbered(400), range(5, 400, 10)
+    for place in failed:
+        records[place] = Rec(None, b"%d" % place)
+    scene.source.produce(scene.topic, records)
+    scene.settings |= {
+        "failures": QUARANTINE,
+        "copy": {"chunk_records": 100, "transaction_timeout": 10, "chunk_seconds": 5},
+    }
+    assert end_of(run_process(scene, failpoint)) == -signal.SIGKILL
+    report = scene.run()
+    assert report.outcome == ("nothing_to_do" if failpoint == "P4" else "done"), report.table()
+    assert scene.watermark() == 400
+    assert_all_there(scene, failed)
+    assert sorted(record.value or b"" for record in quarantined(scene)) == sorted(b"%d" % place for place in failed)
+    assert [each.offset for each in failures(scene)] == list(failed)
+    assert scene.bare_run().view().set_aside(scene.key()) == (len(failed), 0)
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()

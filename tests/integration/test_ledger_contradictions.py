@@ -7,24 +7,15 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import POSITIONS, Position, Verified
-from kafka_replication.ledger.record_keys import position_key, verified_key
+from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.planning.plan import State
 from kafka_replication.runs.standing import standing
-from tests.support.actions import copied_once
+from tests.support.actions import copied_once, put
 from tests.support.command_line import at_a_terminal, command
-from tests.support.scenario import Rec, Scenario, numbered, only
+from tests.support.scenario import Scenario, numbered, only
 
 CHUNKS: dict[str, Any] = {"copy": {"chunk_records": 100}}
-
-
-def put(scene: Scenario, entry: Position | Verified, **changes: Any) -> None:
-    """The entry with these fields in its JSON, as somebody writes it by hand."""
-    key = position_key(scene.key()) if isinstance(entry, Position) else verified_key(scene.key())
-    value = json.loads(codec.encode(entry)) | changes
-    scene.target.produce(POSITIONS, [Rec(key, json.dumps(value).encode())], scene.key().ledger_partition)
 
 
 def set_back(scene: Scenario) -> None:

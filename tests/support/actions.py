@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafka_replication.ledger.entries import RECEIPTS, Gap
+from kafka_replication.ledger import codec
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Verified
+from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs import approval
 from kafka_replication.runs.approval import Approval
@@ -55,3 +57,10 @@ def receipts_of(scene: Scenario) -> dict[int, tuple[bytes, dict[str, Any]]]:
 def put_receipt(scene: Scenario, key: bytes, value: dict[str, Any] | None) -> None:
     content = None if value is None else json.dumps(value).encode()
     scene.target.produce(RECEIPTS, [Rec(key, content)], scene.key().ledger_partition)
+
+
+def put(scene: Scenario, entry: Position | Verified, **changes: Any) -> None:
+    """The entry with these fields in its JSON, as somebody writes it by hand."""
+    key = position_key(scene.key()) if isinstance(entry, Position) else verified_key(scene.key())
+    value = json.loads(codec.encode(entry)) | changes
+    scene.target.produce(POSITIONS, [Rec(key, json.dumps(value).encode())], scene.key().ledger_partition)

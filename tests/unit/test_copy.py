@@ -210,7 +210,7 @@ class Writer:
     full = False
 
     def set_aside(self, record: Record, failure: Failure) -> None:
-        self.aside.check(len(self.taken), failure.reason)
+        self.aside.check(len(self.taken), failure.offset, failure.reason)
         place = Place("quarantine", 0, 7) if self.aside.action(failure) == "quarantine" else None
         self.taken.append(
             FailedRecord(
@@ -473,9 +473,10 @@ def test_refused_records_are_set_aside_once_and_all_others_are_copied(
     assert all((failed.place is not None) == (policy == "quarantine") for failed in named)
 
 
+@pytest.mark.parametrize("chunk", [1, 20])
 @pytest.mark.parametrize("most", [0, 1, 2])
-def test_one_record_more_than_the_limit_fails_the_range_and_what_was_set_aside_stays_so(most: int) -> None:
-    world = World(list(range(10)), opened(), 1, refused_at_once={2, 5, 8})
+def test_one_record_more_than_the_limit_fails_the_range_behind_all_that_lies_before_it(most: int, chunk: int) -> None:
+    world = World(list(range(10)), opened(), chunk, refused_at_once={2, 5, 8})
     result = copier(world, failures=Failures(policy="skip")).copy(task(0, 10, most_failed=most))
     assert result.error is not None and "failures.limit" in result.error and not result.retriable
     assert (result.failed, result.copied) == (most, [2, 4, 6][most])

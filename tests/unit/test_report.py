@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_replication.ledger.entries import Gap, Ids, Position, Receipt, Verified
+from kafka_replication.ledger.entries import Gap, Handled, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import StaleWriter
@@ -88,6 +88,7 @@ def report(
     watermark: int | None = None,
     gaps: tuple[Gap, ...] = (),
     not_advanced: StaleWriter | None = None,
+    handled: tuple[Handled, ...] = (),
     **plan: Any,
 ) -> RunReport:
     """What a report says of one partition, given its plan and the ledger after the run."""
@@ -124,6 +125,7 @@ def report(
             {KEY: position},
             {KEY: Verified(generation=1, coverage=checked, level=level, run_id="run-2", time="time")},
             {KEY: gaps},
+            handled={KEY: handled},
         ),
         watermarks={} if watermark is None else {KEY: watermark},
         receipts={KEY: receipts},
@@ -161,6 +163,41 @@ def test_a_proof_given_up_is_no_equal_digest() -> None:
     )
     line = made.ranges[0]
     assert (line.error, line.digest_ok, line.copied, line.lost, line.missing) == (None, None, 100, 0, 0)
+
+
+def retried(*offsets: int) -> Handled:
+    return Handled(
+        generation=1,
+        state="retried",
+        quarantined=Coverage.of(OffsetRange(offset, offset + 1) for offset in offsets),
+        skipped=Coverage(),
+        ids=IDS,
+        by="ann",
+        reason="",
+        run_id="run-2",
+        time="time",
+    )
+
+
+def test_retried_records_are_copied_and_no_longer_quarantined() -> None:
+    made = report([receipt(0, 100, 90, quarantined=2)], copy=(0, 100), verified=((0, 100),), handled=(retried(7),))
+    line = made.ranges[0]
+    assert (line.copied, line.copied_before, line.quarantined, line.not_visible) == (90, 1, 1, 8)
+
+
+@pytest.mark.parametrize(
+    ("receipts", "plan"),
+    [
+        ([], {}),  # the receipt of the chunk has expired
+        ([receipt(0, 100, 98, quarantined=2)], {"state": State.TARGET_RECREATED}),  # nothing is there any more
+        ([receipt(0, 200, 198, quarantined=2)], {}),  # a later run copied further: offsets are shared out as they fit
+    ],
+)
+def test_retried_records_count_only_where_receipts_count(receipts: list[Receipt], plan: dict[str, Any]) -> None:
+    line = report(receipts, copy=(0, 100), handled=(retried(7, 8),), **plan).ranges[0]
+    terms = (line.copied, line.copied_before, line.filtered, line.quarantined, line.skipped, line.not_visible)
+    assert sum(terms) + line.missing + line.lost == line.range.span, line
+    assert min(terms) >= 0
 
 
 HERE, BEFORE = "run-2", "run-1"

@@ -16,7 +16,7 @@ from kafka_replication.config.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, SourceReader
 from kafka_replication.ledger.entries import Position, Receipt
-from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, ReplicationError, TooManyFailed, Unreachable
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
@@ -83,12 +83,15 @@ class Copier:
                 if self._learned(refused):
                     continue
                 if refused.offset is not None:
-                    self._copy_before(task, refused)
+                    self._copy_before(task, refused.offset)
                 if refused.offset is not None or refused.among <= 1:
                     raise
                 self._aside.searching = True
                 if self._size.refused(refused.among):
                     self.deadline.moved()
+            except TooManyFailed as refused:
+                self._copy_before(task, refused.offset)
+                raise
             except Unreachable as e:
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
@@ -114,13 +117,13 @@ class Copier:
         log_event(log, logging.WARNING, Event.COPY_SESSION_ENDED, message, task.key.source, task.range, error)
         self.pause(backoff(failures))
 
-    def _copy_before(self, task: CopyTask, refused: RefusedAt) -> None:
+    def _copy_before(self, task: CopyTask, refused: int) -> None:
         """Copy all records before the refused one, so that none of them is missing."""
-        if refused.offset is not None and refused.offset > task.range.from_:
+        if refused > task.range.from_:
             # In new sessions, because an earlier record may have been refused too, before the sink reported it.
             self._size.stop_searching()
             self._aside.searching = False
-            self._sessions(replace(task, range=OffsetRange(task.range.from_, refused.offset)))
+            self._sessions(replace(task, range=OffsetRange(task.range.from_, refused)))
 
     def _session(self, task: CopyTask) -> None:
         self._result = replace(self._result, sessions=self._result.sessions + 1)

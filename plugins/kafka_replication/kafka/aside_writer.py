@@ -14,7 +14,7 @@ from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.sending import Sender, StallClock
 from kafka_replication.kafka.target_limits import TargetLimits, size_of
 from kafka_replication.ledger.entries import FailedRecord, Place
-from kafka_replication.model.errors import RecordRefused, SessionEnded
+from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.sinks.set_aside import MOST_IN_CHUNK, SetAside
@@ -32,7 +32,7 @@ class AsideWriter:
     transaction: Sender  # that of the chunk, where there is one
     partitions: Callable[[], int]  # of the quarantine topic; asked when a record goes there
     stall_timeout: float
-    refused: RecordRefused | None = None
+    refused: RefusedAt | None = None
     full: bool = False
     _taken: list[FailedRecord] = field(default_factory=list)  # without the places
     _sent: set[int] = field(default_factory=set)  # source offsets of what goes to the quarantine topic
@@ -55,7 +55,7 @@ class AsideWriter:
         )
         if action == "fail":
             raise RefusedAt(what, _REMEDY, failure.offset, kind=failure.kind, error=failure.error)
-        self.rules.check(len(self._taken), what)
+        self.rules.check(len(self._taken), failure.offset, what)
         if action == "quarantine":
             self._write(record, failure)
             self._bytes += size_of(record)
@@ -88,7 +88,7 @@ class AsideWriter:
             if error is None:
                 self._places[failure.offset] = Place(topic, partition, offset_of(message))
             elif error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD):
-                self.refused = _refused(topic, failure.offset, error)
+                self.refused = _refused(topic, failure, error)
 
         stall, content = StallClock(self.stall_timeout), record
         while True:
@@ -116,8 +116,11 @@ _REMEDY = (
 )
 
 
-def _refused(topic: str, offset: int, error: KafkaError) -> RecordRefused:
-    return RecordRefused(
-        f"the quarantine topic {topic} refuses the record at source offset {offset}: {error.str()}",
+def _refused(topic: str, failure: Failure, error: KafkaError) -> RefusedAt:
+    return RefusedAt(
+        f"the quarantine topic {topic} refuses the record at source offset {failure.offset}: {error.str()}",
         f"raise max.message.bytes of {topic}, and take compact out of its cleanup.policy; then run again",
+        failure.offset,
+        kind=failure.kind,
+        error=failure.error,
     )

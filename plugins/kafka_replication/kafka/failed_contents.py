@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients, offsets, quarantine, topics
 from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.quarantine_scan import QuarantineEnds
 from kafka_replication.kafka.scan import headers_of, offset_of
 from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.model.errors import GapFound, Refused
@@ -28,6 +29,7 @@ class FailedContents:
         self._key, self._source, self._target, self._stall = key, source, target, stall
         self._cursors = dict[TopicPartition, Cursor]()
         self._readable: OffsetRange | None = None
+        self._quarantine = QuarantineEnds(clients.shared_admin(target))
 
     def look(self, admin: AdminClient, ids: Ids) -> None:
         """Find out which offsets of the source can still be read; none if its topic was re-created."""
@@ -42,11 +44,11 @@ class FailedContents:
             record = self._at_source(failed)
             if record is not None and quarantine.digest_of(record) == failed.digest:
                 return record
-        if failed.place is None:
+        if failed.place is None or not self._quarantine.has(failed.place):
             return None
         at = TopicPartition(failed.place.topic, failed.place.partition)
         message = self._one(at, self._target, failed.place.offset)
-        if message is None or not quarantine.is_copy_of(message, failed):
+        if message is None or not quarantine.is_copy_of(message, self._key, failed):
             return None
         return quarantine.original(message.key(), message.value(), headers_of(message))
 

@@ -6,7 +6,7 @@ that are added come last; their names begin with `PREFIX`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,10 @@ from kafka_replication.verification.digest import Fingerprint
 
 PREFIX = "kafka-replication.failed."
 REASON = 300  # characters of a reason that are kept
+NAMES = {  # of the headers that are added
+    *("cluster", "replication", "topic", "partition", "offset", "timestamp", "target", "generation"),
+    *("kind", "reason", "error", "time", "content"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ def headers_for(record: Record, failure: Failure, origin: Origin, *, whole: bool
     key = origin.key
     ours = {
         "cluster": origin.ids.source_cluster,
+        "replication": key.replication,
         "topic": key.source.topic,
         "partition": key.source.partition,
         "offset": failure.offset,
@@ -85,13 +90,27 @@ def digest_of(record: Record) -> str:
     return digest.hexdigest()
 
 
-def is_copy_of(message: Message, failed: FailedRecord) -> bool:
+def is_copy_of(message: Message, key: PartitionKey, failed: FailedRecord) -> bool:
     """Whether this record of the quarantine topic is the one that the receipt names."""
     headers = headers_of(message)
+    ours = ours_of(headers)
+    if not is_of(ours, key) or ours["offset"] != str(failed.offset):
+        return False
     record = original(message.key(), message.value(), headers)
-    if record is not None:
-        return record[0] == failed.offset and digest_of(record) == failed.digest
-    return ours_of(headers).get("offset") == str(failed.offset)
+    return record is None or digest_of(record) == failed.digest
+
+
+def is_of(ours: Mapping[str, str], key: PartitionKey) -> bool:
+    """Whether a record with these headers was quarantined for this key, and not by somebody else, or by hand."""
+    source = key.source
+    wanted = {
+        "replication": key.replication,
+        "topic": source.topic,
+        "partition": str(source.partition),
+        "target": key.target_topic,
+    }
+    numbers = (ours.get(name, "").removeprefix("-") for name in ("offset", "timestamp", "generation"))
+    return wanted.items() <= ours.items() and ours.keys() >= NAMES and all(map(str.isdecimal, numbers))
 
 
 def ours_of(headers: Any) -> dict[str, str]:

@@ -21,24 +21,41 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 def quarantined_records(
     config: clients.ClientConfig, admin: AdminClient, topic: str, key: PartitionKey, generation: int, stall: float
 ) -> Iterator[tuple[FailedRecord, str]]:
-    """The records of this key and generation, and when they were quarantined. Nothing if there is no topic."""
+    """The records of this key and generation, and when they were quarantined. Nothing if there is no topic.
+
+    Raises Stalled if a transaction stays open for ``stall`` seconds: it hides what lies behind it.
+    """
     state = topics.states(admin, [topic]).get(topic)
-    for number in sorted(state.partitions) if state else ():
-        at = TopicPartition(topic, number)
-        range_ = OffsetRange(offsets.log_starts(admin, [at])[at], offsets.last_stable(admin, [at])[at])
+    partitions = [TopicPartition(topic, number) for number in sorted(state.partitions)] if state else []
+    starts, ends = offsets.log_starts(admin, partitions), offsets.stable_ends(admin, partitions, stall)
+    for at in partitions:
+        range_ = OffsetRange(min(starts[at], ends[at]), ends[at])
         cursor = Cursor(config, consumer_group(key.replication), at, stall)
         try:
             for message in cursor.read(range_):
                 ours = quarantine.ours_of(headers_of(message))
-                if _is_of(ours, key, generation):
+                if quarantine.is_of(ours, key) and ours["generation"] == str(generation):
                     yield _record(message, ours, at), ours["time"]
         finally:
             cursor.close()
 
 
-def _is_of(ours: dict[str, str], key: PartitionKey, generation: int) -> bool:
-    wanted = (key.source.topic, str(key.source.partition), key.target_topic, str(generation))
-    return tuple(ours.get(name) for name in ("topic", "partition", "target", "generation")) == wanted
+class QuarantineEnds:
+    """Where the partitions of quarantine topics end, each asked for once: what was quarantined before lies below."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin, self._ends = admin, dict[TopicPartition, int]()
+
+    def has(self, place: Place) -> bool:
+        """Whether the place can be read. Not if the topic was deleted, or created again and is shorter now: a reader
+        would wait for it.
+        """
+        at = TopicPartition(place.topic, place.partition)
+        if at not in self._ends:
+            state = topics.states(self._admin, [at.topic]).get(at.topic)
+            there = state is not None and at.partition in state.partitions
+            self._ends[at] = offsets.high_watermarks(self._admin, [at])[at] if there else 0
+        return place.offset < self._ends[at]
 
 
 def _record(message: Message, ours: dict[str, str], at: TopicPartition) -> FailedRecord:

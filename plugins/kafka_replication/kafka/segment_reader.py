@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from kafka_replication.kafka import clients, offsets, quarantine
 from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.quarantine_scan import QuarantineEnds
 from kafka_replication.kafka.scan import headers_of, without_gc
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import Part
@@ -30,6 +32,10 @@ class SegmentReader:
         self._config, self._key, self._stall, self._limit = config, key, stall, limit
         self._cursors: dict[TopicPartition, Cursor] = {}  # the one that was used last is the last
 
+    @cached_property
+    def _quarantine(self) -> QuarantineEnds:
+        return QuarantineEnds(clients.shared_admin(self._config))
+
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
         at = TopicPartition(self._key.target_topic, part.partition)
         cursor, count = self._cursor(at), 0
@@ -51,10 +57,12 @@ class SegmentReader:
 
     def quarantined(self, failed: FailedRecord) -> bool:
         assert failed.place is not None
+        if not self._quarantine.has(failed.place):
+            return False
         at = TopicPartition(failed.place.topic, failed.place.partition)
         try:
             found = self._cursor(at).read(OffsetRange(failed.place.offset, failed.place.offset + 1))
-            return any(quarantine.is_copy_of(message, failed) for message in found)
+            return any(quarantine.is_copy_of(message, self._key, failed) for message in found)
         except GapFound:
             return False
 

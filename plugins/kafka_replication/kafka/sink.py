@@ -20,7 +20,7 @@ from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.target_limits import TargetLimits
+from kafka_replication.kafka.target_limits import SIZE, TargetLimits
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
@@ -126,9 +126,17 @@ class KafkaSinkSession:
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
-        limit = int(self._limits["max.message.bytes"])
-        self._partition.sender.options["batch.size"] = batch_size(self._partition.target, limit)
+        self._partition.sender.options["batch.size"] = batch_size(self._partition.target, self._largest_batch())
         self._partition.fence()
+
+    def _largest_batch(self) -> int:
+        """In bytes: what the target topic takes, and the quarantine topic if records may go there."""
+        limit = int(self._limits[SIZE])
+        if self._aside is None or "quarantine" not in self._aside.policy.policies:
+            return limit
+        admin, quarantine = self._partition.target_admin, self._aside.topic
+        there = topics.states(admin, [quarantine])
+        return min(limit, int(topics.config(admin, quarantine)[SIZE])) if there else limit
 
     def position(self) -> Position | None:
         return self._partition.position()

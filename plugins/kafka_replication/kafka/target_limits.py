@@ -85,9 +85,10 @@ class TargetLimits:
             return True
         if self.codec == "zstd":
             return False
+        effort = 9 if self.codec == "gzip" else 1
         _, _, key, value, headers = record
         content = b"".join([key or b"", value or b"", *(part or b"" for _, part in headers or ())])
-        if len(zlib.compress(content, 1)) <= self.size * 1.05:
+        if len(zlib.compress(content, effort)) <= self.size * 1.05:
             return False
         return len(content) <= WINDOW or not _repeats(content)
 

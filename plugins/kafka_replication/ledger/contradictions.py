@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafka_replication.ledger.entries import POSITIONS, Position, Receipt
+from kafka_replication.ledger.entries import POSITIONS, Handled, Position, Receipt
 from kafka_replication.ledger.placement import UnknownPlacement, ends_of
 from kafka_replication.ledger.receipts import Receipts, committed
 from kafka_replication.ledger.view import LedgerView
@@ -63,10 +63,10 @@ def of_position(position: Position, receipts: Iterable[Receipt]) -> list[Receipt
     return [receipt for receipt in receipts if receipt.ids == position.ids]
 
 
-def target_ends(receipts: Iterable[Receipt]) -> dict[int, int]:
-    """One past the highest offset of these receipts in each target partition."""
-    known = (receipt for receipt in receipts if not isinstance(receipt.placement, UnknownPlacement))
-    return ends_of(part for receipt in known for part in receipt.parts)
+def target_ends(entries: Iterable[Receipt | Handled]) -> dict[int, int]:
+    """One past the highest offset of what these entries placed in each target partition."""
+    known = (entry for entry in entries if not isinstance(entry.placement, UnknownPlacement))
+    return ends_of(part for entry in known for part in entry.parts)
 
 
 def _where(key: PartitionKey) -> str:

@@ -168,7 +168,10 @@ class LedgerView:
     def undecided(self, key: PartitionKey) -> int:
         """How many records of a known partition are set aside, and nobody has decided about them."""
         position = self.positions[key]
-        decided = _united(entry.offsets for entry in self.handled_in(key, position.generation)).span
+        discarded = _united(entry.offsets for entry in self.handled_in(key, position.generation, "discarded"))
+        # A chunk with a discarded record may be copied again, and then without setting it aside.
+        discarded = discarded.subtract(self.given_back(key, position.generation))
+        decided = discarded.union(self.retried(key, position.generation)).span
         return max(0, position.quarantined + position.skipped - decided)
 
     def pending(self, key: PartitionKey) -> Coverage:

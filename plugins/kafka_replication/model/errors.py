@@ -136,6 +136,10 @@ class TooManyFailed(Refused):
 
     id = "too-many-failed"
 
+    def __init__(self, what: str, remedy: str = "", offset: int = 0) -> None:
+        super().__init__(what, remedy)
+        self.offset = offset  # of the first one that is not set aside
+
 
 class GapFound(Refused):
     """Offsets between the position and the log start offset can no longer be read."""

@@ -88,6 +88,9 @@ class Coverage:
     def __bool__(self) -> bool:
         return bool(self.ranges)
 
+    def __contains__(self, offset: int) -> bool:
+        return any(offset in range_ for range_ in self.ranges)
+
     def __str__(self) -> str:
         return " ".join(map(str, self.ranges)) or "nothing"
 

@@ -107,8 +107,11 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     before = sum((part for receipt, part in parts if receipt.run_id != evidence.run_id), Copied())
     whole = here + before
     retried = evidence.view.handled_in(key, planned.generation, "retried")
-    again = {
-        name: Coverage.of(part for entry in retried for part in getattr(entry, name)).within(range_).span
+    again = {  # no more than the receipts count here, so that each is moved from one term to another
+        name: min(
+            getattr(whole, name),
+            Coverage.of(part for entry in retried for part in getattr(entry, name)).within(range_).span,
+        )
         for name in ASIDE
     }
     lost = evidence.view.lost(key, planned.generation).subtract(counted).within(range_).span
@@ -119,8 +122,8 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         written=here.written,
         copied_before=before.records + sum(again.values()),
         filtered=whole.filtered,
-        quarantined=max(0, whole.quarantined - again["quarantined"]),
-        skipped=max(0, whole.skipped - again["skipped"]),
+        quarantined=whole.quarantined - again["quarantined"],
+        skipped=whole.skipped - again["skipped"],
         lost_in_delivery=whole.lost_in_delivery,
         duplicates=whole.duplicates,
         not_visible=whole.not_visible,

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_replication.ledger.entries import FailedRecord, Receipt, Transform, how
+from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt, Transform, how
+from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -142,6 +143,14 @@ class PartitionAudit:
         """Add a record that is not at its place in the quarantine topic."""
         self.differ([Difference(Kind.MISSING, failed.offset, None)])
         self.notes.append(f"source offset {failed.offset} is not in quarantine at {failed.place}")
+
+    def retried_and_gone(self, entry: Handled, part: Part, count: int) -> None:
+        """Add records that were retried, and that the target no longer has."""
+        self.counts[Kind.MISSING] += count
+        first, last = entry.offsets.ranges[0], entry.offsets.ranges[-1]
+        where = OffsetRange(part.first, part.until)
+        self._whole.append(Stretch(Kind.MISSING, OffsetRange(first.from_, last.until), where, count))
+        self.notes.append(f"of the retried records {entry.offsets}, {count} are no longer on the target at {where}")
 
     def given_back(self, offsets: Coverage) -> None:
         """Add offsets that were given back to be copied again, and were not copied yet."""

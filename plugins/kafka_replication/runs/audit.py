@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain
 
 from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.kafka.segment_reader import segment_reader
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
@@ -20,13 +19,13 @@ from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
+from kafka_replication.runs.audit_failed import audit_failed
 from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
 from kafka_replication.verification.delivery import set_aside
-from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest, digest_for
 from kafka_replication.verification.verify import select_receipts
 
@@ -200,7 +199,7 @@ class _PartitionAuditor:
         plain = any(not receipt.spread for receipt in self.chosen)
         if (plain or (not self.chosen and self.run.replication.placing.sole)) and self._check_target():
             self._plain(complete=complete)
-        self._audit_failed()
+        audit_failed(self.run, self.sides, self.chosen, self.result)
 
     def _spread(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
@@ -320,27 +319,6 @@ class _PartitionAuditor:
         until = MAX_OFFSET if complete else max(area.until for area in areas)
         return OffsetRange(min(areas).from_, until).intersection(self.target_log)
 
-    def _audit_failed(self) -> None:
-        """Look for the records that were quarantined, and compare those that were retried with their entries."""
-        run, key, generation = self.run, self.key, self.result.generation
-        retried = self.sides.view.retried(key, generation)
-        decided = [entry.offsets for entry in self.sides.view.handled_in(key, generation)]
-        stall = run.replication.copying.stall_timeout
-        with segment_reader(run.clusters.target, key, stall) as reader:
-            for receipt in self.chosen:
-                for failed in receipt.failures:
-                    self.result.set_aside(failed, is_retried=bool(retried.within(_one(failed.offset))))
-                    if failed.place is None or any(offsets.within(_one(failed.offset)) for offsets in decided):
-                        continue
-                    if not reader.quarantined(failed):
-                        self.result.not_in_quarantine(failed)
-            for entry, part in self.sides.retried(key):
-                digest = Fingerprint()
-                reader.read(part, digest)
-                self.result.target_records += digest.count
-                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
-                    self.result.differ([Difference(Kind.ALTERED, entry.offsets.ranges[0].from_, part.first)])
-
     def _audit_unit(self, unit: Unit, source: Cursor, target: Cursor) -> None:
         area = unit.target.intersection(self.target_log) if unit.target else None
         receipt = unit.receipt
@@ -379,10 +357,6 @@ class _PartitionAuditor:
         for record in found:
             self.result.source_records += 1
             yield from change(record) if change else (record,)
-
-
-def _one(offset: int) -> OffsetRange:
-    return OffsetRange(offset, offset + 1)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_ends
-from kafka_replication.ledger.entries import Position, Receipt, Verified
+from kafka_replication.ledger.entries import Handled, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaPartitions, Spread
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.ledger.view import LedgerView
+from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.offsets import Coverage
@@ -130,12 +130,22 @@ def _proven(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Position
         next_offset=passed.contiguous_end(start),
         coverage=coverage,
         leader_epoch=None,
-        **_ends(key, position, known),
+        **_ends(key, position, [*known, *_retried(key, view, position)]),
+        **({} if receipts.incomplete(key) else _set_aside(known)),
     )
 
 
-def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt]) -> dict[str, Any]:
-    """How far our records reach on the target, as the receipts prove it."""
+def _retried(key: PartitionKey, view: LedgerView, position: Position) -> list[Handled]:
+    """What was copied behind the chunks."""
+    return [entry for entry in view.handled_in(key, position.generation, "retried") if entry.ids == position.ids]
+
+
+def _set_aside(known: Iterable[Receipt]) -> dict[str, Any]:
+    return {name: sum(getattr(receipt, name) for receipt in known) for name in ASIDE}
+
+
+def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt | Handled]) -> dict[str, Any]:
+    """How far our records reach on the target, as these entries prove it."""
     ends = target_ends(known)
     spread = [receipt.placement.by for receipt in known if isinstance(receipt.placement, KafkaPartitions)]
     if spread and spread[-1].name != KEEP:

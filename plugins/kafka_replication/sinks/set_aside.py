@@ -44,13 +44,14 @@ class SetAside:
         self.searching = False
         return True
 
-    def check(self, in_chunk: int, what: str) -> None:
-        """Raise TooManyFailed if no further record may be set aside, after so many of the open chunk."""
+    def check(self, in_chunk: int, offset: int, what: str) -> None:
+        """Raise TooManyFailed if this record may not be set aside, after so many of the open chunk."""
         if self._committed + in_chunk >= self.most:
             raise TooManyFailed(
                 f"{what}; it is one more than this run may set aside (failures.limit)",
                 "find out why so many records cannot be copied, and remove the cause; or raise failures.limit. Records"
                 " that were set aside stay so: kafka-replication failed list",
+                offset,
             )
 
     def committed(self, count: int, until: int) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
 
 QUARANTINED, SKIPPED, RETRIED, DISCARDED = STATES = ("quarantined", "skipped", "retried", "discarded")
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
@@ -44,7 +43,11 @@ class FailedRow:
 
     @property
     def id(self) -> FailedId:
-        return FailedId(self.key, self.generation, self.record.offset)
+        return FailedId(self.key, self.generation, self.offset)
+
+    @property
+    def offset(self) -> int:
+        return self.record.offset
 
     @property
     def state(self) -> str:
@@ -81,5 +84,5 @@ def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
 
 def _decisions(generation: int, offset: int, handled: Iterable[Handled]) -> Iterable[Step]:
     for entry in handled:
-        if entry.generation == generation and entry.offsets.within(OffsetRange(offset, offset + 1)):
+        if entry.generation == generation and offset in entry.offsets:
             yield Step(entry.time, entry.state, entry.run_id, entry.by, entry.reason)

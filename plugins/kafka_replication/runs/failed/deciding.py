@@ -30,10 +30,18 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.steps.failed_records import set_aside, was_given_back
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
-from kafka_replication.watermarks.failed import DISCARDED, RETRIED, SKIPPED, FailedRow, with_decisions
+from kafka_replication.watermarks.failed import (
+    DISCARDED,
+    RETRIED,
+    SKIPPED,
+    FailedId,
+    FailedRow,
+    with_decisions,
+)
 
 log = logging.getLogger(__name__)
 MOST_RECORDS, MOST_BYTES = 500, 32 << 20  # of one transaction
@@ -120,7 +128,7 @@ class _Retry:
             limits = session.limits()
         chunk, size = list[_Content](), 0
         for row in left:
-            content = self._content(row, limits)
+            content = self._content(row, limits, position.ids.source_cluster)
             if isinstance(content, Outcome):
                 done.append(content)
                 continue
@@ -131,7 +139,7 @@ class _Retry:
                 chunk, size = [], 0
         return done + (self._some(chunk) if chunk else [])
 
-    def _content(self, row: FailedRow, limits: TargetLimits) -> _Content | Outcome:
+    def _content(self, row: FailedRow, limits: TargetLimits, cluster: str) -> _Content | Outcome:
         """What to write for the record, or why it cannot be written now."""
         if row.record.kind == FailureKind.UNFAITHFUL:
             return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
@@ -139,8 +147,7 @@ class _Retry:
         if record is None:
             return Outcome(row=row, why="neither the source nor the quarantine topic has its content")
         try:
-            ids, source = self.run.view().positions[self.key].ids, self.key.source
-            origin = Origin(ids.source_cluster, source.topic, source.partition)
+            origin = Origin(cluster, self.key.source.topic, self.key.source.partition)
             written = self.pipeline.outputs(record, origin) if self.pipeline else (record,)
         except RefusedAt as refused:
             return Outcome(row=row, why=refused.what)
@@ -245,13 +252,19 @@ def _left(
     run: LeasedRun, key: PartitionKey, position: Position, rows: Sequence[FailedRow]
 ) -> tuple[list[FailedRow], list[Outcome]]:
     """What can still be decided, and outcomes for the rest. Call it after fencing, so that no decision is doubled."""
-    handled = run.view().handled.get(key, ())
+    view = run.view()
+    handled, again = view.handled.get(key, ()), [row.id for row in rows if was_given_back(row, view)]
+    copied = set[FailedId]()
+    if again:  # then only a receipt says what is set aside
+        copied = set(again) - set_aside(view, run.clusters.ledger.receipts({key: None}), key).keys()
     left, done = list[FailedRow](), list[Outcome]()
     for row in (with_decisions(row, handled) for row in rows):
         if row.generation != position.generation:
             done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
         elif not row.is_open:
             done.append(Outcome(row=row, why=f"it was {row.state} before"))
+        elif row.id in copied:
+            done.append(Outcome(row=row, why="its range was given back to a backfill, which copies it again"))
         else:
             left.append(row)
     return left, done

@@ -11,8 +11,8 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.steps.failed_records import remember
-from kafka_replication.watermarks.failed import OPEN, QUARANTINED, FailedId, FailedRow, Step, with_decisions
+from kafka_replication.runs.steps.failed_records import remember, was_given_back
+from kafka_replication.watermarks.failed import OPEN, QUARANTINED, STATES, FailedId, FailedRow, Step, with_decisions
 
 EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
 
@@ -27,6 +27,11 @@ class Selection:
     kind: FailureKind | None = None
     states: Collection[str] = OPEN
 
+    @property
+    def history(self) -> bool:
+        """Whether records in every state are meant."""
+        return set(self.states) == set(STATES)
+
     def has(self, row: FailedRow) -> bool:
         source = row.key.source
         return (
@@ -39,12 +44,20 @@ class Selection:
 
 
 def failed_records(run: Run, selection: Selection) -> list[FailedRow]:
-    """The failed records that are meant, in order. The store gets what it did not know."""
+    """The failed records that are meant, in order. The store gets what it did not know.
+
+    A reset copies everything again, so what was open in an earlier generation is only history.
+    """
     view = run.view()
     receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
     rows = dict(remember(run, view, receipts, list(view.positions)))
     rows |= _found_in_quarantine(run, view, rows)
-    return [row for _, row in sorted(rows.items()) if selection.has(row)]
+    meant = [row for _, row in sorted(rows.items()) if selection.has(row)]
+    return [row for row in meant if selection.history or not row.is_open or not _is_earlier(row, view)]
+
+
+def _is_earlier(row: FailedRow, view: LedgerView) -> bool:
+    return row.key in view.positions and row.generation < view.positions[row.key].generation
 
 
 def _found_in_quarantine(
@@ -63,7 +76,7 @@ def _found_in_quarantine(
             for record, time in quarantined_records(run.clusters.target, admin, topic, key, position.generation, stall):
                 step = Step(time, QUARANTINED, "")
                 row = FailedRow(key=key, generation=position.generation, record=record, history=(step,))
-                if row.id not in rows:
+                if row.id not in rows and not was_given_back(row, view):
                     found[row.id] = with_decisions(row, handled)
     run.store.record_failed(list(found.values()))
     return found

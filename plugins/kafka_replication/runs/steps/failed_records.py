@@ -15,15 +15,28 @@ from kafka_replication.watermarks.failed import FailedId, FailedRow, rows_of, wi
 def remember(
     run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]
 ) -> Mapping[FailedId, FailedRow]:
-    """Write to the store what these receipts say of failed records. Returns all that store and ledger know of."""
+    """Write to the store what these receipts say of failed records. Returns all that store and ledger know of.
+
+    Of offsets that were given back only a receipt counts: the second copy may have copied what the first one set aside.
+    """
     known = {row.id: row for row in run.store.failed(run.replication.name)}
     ledger = dict[FailedId, FailedRow]()
     for key in keys:
-        ledger |= rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
+        ledger |= set_aside(view, receipts, key)
     expired = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
     merged = {id_: row.joined(known[id_]) if id_ in known else row for id_, row in ({**expired, **ledger}).items()}
     run.store.record_failed([row for id_, row in merged.items() if row != known.get(id_)])
-    return merged
+    return {id_: row for id_, row in merged.items() if id_ in ledger or not was_given_back(row, view)}
+
+
+def set_aside(view: LedgerView, receipts: Receipts, key: PartitionKey) -> Mapping[FailedId, FailedRow]:
+    """What these receipts of one partition say of failed records."""
+    return rows_of(key, _true_ones(view, receipts, key), view.handled.get(key, ()))
+
+
+def was_given_back(row: FailedRow, view: LedgerView) -> bool:
+    """Whether the record's offset was given back to be copied again, since or before it was set aside."""
+    return row.offset in view.given_back(row.key, row.generation)
 
 
 def _true_ones(view: LedgerView, receipts: Receipts, key: PartitionKey) -> list[Receipt]:

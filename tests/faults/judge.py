@@ -1,0 +1,94 @@
+"""The verdict on what a trial left on the target: every record of the source, where the profile says it has to be."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from tests.faults import profiles
+from tests.faults.bench import Bench
+from tests.faults.load import Load
+from tests.faults.sampler import LEDGER
+from tests.support.checker import Comparison, Record, compare, read
+
+PREFIX = "kafka-replication.failed."
+Log = list[tuple[int, Record]]
+
+
+class Judge:
+    """``stored`` are the watermarks by partition. Where the copy cannot be ``complete``, whatever is below must be
+    there.
+    """
+
+    def __init__(self, bench: Bench, load: Load, stored: dict[int, int], *, complete: bool) -> None:
+        self._target, self._load, self._stored, self._complete = bench.target.direct, load, stored, complete
+
+    def judge(self, topic: str, quarantine: str) -> dict[int, Comparison]:
+        """Compare every source partition with these topics of the target."""
+        is_aside, found = profiles.current().aside, {}
+        for partition, logs in self._copied(topic).items():
+            found[partition] = self._compare(partition, self._load.wanted[partition], logs)
+            if is_aside is not None:
+                wanted = [(offset, record) for offset, record in self._load.records[partition] if is_aside(record)]
+                aside = self._compare(partition, wanted, self._quarantined(quarantine, partition))
+                found[partition] = _sum(found[partition], aside)
+        return found
+
+    def _compare(self, partition: int, records: Log, logs: Sequence[Sequence[Record]]) -> Comparison:
+        below = self._stored.get(partition, 0)
+        wanted = [record for offset, record in records if self._complete or offset < below]
+        all_, copied = [record for _, record in records], [record for log in logs for record in log]
+        rest = compare(all_, copied)
+        reordered = [record for log in logs for record in compare(all_, log).reordered]
+        return replace(rest, lost=compare(wanted, copied).lost, reordered=reordered)
+
+    def _copied(self, topic: str) -> dict[int, list[list[Record]]]:
+        """For each source partition its records on the target, by target partition. If they are spread, a record that
+        no source partition has counts for the first one.
+        """
+        logs = self._logs(topic)
+        if not profiles.current().spread:
+            return {number: logs[number : number + 1] for number in self._load.records}
+        owner = {record: number for number, records in self._load.wanted.items() for _, record in records}
+        first = min(self._load.records)
+        return {
+            number: [[record for record in log if owner.get(record, first) == number] for log in logs]
+            for number in self._load.records
+        }
+
+    def _quarantined(self, topic: str, partition: int) -> list[list[Record]]:
+        """What the quarantine topic has of a source partition, as it was at the source."""
+        return [[_original(found) for found in log if _is_of(found, partition)] for log in self._logs(topic)]
+
+    def _logs(self, topic: str) -> list[list[Record]]:
+        numbers = range(self._target.partitions(topic))
+        return [[record for _, record in read(self._target.bootstrap, topic, number)] for number in numbers]
+
+
+def reported(bench: Bench, replication: str) -> dict[int, Counter[str]]:
+    """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
+    target, found = bench.target.direct, dict[int, Counter[str]]()
+    for number in range(target.partitions(LEDGER)):
+        for _, record in read(target.bootstrap, LEDGER, number):
+            kind, name, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
+            if (kind, name) == ("verified", replication) and record.value:
+                entry = json.loads(record.value)
+                found[partition] = Counter(lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0))
+    return found
+
+
+def _sum(one: Comparison, other: Comparison) -> Comparison:
+    return Comparison(**{each.name: getattr(one, each.name) + getattr(other, each.name) for each in fields(Comparison)})
+
+
+def _is_of(found: Record, partition: int) -> bool:
+    return (f"{PREFIX}partition", b"%d" % partition) in found.headers
+
+
+def _original(found: Record) -> Record:
+    """A quarantined record without what was added to it."""
+    headers = tuple(header for header in found.headers if not header[0].startswith(PREFIX))
+    timestamp = next(value for name, value in found.headers if name == f"{PREFIX}timestamp")
+    return replace(found, headers=headers, timestamp=int(timestamp or b""))

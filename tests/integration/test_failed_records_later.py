@@ -1,0 +1,204 @@
+"""Failed records, when the target, the quarantine topic or the ledger changed since they were set aside."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+import pytest
+
+from kafka_replication.ledger.entries import Handled
+from kafka_replication.model.errors import Stalled
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.failed.handling import Action
+from kafka_replication.runs.repair import carry_out, proposals
+from kafka_replication.runs.reset import reset_topic
+from kafka_replication.verification.audit import Kind
+from tests.support.actions import put
+from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store
+from tests.support.jobs import InProcess, after_copy
+from tests.support.scenario import Rec, Scenario, numbered, only
+
+SOMEBODY = "kafka-replication.failed."
+
+
+def offsets(scene: Scenario, **asked: str) -> list[tuple[int, str]]:
+    return [(row["offset"], row["state"]) for row in ask(scene, Action.LIST, **asked)]
+
+
+def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
+    """The second copy of the chunk has the records that the first one set aside."""
+    scene.settings |= {"copy": {"chunk_records": 50}, "failures": QUARANTINE}
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records = numbered(200)
+    for place in (7, 8, 130):
+        records[place] = Rec(None, b"%d" % place)
+    scene.source.produce(scene.topic, records)
+    assert scene.run().outcome == "done"
+    assert [row["done"] for row in ask(scene, Action.DISCARD, from_=8, until=9)] == [True]
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    scene.target.delete_before(scene.topic, 0, 60)
+    request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    assert report.outcome == "done", report.table()
+    assert offsets(scene) == [(130, "quarantined")]
+    view = scene.bare_run().view()
+    assert (view.set_aside(scene.key()), view.undecided(scene.key())) == ((1, 0), 1)
+    assert [row["offset"] for row in ask(scene, Action.RETRY, everything=True)] == [130]
+    assert_each_once(scene)
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()
+
+
+def test_retried_records_that_the_target_no_longer_has(with_failures: Scenario) -> None:
+    """They are gone as the chunks before them are: an audit says so, and is not at its end."""
+    scene = with_failures
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    assert all(row["done"] for row in ask(scene, Action.RETRY, everything=True))
+    scene.target.delete_before(scene.topic, 0, scene.target.size(scene.topic))
+    (audited,) = audit(scene.bare_run()).partitions
+    assert not audited.errors and audited.outcome == "differs"
+    assert audited.counts[Kind.MISSING] == 60, audited.stretches
+
+
+def test_a_record_that_was_retried_although_its_chunk_has_it(with_failures: Scenario) -> None:
+    """It is there twice: the ledger alone shows it to an audit."""
+    scene, position = with_failures, with_failures.position()
+    with closing(scene.bare_run().session(scene.key())) as session:
+        session.fence()
+        session.transaction.begin()
+        session.decide(
+            position,
+            Handled(
+                generation=1,
+                state="retried",
+                quarantined=Coverage.of([OffsetRange(8, 10)]),
+                skipped=Coverage(),
+                ids=position.ids,
+                by="",
+                reason="",
+                run_id="",
+                time="2030-01-31T06:00:00.000Z",
+            ),
+        )
+    (audited,) = audit(scene.bare_run()).partitions
+    assert audited.outcome == "differs" and audited.counts[Kind.EXTRA] == 1, audited.stretches
+    assert "source offsets [9, 10) were retried" in audited.notes[-1]
+
+
+def test_a_position_that_is_repaired_knows_of_failed_records(with_failures: Scenario) -> None:
+    """How many were set aside, and that the target ends behind those that were retried."""
+    scene = with_failures
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    assert len(ask(scene, Action.RETRY, from_=8, until=31)) == 2
+    before = scene.position()
+    put(scene, before, next_offset=50, coverage=[[0, 50]], target_end=10, quarantined=0)
+    carry_out(scene.bare_run("repair"), proposals(scene.bare_run()))
+    after = scene.position()
+    assert (after.next_offset, after.target_end, after.quarantined) == (60, before.target_end, 4)
+    scene.source.produce(scene.topic, numbered(5, 60))
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert_each_once(scene, [7, 59])
+
+
+def test_records_of_others_in_the_quarantine_topic(with_failures: Scenario) -> None:
+    """Another replication of topics of the same names may share it, and people write there by hand."""
+    scene = with_failures
+    before, place = offsets(scene), failures(scene)[0].place
+    assert place is not None
+    names = "cluster replication topic partition offset timestamp target generation kind reason error time content"
+    values = f"x another {scene.topic} 0 9 1 {scene.topic} 1 refused r e 2030-01-31T06:00:00.000Z whole"
+    ours = dict(zip(names.split(), values.split(), strict=True))
+    by_hand = {**ours, "replication": scene.name, "offset": "ten"}
+    half = {name: ours[name] for name in ("cluster", "topic", "content")}
+    strange = [
+        Rec(b"k", b"v", tuple((SOMEBODY + name, value.encode()) for name, value in each.items()))
+        for each in (ours, by_hand, half)
+    ]
+    scene.target.produce(place.topic, [*strange, Rec(b"k", b"v", ((f"{SOMEBODY}cluster", None),))], place.partition)
+    lose_receipts(scene)
+    lose_store(scene)
+    assert offsets(scene) == before
+
+
+def test_what_an_open_transaction_hides_is_not_left_out(with_failures: Scenario) -> None:
+    """Without receipts only the quarantine topic names the records: either all are listed, or it is said why not."""
+    scene = with_failures
+    before, place = offsets(scene), failures(scene)[0].place
+    assert place is not None
+    scene.settings["copy"] = {"stall_timeout": 1, "attempts": 1}
+    other = scene.target.transactional()
+    other.begin_transaction()
+    other.produce(place.topic, b"of somebody else", partition=place.partition)
+    other.flush()
+    scene.source.produce(scene.topic, [Rec(None, b"60")])
+    assert scene.run().outcome == "failed", "it is copied, and cannot be read back yet"
+    lose_receipts(scene)
+    lose_store(scene)
+    with pytest.raises(Stalled, match="a transaction is open"):
+        offsets(scene)
+    other.abort_transaction(30)
+    assert offsets(scene) == [*before, (60, "quarantined")]
+
+
+def test_a_quarantine_topic_that_was_deleted_is_not_waited_for(scene: Scenario) -> None:
+    """Neither by the run that has to read its records back, nor by an audit, nor by a retry."""
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    scene.source.produce(scene.topic, [*numbered(5), Rec(None, b"5"), Rec(None, b"6")])
+    scene.settings |= {"failures": QUARANTINE}
+    topic = scene.replication().quarantine_topic
+    report = scene.run(after_copy(lambda: scene.target.delete(topic)))
+    assert "offset 5 is not in quarantine" in (only(report).error or ""), report.table()
+    scene.source.delete_before(scene.topic, 0, 6)
+    scene.target.create(topic, 16)
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    (audited,) = audit(scene.bare_run()).partitions
+    assert not audited.errors and audited.counts[Kind.MISSING] == 2
+    done = {row["offset"]: row["why"] for row in ask(scene, Action.RETRY, everything=True)}
+    assert done == {5: "neither the source nor the quarantine topic has its content", 6: None}
+
+
+def test_many_quarantined_records_fit_into_a_quarantine_topic_that_takes_each(scene: Scenario) -> None:
+    """A batch is no larger than what this topic takes, either."""
+    topic = f"{scene.name}.aside"
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    scene.target.create(topic, 1, {"max.message.bytes": "100000"})
+    scene.source.produce(scene.topic, [Rec(None, os.urandom(40_000)) for _ in range(40)])
+    report = scene.run(failures={**QUARANTINE, "topic": topic})
+    assert report.outcome == "done", report.table()
+    assert only(report).quarantined == 40
+
+
+def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_it(scene: Scenario) -> None:
+    topic = f"{scene.name}.aside"
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    scene.target.create(topic, 1, {"max.message.bytes": "10000"})
+    small, large = Rec(None, b"small"), Rec(None, os.urandom(20_000))
+    scene.source.produce(scene.topic, [*numbered(30), small, *numbered(10, 30), large, *numbered(10, 40)])
+    failures = {**QUARANTINE, "topic": topic}
+    report = scene.run(failures=failures)
+    assert f"the quarantine topic {topic} refuses the record at source offset 41" in (only(report).error or "")
+    assert (only(report).copied, only(report).quarantined, scene.watermark()) == (40, 1, 41)
+    scene.target.set(topic, max_message_bytes="100000")
+    assert scene.run(failures=failures).outcome == "done"
+    assert_each_once(scene, [30, 41])
+
+
+def test_a_reset_leaves_nothing_to_decide(with_failures: Scenario) -> None:
+    """It copies everything again; what was open before is history."""
+    scene = with_failures
+    scene.target.delete(scene.topic)
+    scene.target.create(scene.topic)
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    assert scene.run().outcome == "done"
+    assert offsets(scene) == []
+    assert len(offsets(scene, state="any")) == 4
+    scene.assert_copied()
