@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,17 +19,11 @@ from kafka_replication.watermarks.lease import HeldLease, Release, Terms
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
 from tests.support.leases import acquire, exactly, hand_over, holder_of, live, wait
+from tests.support.waiting import wait_until
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 3), "orders")
 LONG = 60.0
-
-
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        threading.Event().wait(0.01)
 
 
 def terms(seconds: float) -> Terms:
@@ -99,7 +92,7 @@ def test_an_expired_lease_is_taken_over_with_a_higher_token(store: WatermarkStor
 
 def test_an_expired_lease_nobody_took_is_still_its_owners(store: WatermarkStore) -> None:
     short = acquire(store, NAME, "run-1", "try-1", 0.05)
-    until(lambda: holder_of(store, NAME) is None)
+    wait_until(lambda: holder_of(store, NAME) is None)
     assert store.renew_lease(short, LONG).token == short.token
     with pytest.raises(Busy):
         acquire(store, NAME, "run-2", "try-1", LONG)
@@ -169,7 +162,7 @@ def test_a_lease_handed_over_is_for_the_next_attempt_of_its_run_only(store: Wate
 
 def test_a_lease_that_expired_while_it_was_reserved_is_anybodys(store: WatermarkStore) -> None:
     hand_over(store, acquire(store, NAME, "run-1", "plan", LONG), 0.05)
-    until(lambda: holder_of(store, NAME) is None)
+    wait_until(lambda: holder_of(store, NAME) is None)
     taken = acquire(store, NAME, "run-2", "plan", LONG)
     with pytest.raises(Busy, match=r"run-2 \(plan\)"):
         acquire(store, NAME, "run-1", "copy", LONG)
@@ -178,7 +171,7 @@ def test_a_lease_that_expired_while_it_was_reserved_is_anybodys(store: Watermark
 
 def test_a_reserved_lease_that_nobody_took_is_still_its_runs(store: WatermarkStore) -> None:
     hand_over(store, acquire(store, NAME, "run-1", "plan", LONG), 0.05)
-    until(lambda: holder_of(store, NAME) is None)
+    wait_until(lambda: holder_of(store, NAME) is None)
     assert acquire(store, NAME, "run-1", "copy", LONG).holder == "copy"
 
 
@@ -198,7 +191,7 @@ def test_an_attempt_that_was_superseded_has_to_stop(store: WatermarkStore) -> No
     with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 3), terms(3)) as held:
         store.renew_lease(held.lease, 0.01)
         successor = wait(store, NAME, "run-1", "try-2", LONG, 20)
-        until(lambda: held.lost)
+        wait_until(lambda: held.lost)
         with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds .* run-1 \(try-2\) took it"):
             held.check()
     assert holder_of(store, NAME) == successor
@@ -229,7 +222,7 @@ def test_what_becomes_of_the_lease_of_an_attempt_that_fails(
 def test_a_held_lease_is_renewed_beyond_its_duration_and_given_back(store: WatermarkStore) -> None:
     first = acquire(store, NAME, "run-1", "try-1", 1.5)
     with HeldLease(store, first, terms(1.5), release="always") as held:
-        until(lambda: held.lease.expires_at - first.expires_at > timedelta(seconds=2))
+        wait_until(lambda: held.lease.expires_at - first.expires_at > timedelta(seconds=2))
         held.check()
         assert not held.lost
         with pytest.raises(Busy):
@@ -251,7 +244,7 @@ def test_the_holder_learns_that_another_has_the_lease(store: WatermarkStore) -> 
         held.check()
         store.release_lease(lease)
         other = acquire(store, NAME, "run-2", "try-1", LONG)
-        until(lambda: held.lost)
+        wait_until(lambda: held.lost)
         with pytest.raises(Busy, match=r"run-1 \(try-1\) no longer holds"):
             held.check()
     assert holder_of(store, NAME) == other
@@ -266,10 +259,10 @@ def test_a_holder_in_doubt_asks_the_store(store: WatermarkStore, monkeypatch: py
     renew = store.renew_lease
     with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 0.6), terms(0.6)) as held:
         monkeypatch.setattr(store, "renew_lease", away)
-        until(lambda: holder_of(store, NAME) is None)
+        wait_until(lambda: holder_of(store, NAME) is None)
         monkeypatch.setattr(store, "renew_lease", renew)
         held.check()
-        until(lambda: holder_of(store, NAME) == held.lease)  # its thread renews it between the two readings, too
+        wait_until(lambda: holder_of(store, NAME) == held.lease)  # its thread renews it between the two readings, too
 
 
 def test_the_holder_stops_when_the_store_stays_away(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +270,7 @@ def test_the_holder_stops_when_the_store_stays_away(store: WatermarkStore, monke
     with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 0.6), terms(0.6)) as held:
         monkeypatch.setattr(store, "renew_lease", away)
         held.check()
-        until(lambda: holder_of(store, NAME) is None)
+        wait_until(lambda: holder_of(store, NAME) is None)
         with pytest.raises(Busy, match=r"could not renew the lease of orders-dr .*the store is away"):
             held.check()
 
@@ -346,7 +339,7 @@ def test_a_place_in_the_queue_ends_with_the_waiting(store: WatermarkStore) -> No
     assert not store.is_wanted(held)
     with pytest.raises(Busy):
         acquire(store, NAME, "killed", "try-1", 0.05, exactly("orders"))
-    until(lambda: not store.is_wanted(held))
+    wait_until(lambda: not store.is_wanted(held))
 
 
 def test_a_holder_gives_way_and_goes_on(store: WatermarkStore) -> None:
@@ -362,7 +355,7 @@ def test_a_holder_gives_way_and_goes_on(store: WatermarkStore) -> None:
         assert not held.give_way(20)
         thread = threading.Thread(target=work)
         thread.start()
-        until(lambda: store.is_wanted(lease))
+        wait_until(lambda: store.is_wanted(lease))
         assert held.give_way(20)
         assert taken == [True]
         held.check()
@@ -373,7 +366,7 @@ def test_a_holder_gives_way_and_goes_on(store: WatermarkStore) -> None:
 
 def test_an_attempt_that_is_late_keeps_what_nobody_needs(store: WatermarkStore) -> None:
     late = acquire(store, NAME, "backfill", "try-1", 0.05, exactly("restored"))
-    until(lambda: store.leases(NAME) == [])
+    wait_until(lambda: store.leases(NAME) == [])
     taken = acquire(store, NAME, "live", "try-1", LONG, live("orders"))
     assert "restored" not in taken.topics
     assert store.renew_lease(late, LONG).topics == late.topics

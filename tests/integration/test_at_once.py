@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from kafka_replication.kafka.start_offsets import StartOffsets
@@ -30,6 +29,7 @@ from tests.support.checker import read
 from tests.support.children import end_of, spawn
 from tests.support.jobs import Gate, InProcess
 from tests.support.leases import acquire, exactly
+from tests.support.programs import Program
 from tests.support.scenario import SHORT_LEASE, Scenario, numbered, only
 from tests.support.waiting import SAFETY, wait_until
 
@@ -298,11 +298,11 @@ def test_an_attempt_that_comes_back_late_writes_nothing(scene: Scenario, turn: i
     ]
 
 
-def stop_beside_the_store(scene: Scenario, process: subprocess.Popen[str]) -> None:
+def stop_beside_the_store(scene: Scenario, process: Program) -> None:
     """Stop the process, but not while it writes to the store: the file would stay locked."""
     while True:
         process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
         with closing(sqlite3.connect(scene.folder / "store.db", timeout=0.5, isolation_level=None)) as other:
             try:
                 other.execute("BEGIN IMMEDIATE")

@@ -170,7 +170,7 @@ def test_two_processes_at_once_copy_it_once(scene: Scenario) -> None:
     scene.target.delete_before(scene.topic, 0, 120)
     arguments = (scene.source.bootstrap, scene.target.bootstrap, scene.store_url, json.dumps(scene.document()))
     both = [spawn("backfill_process", *arguments, scene.topic, "0", "200") for _ in range(2)]
-    reports = [json.loads(process.communicate()[0]) for process in both]
+    reports = [json.loads(process.rest()) for process in both]
     assert [process.returncode for process in both] == [0, 0], reports
     assert sum(line["copied"] for report in reports for line in report["ranges"]) == 118  # two were markers
     assert_whole_again(scene)

@@ -17,6 +17,7 @@ from stack.ports import LOOPBACK, free_ports
 from tests.support.waiting import wait_until
 
 PACKAGE = "org.apache.spark.deploy"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a start takes half the CPU time
 
 
 @contextlib.contextmanager
@@ -31,7 +32,12 @@ def standalone_master(folder: Path, workers: int = 2) -> Iterator[SparkConnectio
             log = stack.enter_context((home / "log").open("wb"))
             process = subprocess.Popen(
                 [str(spark_home() / "bin" / "spark-class"), *arguments],
-                env={**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    "SPARK_HOME": str(spark_home()),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_DAEMON_JAVA_OPTS": QUICK,
+                },
                 cwd=home,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -46,8 +52,9 @@ def standalone_master(folder: Path, workers: int = 2) -> Iterator[SparkConnectio
             own = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder / f"work{number}"))
             start(f"worker{number}", f"{PACKAGE}.worker.Worker", *address, *own, f"spark://{LOOPBACK}:{port}")
         wait_until(lambda: _page(page).count("ALIVE") > workers)  # the master itself is alive, too
+        settings = {"driver.host": LOOPBACK, "executor.memory": "512m", "executor.extraJavaOptions": QUICK}
         yield SparkConnection(
-            f"spark://{LOOPBACK}:{port}", {"spark.driver.host": LOOPBACK, "spark.executor.memory": "512m"}
+            f"spark://{LOOPBACK}:{port}", {f"spark.{name}": value for name, value in settings.items()}
         )
 
 

@@ -83,18 +83,19 @@ class SparkRun:
         self._watcher.start()
 
     def _watch(self) -> None:
-        while not self._stop.wait(0.1):
+        while not self._stop.wait(0.2):
             self.descendants()
 
     def descendants(self) -> list[psutil.Process]:
         """The living ones; each that was ever seen is remembered, for those that outlive their parent."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for each in self.root.children(recursive=True):
-                self.seen.setdefault(each.pid, each)
-        for known in list(self.seen.values()):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for each in known.children(recursive=True):
-                    self.seen.setdefault(each.pid, each)
+        children: dict[int, list[psutil.Process]] = {}
+        for each in psutil.process_iter(["ppid"]):
+            children.setdefault(each.info["ppid"], []).append(each)
+        parents = [self.root.pid, *self.seen]
+        for parent in parents:  # it grows
+            found = {each.pid: each for each in children.get(parent, ()) if each.pid not in self.seen}
+            self.seen.update(found)
+            parents.extend(found)
         return [each for each in list(self.seen.values()) if is_alive(each)]
 
     def jvm(self) -> psutil.Process:

@@ -11,7 +11,6 @@ import pytest
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.submit import PY_FILES, terminal_launcher
-from tests.support.checker import read
 from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Scenario, numbered
 
@@ -27,7 +26,17 @@ def same(value: Any) -> Any:
     return [same(each) for each in value] if isinstance(value, list) else value
 
 
-def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launcher) -> dict[str, Any]:
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module with a transform that is nowhere on the workers' path; ``spark.submit.pyFiles`` can bring it."""
+    file = tmp_path / "elsewhere" / f"shipped_{uuid.uuid4().hex[:8]}.py"
+    file.parent.mkdir()
+    file.write_text("def same(record):\n    return record\n")
+    monkeypatch.syspath_prepend(file.parent)
+    return file
+
+
+def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launcher, transform: str) -> dict[str, Any]:
     """One run, and an idle one after it; the first one's report."""
     folder.mkdir()
     scene = Scenario(Cluster(source.bootstrap), Cluster(target.bootstrap), folder)
@@ -35,50 +44,37 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         scene.source.create(scene.topic, PARTITIONS)
         for partition in range(PARTITIONS):
             scene.source.produce(scene.topic, numbered(1_000 - partition), partition)
-        report = scene.run(launcher, copy={"chunk_records": 200})
+        report = scene.run(launcher, copy={"chunk_records": 200}, transform=transform)
         assert report.outcome == "done", report.table()
         scene.assert_copied(*range(PARTITIONS))
-        scene.idle_run()
+        scene.idle_run(transform=transform)
         document: dict[str, Any] = report.as_json()
         return document
     finally:
         scene.store.close()
 
 
-def test_a_cluster_gets_a_transform_as_a_file(
-    source_cluster: Brokers,
-    target_cluster: Brokers,
-    spark_cluster: SparkConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_local_mode_and_a_cluster_do_the_same(
+    source_cluster: Brokers, target_cluster: Brokers, spark_cluster: SparkConnection, tmp_path: Path, shipped: Path
 ) -> None:
-    """The module is nowhere on the workers' path: ``spark.submit.pyFiles`` brings it. Without it, the run names it."""
-    name = f"shipped_{uuid.uuid4().hex[:8]}"
-    file = tmp_path / "elsewhere" / f"{name}.py"
-    file.parent.mkdir()
-    file.write_text("def marked(record):\n    return record.replace(headers=(('marked', b'1'),))\n")
-    monkeypatch.syspath_prepend(file.parent)
+    settings, transform = {PY_FILES: str(shipped)}, f"{shipped.stem}:same"
+    local = terminal_launcher(SparkConnection("local[2,4]", {}), settings)
+    here = replicated(source_cluster, target_cluster, tmp_path / "local", local, transform)
+    cluster = terminal_launcher(spark_cluster, settings)
+    there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster, transform)
+    assert same(there) == same(here)
+    assert sum(each["copied"] for each in there["ranges"]) == 3_000 - 3
+
+
+@pytest.mark.slow
+def test_a_cluster_that_lacks_a_transform_names_it(
+    source_cluster: Brokers, target_cluster: Brokers, spark_cluster: SparkConnection, tmp_path: Path, shipped: Path
+) -> None:
     scene = Scenario(Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap), tmp_path)
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(50))
     try:
-        lacking = scene.run(terminal_launcher(spark_cluster, {}), transform=f"{name}:marked")
-        assert lacking.outcome == "failed" and f"cannot import {name}" in lacking.table()
-        launcher = terminal_launcher(spark_cluster, {PY_FILES: str(file)})
-        report = scene.run(launcher, transform=f"{name}:marked")
-        assert report.outcome == "done", report.table()
-        found = {record.headers for _, record in read(scene.target.bootstrap, scene.topic, 0)}
-        assert found == {(("marked", b"1"),)}
+        lacking = scene.run(terminal_launcher(spark_cluster, {}), transform=f"{shipped.stem}:same")
+        assert lacking.outcome == "failed" and f"cannot import {shipped.stem}" in lacking.table()
     finally:
         scene.store.close()
-
-
-def test_local_mode_and_a_cluster_do_the_same(
-    source_cluster: Brokers, target_cluster: Brokers, spark_cluster: SparkConnection, tmp_path: Path
-) -> None:
-    local = terminal_launcher(SparkConnection("local[2,4]", {}), {})
-    here = replicated(source_cluster, target_cluster, tmp_path / "local", local)
-    cluster = terminal_launcher(spark_cluster, {})
-    there = replicated(source_cluster, target_cluster, tmp_path / "cluster", cluster)
-    assert same(there) == same(here)
-    assert sum(each["copied"] for each in there["ranges"]) == 3_000 - 3

@@ -75,7 +75,7 @@ def read(bootstrap: str, topic: str, partition: int, *, committed: bool = True) 
                 )
             elif error.code() != KafkaError._PARTITION_EOF:
                 raise AssertionError(f"reading {topic}-{partition}: {error}")
-            elif offset >= high_watermark(bootstrap, topic, partition):
+            elif offset >= reader.get_watermark_offsets(at, cached=True)[1]:  # from the answer that ended here
                 return found
     finally:
         reader.close()

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from kafka_replication.copying.engine import CopyResult
 from kafka_replication.runtime.failpoints import VARIABLE
 from kafka_replication.spark.jobs import JOB, RESULTS, Job
+from tests.support.programs import Program
 from tests.support.scenario import SHORT_LEASE, Scenario
 
-ROOT = Path(__file__).parents[2]
+
+def spawn(module: str, *arguments: str, failpoint: str = "") -> Program:
+    return Program(f"tests.support.{module}", arguments, {VARIABLE: failpoint} if failpoint else {})
 
 
-def spawn(module: str, *arguments: str, failpoint: str = "") -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"}
-    environment |= {VARIABLE: failpoint} if failpoint else {}
-    line = [sys.executable, "-m", f"tests.support.{module}", *arguments]
-    return subprocess.Popen(line, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def run_process(scene: Scenario, failpoint: str = "") -> subprocess.Popen[str]:
+def run_process(scene: Scenario, failpoint: str = "") -> Program:
     """A whole run."""
     config = json.dumps(scene.document(lease=SHORT_LEASE))
     return spawn(
@@ -32,9 +24,7 @@ def run_process(scene: Scenario, failpoint: str = "") -> subprocess.Popen[str]:
     )
 
 
-def copy_process(
-    scene: Scenario, job: Job, failpoint: str = "", dies_after: tuple[int, int] | None = None
-) -> subprocess.Popen[str]:
+def copy_process(scene: Scenario, job: Job, failpoint: str = "", dies_after: tuple[int, int] | None = None) -> Program:
     """``dies_after``: so many chunks, and then so many calls (`copy_process`)."""
     file = scene.folder / "job.json"
     file.write_bytes(JOB.dump_json(job))
@@ -42,9 +32,8 @@ def copy_process(
     return spawn("copy_process", str(file), *death, failpoint=failpoint)
 
 
-def lines_until(process: subprocess.Popen[str], wanted: Callable[[str], bool]) -> list[str]:
+def lines_until(process: Program, wanted: Callable[[str], bool]) -> list[str]:
     """Output up to and with the wanted line, or to the end."""
-    assert process.stdout is not None
     seen = []
     for line in process.stdout:
         seen.append(line)
@@ -53,15 +42,14 @@ def lines_until(process: subprocess.Popen[str], wanted: Callable[[str], bool]) -
     return seen
 
 
-def end_of(process: subprocess.Popen[str]) -> int:
+def end_of(process: Program) -> int:
     """The exit code, once everything it wrote was read."""
     lines_until(process, lambda line: False)
-    assert process.stdout is not None
     process.stdout.close()
     return process.wait()
 
 
-def result_of(process: subprocess.Popen[str]) -> CopyResult:
+def result_of(process: Program) -> CopyResult:
     lines = lines_until(process, lambda line: line.startswith("RESULT"))
     assert end_of(process) == 0
     copied = RESULTS.validate_json(lines[-1].removeprefix("RESULT "))[0].copied

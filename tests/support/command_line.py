@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,33 +15,42 @@ from typing import Any, Protocol
 import yaml
 
 from kafka_replication.connections.port import Connections
+from tests.support.programs import ROOT, Program
 from tests.support.scenario import Scenario
 
-ROOT = Path(__file__).parents[2]
+
+class Command(Program):
+    """The program under way."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # `communicate` closes it
+        super().__init__("kafka_replication.cli", arguments, environment, folder=folder, errors=self._errors)
+
+    def communicate(self) -> tuple[str, str]:
+        """What is left of stdout, and stderr."""
+        out = self.rest()
+        with self._errors:
+            self._errors.seek(0)
+            return out, self._errors.read()
 
 
-def cli(scene: Scenario, text: str, source: str, *command: str) -> subprocess.Popen[str]:
+def cli(scene: Scenario, text: str, source: str, *command: str) -> Command:
     file = scene.folder / f"{abs(hash((text, source, command)))}.yaml"
     file.write_text(text)
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "plugins"),
         "KAFKA_REPLICATION_STORE_URL": scene.store_url,
         "AIRFLOW_CONN_SOURCE": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": source}}),
         "AIRFLOW_CONN_TARGET": json.dumps(
             {"conn_type": "kafka", "extra": {"bootstrap.servers": scene.target.bootstrap}}
         ),
     }
-    line = [sys.executable, "-m", "kafka_replication.cli", command[0], str(file), *command[1:]]
-    return subprocess.Popen(
-        line, cwd=scene.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return Command([command[0], str(file), *command[1:]], environment, scene.folder)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def ended(process: Command) -> tuple[int, str, str]:
     out, err = process.communicate()
     assert "Traceback" not in err + out, err
-    return process.returncode, out, err
+    return process.wait(), out, err
 
 
 class Replicating(Protocol):
@@ -57,8 +67,10 @@ class Replicating(Protocol):
     def document(self) -> dict[str, Any]: ...
 
 
-def _line(scene: Replicating, arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """What `subprocess` needs to call the program. Options of the program may stand before the command."""
+def _line(
+    scene: Replicating, arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The program's arguments, and what it needs in its environment. Options of the program may stand before the command."""
     file = scene.folder / f"{scene.name}.yaml"
     written = file.with_name(f"{file.name}.{threading.get_ident()}")  # commands at once must not find half a file
     written.write_text(yaml.safe_dump(scene.document()))
@@ -68,31 +80,33 @@ def _line(scene: Replicating, arguments: Sequence[str], environment: Mapping[str
         for name in ("source", "target")
     }
     first = next(number for number, argument in enumerate(arguments) if not argument.startswith("-")) + 1
-    return {
-        "args": [sys.executable, "-m", "kafka_replication.cli", *arguments[:first], str(file), *arguments[first:]],
-        "text": True,
-        "env": {
-            **os.environ,
-            **connections,
-            "KAFKA_REPLICATION_STORE_URL": scene.store_url,
-            "PYTHONPATH": f"{ROOT}/plugins:{ROOT}",
-            **environment,
-        },
+    return [*arguments[:first], str(file), *arguments[first:]], {
+        **connections,
+        "KAFKA_REPLICATION_STORE_URL": scene.store_url,
+        **environment,
     }
 
 
 def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[int, str, str]:
     """The command line itself: its exit code, stdout and stderr."""
-    ended = subprocess.run(capture_output=True, check=False, **_line(scene, arguments, environment))
-    return ended.returncode, ended.stdout, ended.stderr
+    process = Command(*_line(scene, arguments, environment))
+    out, err = process.communicate()
+    return process.wait(), out, err
 
 
 def at_a_terminal(scene: Replicating, answer: str, *arguments: str) -> tuple[int, str, str]:
     """The same with a person at a terminal, who types ``answer``. The terminal shows stderr."""
     person, terminal = os.openpty()
     os.write(person, f"{answer}\n".encode())
+    line, environment = _line(scene, arguments, {})
     ended = subprocess.run(
-        stdin=terminal, stderr=terminal, stdout=subprocess.PIPE, check=False, **_line(scene, arguments, {})
+        [sys.executable, "-m", "kafka_replication.cli", *line],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/plugins", **environment},
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+        check=False,
     )
     os.set_blocking(person, False)
     shown = os.read(person, 1 << 16).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import uuid
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
     ResourceType,
 )
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
@@ -82,15 +84,29 @@ class Addresses:
         return self.alerts
 
 
+@functools.lru_cache(maxsize=8)  # a client costs connections and threads
+def _admin(bootstrap: str) -> AdminClient:
+    admin = AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "allow.auto.create.topics": False,
+            "reconnect.backoff.max.ms": 500,
+        }
+    )
+    admin.list_topics(timeout=30)
+    return admin
+
+
 @dataclass
 class Cluster:
     """One side, as its administrator and its other users see it."""
 
     bootstrap: str
 
-    def __post_init__(self) -> None:
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self.admin.list_topics(timeout=30)
+    @property
+    def admin(self) -> AdminClient:
+        return _admin(self.bootstrap)
 
     def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = {}, replicas: int = 1) -> None:
         # Old timestamps must not fall to retention while a test looks at them.
@@ -115,13 +131,13 @@ class Cluster:
         self._wait(lambda: self.partitions(topic) == 0)
 
     def partitions(self, topic: str) -> int:
-        found = self.admin.list_topics(timeout=30).topics.get(topic)
+        found = self.admin.list_topics(topic, timeout=30).topics.get(topic)
         return 0 if found is None else sum(each.leader >= 0 for each in found.partitions.values())
 
     def size(self, topic: str) -> int:
         """Offsets in all partitions; 0 for a topic that is not there yet, or not known to every broker."""
         try:
-            return sum(high_watermark(self.bootstrap, topic, partition) for partition in range(self.partitions(topic)))
+            return sum(self._high_watermarks(topic, self.partitions(topic)).values())
         except KafkaException as error:
             if error.args[0].code() in (
                 KafkaError._UNKNOWN_PARTITION,
@@ -130,6 +146,11 @@ class Cluster:
             ):
                 return 0
             raise
+
+    def _high_watermarks(self, topic: str, partitions: int) -> dict[int, int]:
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
+        answers = self.admin.list_offsets(asked) if asked else {}
+        return {at.partition: answer.result(30).offset for at, answer in answers.items()}
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)

@@ -108,19 +108,21 @@ class TlsCluster:
         }
 
     def scram(self, user: str, password: str) -> dict[str, Any]:
-        """Settings of a new user, or of one with a new password. The broker asks its clients again every second."""
+        """Settings of a new user, or of one with a new password, once the broker takes them. It asks again every second."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         change = UserScramCredentialUpsertion(user, info, password.encode())
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
         for done in admin.alter_user_scram_credentials([change]).values():
             done.result(30)
-        return {
+        settings = {
             "bootstrap.servers": self.address("OPEN_LOGIN"),
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": user,
             "sasl.password": password,
         }
+        AdminClient({**settings, "log_level": 0}).list_topics(timeout=30)  # it logs in again until it may
+        return settings
 
     def login(self, **more: Any) -> dict[str, Any]:
         """Settings of a client that logs in over TLS."""

@@ -53,24 +53,34 @@ def _source(module: ModuleType) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
 
 
+def hash_of(text: str) -> str:
+    """What a receipt says about the text of a definition."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def given(record: Record, origin: Origin) -> transforms.Record:
+    """The record as a user's function gets it."""
+    offset, timestamp, key, value, headers = record
+    return transforms.Record(
+        key=key,
+        value=value,
+        headers=tuple(headers or ()),
+        timestamp=timestamp,
+        source=transforms.Source(origin.cluster, origin.topic, origin.partition, offset),
+    )
+
+
 def transforming(function: Callable[[transforms.Record], object]) -> Step:
     def step(record: Record, origin: Origin) -> Iterable[Record]:
-        offset, timestamp, key, value, headers = record
-        given = transforms.Record(
-            key=key,
-            value=value,
-            headers=tuple(headers or ()),
-            timestamp=timestamp,
-            source=transforms.Source(origin.cluster, origin.topic, origin.partition, offset),
-        )
+        taken = given(record, origin)
         try:
-            made = list(_several(function(given)))
+            made = list(_several(function(taken)))
         except MemoryError:  # of this process, whatever the record is
             raise
         except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
             failed = _where(e, function)
         else:
-            return [_checked(one, offset) for one in made]
+            return [_checked(one, record[0]) for one in made]
         raise failed  # outside of the handler: the error, which may show the record, is not its context
 
     return step

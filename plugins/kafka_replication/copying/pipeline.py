@@ -4,7 +4,6 @@ audit call the same code, and for the same record it gives the same result.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 from kafka_replication.config import PipelineDefinition
 from kafka_replication.config.expression import parse
 from kafka_replication.config.names import PROVENANCE
-from kafka_replication.copying.functions import imported, transforming
+from kafka_replication.copying.functions import hash_of, imported, transforming
 from kafka_replication.copying.steps import Origin, Step, StepFailed, exclusion, filtering, provenance
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.model.failures import Failure, FailureKind
@@ -70,8 +69,7 @@ def load(definition: PipelineDefinition) -> Pipeline | None:
             function, text = imported(name)
             add(name, text, transforming(function))
     content = json.dumps([VERSION, [[name, text] for (name, _), text in zip(steps, described, strict=True)]])
-    digest = hashlib.sha256(content.encode()).hexdigest()[:32]
-    return Pipeline(Transform(", ".join(name for name, _ in steps), f"sha256:{digest}"), steps)
+    return Pipeline(Transform(", ".join(name for name, _ in steps), hash_of(content)), steps)
 
 
 @dataclass(slots=True)

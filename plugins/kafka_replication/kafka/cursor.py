@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.pace import Pace, paced
 from kafka_replication.kafka.pool import lent
-from kafka_replication.kafka.scan import assign, consume, headers_of, offset_of, raise_read_error
+from kafka_replication.kafka.scan import assign, consume, offset_of, raise_read_error, record_of
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
@@ -131,7 +131,7 @@ class Cursor:
             self.records += 1
             if offset_of(message) in without:
                 continue
-            record = offset_of(message), message.timestamp()[1], message.key(), message.value(), headers_of(message)
+            record = record_of(message)
             for offset, *fields in change(record) if change else (record,):
                 if total is not None:
                     total.add(*fields)

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka import clients, offsets, quarantine, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.quarantine_scan import QuarantineEnds
-from kafka_replication.kafka.scan import headers_of, offset_of
+from kafka_replication.kafka.scan import headers_of, record_of
 from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.keys import PartitionKey, consumer_group
@@ -57,10 +57,9 @@ class FailedContents:
         if message is None:
             return None
         try:
-            headers = headers_of(message)
+            return record_of(message)
         except SystemError:
             return None
-        return offset_of(message), message.timestamp()[1], message.key(), message.value(), headers
 
     def _one(self, at: TopicPartition, side: clients.ClientConfig, offset: int) -> Message | None:
         if at not in self._cursors:

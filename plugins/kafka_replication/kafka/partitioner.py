@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from confluent_kafka import murmur2
 
-from kafka_replication import transforms
-from kafka_replication.copying.functions import imported
+from kafka_replication.copying.functions import given, hash_of, imported
+from kafka_replication.copying.steps import Origin
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import TopicPartition
@@ -62,8 +61,8 @@ def partitioner(
             return Partitioner(_by(name, count), lambda record: block(number, record[0], count))
         case name:
             function, text = _imported(name)
-            hash_ = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-            return Partitioner(_by(name, count, hash_), _calling(name, function, source, cluster, count))
+            origin = Origin(cluster, source.topic, number)
+            return Partitioner(_by(name, count, hash_of(text)), _calling(name, function, origin, count))
 
 
 def _by(name: str, partitions: int, hash_: str = "") -> PartitionedBy:
@@ -92,18 +91,11 @@ def _imported(name: str) -> tuple[Callable[..., object], str]:
     return imported(name, "partitioning")
 
 
-def _calling(name: str, function: Callable[..., object], source: TopicPartition, cluster: str, count: int) -> Choose:
+def _calling(name: str, function: Callable[..., object], origin: Origin, count: int) -> Choose:
     def choose(record: Record) -> int:
-        offset, timestamp, key, value, headers = record
-        given = transforms.Record(
-            key=key,
-            value=value,
-            headers=tuple(headers or ()),
-            timestamp=timestamp,
-            source=transforms.Source(cluster, source.topic, source.partition, offset),
-        )
+        offset, taken = record[0], given(record, origin)
         try:
-            number = function(given, count)
+            number = function(taken, count)
         except Exception as e:  # noqa: BLE001  # a function of the user's may raise anything
             why = f"it raised {type(e).__name__}"  # not its text, which may show the record
         else:
@@ -111,7 +103,7 @@ def _calling(name: str, function: Callable[..., object], source: TopicPartition,
                 return number
             why = f"it returned {number if isinstance(number, int) else type(number).__name__}"
         raise RefusedAt(
-            f"{source}: the partitioning {name} gives no partition from 0 to {count - 1} for the record at offset"
+            f"{origin}: the partitioning {name} gives no partition from 0 to {count - 1} for the record at offset"
             f" {offset}: {why}",
             f"correct {name}; nothing at or after this record is copied",
             offset,

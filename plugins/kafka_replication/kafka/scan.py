@@ -16,6 +16,7 @@ from kafka_replication.kafka.translate import Asked, translate
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
+from kafka_replication.sinks.port import Record
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
@@ -87,6 +88,11 @@ def _asked(reader: Consumer, at: TopicPartition) -> Asked:
 def offset_of(message: Message) -> int:
     """The offset of a record or of an end-of-partition event."""
     return message.offset()  # type: ignore[return-value]  # None only for messages not yet sent
+
+
+def record_of(message: Message) -> Record:
+    """The record as engines and audits take it. Raises SystemError for a header name that is not UTF-8."""
+    return offset_of(message), message.timestamp()[1], message.key(), message.value(), headers_of(message)
 
 
 def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:

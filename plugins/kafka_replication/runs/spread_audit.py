@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.partitioner import Choose, partitioner
-from kafka_replication.kafka.scan import headers_of, offset_of
+from kafka_replication.kafka.scan import offset_of, record_of
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.placement import KafkaPartitions, Part
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, ReplicationError
@@ -88,7 +88,7 @@ class TargetRead:
                         self._add_extra(extra, at, cursor.seen(range_))
                     elif number in digests:
                         for message in cursor.read(range_):
-                            digests[number].add(*_fields(message))
+                            digests[number].add(*record_of(message)[1:])
         except ReplicationError as error:
             self.failed[at] = error
             return
@@ -128,10 +128,6 @@ def _pieces(claims: Sequence[Claim], log: OffsetRange) -> Iterator[tuple[int | N
         position = max(position, range_.until)
     if position < log.until:
         yield None, OffsetRange(position, log.until)
-
-
-def _fields(message: Any) -> tuple[int, bytes | None, bytes | None, Any]:
-    return message.timestamp()[1], message.key(), message.value(), headers_of(message)
 
 
 def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choose | None:
@@ -256,4 +252,4 @@ class SpreadAuditor:
 
 def records(messages: Iterable[Any], without: Container[int] = ()) -> Iterator[Record]:
     """What the copier reads of these messages, but for the offsets ``without``, which it set aside."""
-    return ((offset_of(message), *_fields(message)) for message in messages if offset_of(message) not in without)
+    return (record_of(message) for message in messages if offset_of(message) not in without)

@@ -50,7 +50,7 @@ def failed_records(run: Run, selection: Selection) -> list[FailedRow]:
     """
     view = run.view()
     receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
-    rows = dict(remember(run, view, receipts, list(view.positions)))
+    rows = dict(remember(run, view, receipts))
     rows |= _found_in_quarantine(run, view, rows)
     meant = [row for _, row in sorted(rows.items()) if selection.has(row)]
     return [row for row in meant if selection.history or not row.is_open or not _is_earlier(row, view)]

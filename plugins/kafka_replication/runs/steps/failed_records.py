@@ -12,21 +12,27 @@ from kafka_replication.runs.run import Run
 from kafka_replication.watermarks.failed import FailedId, FailedRow, rows_of, with_decisions
 
 
-def remember(
+def note(
     run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]
 ) -> Mapping[FailedId, FailedRow]:
-    """Write to the store what these receipts say of failed records. Returns all that store and ledger know of.
-
-    Of offsets that were given back only a receipt counts: the second copy may have copied what the first one set aside.
-    """
-    known = {row.id: row for row in run.store.failed(run.replication.name)}
+    """Write to the store what these receipts say of failed records, and return it. The store joins it with its rows."""
     ledger = dict[FailedId, FailedRow]()
     for key in keys:
         ledger |= set_aside(view, receipts, key)
-    expired = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
-    merged = {id_: row.joined(known[id_]) if id_ in known else row for id_, row in ({**expired, **ledger}).items()}
-    run.store.record_failed([row for id_, row in merged.items() if row != known.get(id_)])
-    return {id_: row for id_, row in merged.items() if id_ in ledger or not was_given_back(row, view)}
+    run.store.record_failed(list(ledger.values()))
+    return ledger
+
+
+def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId, FailedRow]:
+    """All failed records that store and ledger know of. The store gets what it did not know.
+
+    Of offsets that were given back only a receipt counts: the second copy may have copied what the first one set aside.
+    """
+    ledger = note(run, view, receipts, list(view.positions))
+    known = {row.id: row for row in run.store.failed(run.replication.name)}
+    rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
+    run.store.record_failed([row for id_, row in rows.items() if row != known[id_]])
+    return {id_: row for id_, row in rows.items() if id_ in ledger or not was_given_back(row, view)}
 
 
 def set_aside(view: LedgerView, receipts: Receipts, key: PartitionKey) -> Mapping[FailedId, FailedRow]:

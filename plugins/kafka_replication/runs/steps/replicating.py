@@ -105,7 +105,8 @@ class _Work:
                 break
             if len(part) < len(self._plan.to_copy) or number > 1:
                 log.info("%s", _slice_text(self._plan, self._view.positions, number, part))
-            self._do([self._copying(planned) for planned in part])
+            most_failed = self._most_failed
+            self._do([self._copying(planned, most_failed) for planned in part])
         self.read_back(self._plan.workable)
         self._book.judge(self._view, self._end)
 
@@ -183,7 +184,7 @@ class _Work:
         position, copy = self._view.position(task.key, read_back.generation), task.copy
         return RangeTask(copy=copy if copy and position and position.left_of(copy.range) else None, read_back=read_back)
 
-    def _copying(self, planned: PartitionPlan) -> RangeTask:
+    def _copying(self, planned: PartitionPlan, most_failed: int) -> RangeTask:
         assert planned.copy is not None
         copy = CopyTask(
             key=planned.key,
@@ -192,7 +193,7 @@ class _Work:
             generation=planned.generation,
             run_id=self._run.run_id,
             position=planned.position,
-            most_failed=self._most_failed,
+            most_failed=most_failed,
         )
         return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))
 

@@ -16,7 +16,7 @@ from kafka_replication.planning.removal import removal_text
 from kafka_replication.reporting.arithmetic import Evidence, account
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.steps.failed_records import remember
+from kafka_replication.runs.steps.failed_records import note
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 
@@ -68,7 +68,7 @@ def report(
         ),
     )
     _store(run, document)
-    remember(run, view, read, list(wanted))
+    note(run, view, read, list(wanted))
     return document
 
 
