@@ -128,7 +128,7 @@ class Trial:
         file.write_text(json.dumps(settings))
         environment = {
             **os.environ,
-            MARK: self.name,
+            MARK: str(self.folder),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": f"{ROOT}/plugins:{ROOT}",
             **({VARIABLE: failpoint} if failpoint else {}),
@@ -280,11 +280,13 @@ class Trial:
         return watermarks(self.store, self.name)
 
     def _descendants(self) -> list[psutil.Process]:
-        """Every process of this trial, however far from its run: all have inherited its mark."""
+        """Every process of this trial, however far from its run: all have inherited its mark. Another session on this
+        machine may have a trial of the same name, but not in the same folder.
+        """
         found = []
         for each in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if each.environ().get(MARK) == self.name and each.status() != psutil.STATUS_ZOMBIE:
+                if each.environ().get(MARK) == str(self.folder) and each.status() != psutil.STATUS_ZOMBIE:
                     found.append(each)
         return found
 

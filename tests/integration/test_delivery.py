@@ -127,6 +127,19 @@ def test_profiles_may_change_between_runs(scene: Scenario) -> None:
     scene.idle_run()
 
 
+def test_a_crash_in_the_first_chunk_after_the_change_refuses_nothing(scene: Scenario) -> None:
+    """The position says what is promised before the first record is sent: what lies behind it may be left over."""
+    ready(scene, "exactly_once", 10)
+    assert scene.run().outcome == "done"
+    scene.settings["delivery"] = "fire_and_forget"
+    scene.source.produce(scene.topic, numbered(CHUNK + 10, 10))
+    assert end_of(copy_process(scene, scene.copy_job(run_id="killed"), "P1")) == -signal.SIGKILL
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    assert nothing_but_doubled(scene.check()) == totals(report)["duplicates"]
+    assert (status_of(scene).delivery, scene.watermark()) == ("fire_and_forget", CHUNK + 20)
+
+
 def test_a_foreign_record_after_the_change_to_exactly_once_is_refused_as_ever(scene: Scenario) -> None:
     ready(scene, "at_least_once", 10)
     scene.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from kafka_replication.sinks.port import Record
 from tests.support import user_transforms
 from tests.support.checker import read
 from tests.support.children import copy_process, end_of, run_process
+from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 COUNT, CHUNK, BAD = 300, 100, (7, 8, 110, 299)
@@ -69,6 +71,46 @@ def test_a_killed_copier_loses_no_record_on_its_way_to_quarantine(scene: Scenari
     assert audited.outcome == "clean", audited.text()
     assert (audited.partitions[0].quarantined, audited.partitions[0].duplicates) == (len(BAD), duplicates)
     assert scene.watermark() == COUNT
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "leader_ack"])
+def test_what_only_the_broker_refuses_goes_to_quarantine(scene: Scenario, delivery: str) -> None:
+    """It is known when its neighbours are sent already, so they are sent again, and counted."""
+    scene.source.create(scene.topic, 1, {"max.message.bytes": "2000000"})
+    scene.target.create(scene.topic, 1, {"max.message.bytes": "100000"})
+    records, letters = numbered(COUNT), random.Random(3)
+    for place in (5, 250):  # zlib makes them fit, lz4 does not
+        records[place] = Rec(b"doubtful", "".join(letters.choices("abcdefgh", k=150_000)).encode())
+    scene.source.produce(scene.topic, records, compression_type="gzip")
+    report = scene.run(delivery=delivery, failures={"policy": "quarantine"})
+    assert report.outcome == "done", report.table()
+    line, there = only(report), times(scene)
+    assert {offset for offset in range(COUNT) if not there[offset]} == {5, 250}
+    assert (line.copied, line.quarantined, line.lost_in_delivery) == (COUNT - 2, 2, 0)
+    assert there.total() - (COUNT - 2) == line.duplicates
+    scene.settings["delivery"] = delivery
+    audited = audit(scene.bare_run())
+    assert (audited.outcome, audited.partitions[0].duplicates) == ("clean", line.duplicates), audited.text()
+
+
+def test_the_origin_of_left_overs_is_found_behind_a_record_that_cannot_be_read(scene: Scenario) -> None:
+    """The third chunk of 20 is left over: the source has a header name there that the client cannot read."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    produce_raw(scene.source.bootstrap, scene.topic, 0, b"k", b"v", [(b"\xff\xfe", b"x")])
+    scene.source.produce(scene.topic, numbered(49, 51))
+    scene.settings |= {"delivery": "at_least_once", "copy": {"chunk_records": 20}}
+    scene.settings |= {"failures": {"policy": "quarantine"}}
+    assert end_of(run_process(scene, "P1:3")) == -signal.SIGKILL
+    report = scene.run()
+    assert report.outcome == "done", report.table()
+    terms = ("quarantined", "duplicates", "lost_in_delivery")
+    found = [sum(getattr(line, term) for line in report.ranges) for term in terms]
+    there = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    assert found == [1, len(there) - 99, 0]
+    assert len(set(there)) == 99 and len(there) > 100
+    (audited,) = audit(scene.bare_run()).partitions
+    assert (audited.outcome, audited.duplicates) == ("clean", found[1]), audited.as_json()
 
 
 def decide(scene: Scenario, action: Action, **asked: object) -> list[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
@@ -30,12 +31,19 @@ def scene(source_cluster: Brokers, target3: KafkaCluster, tmp_path: Path) -> Ite
     made.source.create(made.topic)
     made.source.produce(made.topic, numbered(COUNT))
     made.target.create(made.topic, replicas=3)
+    made.target.create(bait(made), 3, replicas=3)
     yield made
     made.store.close()
 
 
-def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
-    found = scene.target.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[0].leader
+def bait(scene: Scenario) -> str:
+    """A topic of which each broker leads a partition."""
+    return f"{scene.name}.bait"
+
+
+def leader(scene: Scenario, cluster: KafkaCluster, topic: str = "", partition: int = 0) -> Broker:
+    topic = topic or scene.topic
+    found = scene.target.admin.list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
     return cluster.broker(found - 1)
 
 
@@ -57,6 +65,17 @@ def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after:
 
     patch.setattr(AcknowledgedSession, "begin_chunk", watched_begin)
     patch.setattr(AcknowledgedWriter, "finish", watched_finish)
+
+
+def answer_fetches(scene: Scenario, cluster: KafkaCluster, broker: Broker) -> None:
+    """Let the broker answer the fetch requests that its followers sent before they were frozen: a follower asks for all
+    partitions at once, and finds the answer in its socket when it goes on. So it must have nothing of what comes next.
+    """
+    topic = bait(scene)
+    led = (number for number in range(3) if leader(scene, cluster, topic, number) is broker)
+    producer = Producer({"bootstrap.servers": scene.target.bootstrap, "acks": 1})
+    producer.produce(topic, b"bait", partition=next(led))
+    assert not producer.flush(30)
 
 
 @pytest.fixture
@@ -92,6 +111,7 @@ def test_leader_ack_loses_what_the_leader_alone_had(
         for broker in followers:
             assert broker.process is not None
             broker.process.send(signal.SIGSTOP)
+        answer_fetches(scene, target3, old)
 
     def lead_alone_no_more() -> None:
         old.kill()

@@ -15,7 +15,7 @@ from kafka_replication.kafka.sending import StallClock
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Seen
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
@@ -58,17 +58,11 @@ class KafkaSides:
         return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, without=without)
 
     def around(self, wanted: OffsetRange) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, change=self._possibly_made if self._pipeline else None)
+        return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, lenient=True)
 
     def _made(self, record: Record) -> Sequence[Record]:
         assert self._pipeline is not None
         return self._pipeline.outputs(record, self._origin)
-
-    def _possibly_made(self, record: Record) -> Sequence[Record]:
-        try:
-            return self._made(record)
-        except RefusedAt:
-            return ()
 
     @cached_property
     def _origin(self) -> Origin:

@@ -15,7 +15,7 @@ from kafka_replication.kafka.pool import lent
 from kafka_replication.kafka.scan import assign, consume, offset_of, raise_read_error, record_of
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import Digest
@@ -123,16 +123,24 @@ class Cursor:
         total: Digest | None = None,
         change: Callable[[Record], Iterable[Record]] | None = None,
         without: Container[int] = (),
+        *,
+        lenient: bool = False,
     ) -> Iterator[Seen]:
         """The offset and digest of each record in ``wanted``, or of what ``change`` makes of it. Each of these is also
-        added to ``total``. The offsets ``without`` are left out.
+        added to ``total``. The offsets ``without`` are left out, and if ``lenient`` records that cannot be copied.
         """
         for message in self.read(wanted):
             self.records += 1
             if offset_of(message) in without:
                 continue
-            record = record_of(message)
-            for offset, *fields in change(record) if change else (record,):
+            try:
+                record = record_of(message)
+                made = change(record) if change else (record,)
+            except (RefusedAt, SystemError):
+                if lenient:
+                    continue
+                raise
+            for offset, *fields in made:
                 if total is not None:
                     total.add(*fields)
                 fingerprint = Fingerprint()

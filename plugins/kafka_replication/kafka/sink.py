@@ -126,7 +126,9 @@ class KafkaSinkSession:
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
-        self._partition.sender.options["batch.size"] = batch_size(self._partition.target, self._largest_batch())
+        largest = batch_size(self._partition.target, self._largest_batch())
+        for sender in (self._partition.sender, self._partition.aside_sender):
+            sender.options["batch.size"] = largest
         self._partition.fence()
 
     def _largest_batch(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,7 +12,6 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit_sides import Sides
-from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.audit import Difference, Kind, Seen, area_of, claimed
 from kafka_replication.verification.delivery import balance, near_to, origins, set_aside
 from kafka_replication.verification.digests import digest_for
@@ -78,15 +77,8 @@ class DeliveryAudit:
 
     def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Seen]:
         """What could be made of these source records, which perhaps were never copied."""
-        change = self.sides.change(self.result.key, receipts[0]) if receipts else None
-
-        def possible(record: Record) -> Iterable[Record]:
-            try:
-                return change(record) if change else (record,)
-            except RefusedAt:
-                return ()
-
-        return self.source.seen(wanted, change=possible if change else None)
+        change = self.sides.change(self.result.key, receipts[0])
+        return self.source.seen(wanted, change=change, lenient=True)
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()

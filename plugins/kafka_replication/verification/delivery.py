@@ -51,7 +51,7 @@ class BothSides(Protocol):
         """
 
     def around(self, wanted: OffsetRange) -> Iterator[Seen]:
-        """The same for records that were perhaps never copied: those that cannot be transformed are left out."""
+        """The same for records that were perhaps never copied: those that cannot be copied are left out."""
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
 
