@@ -50,7 +50,9 @@ class Reason:
 
 REASONS = {
     "no key, and the target is compacted": Reason(Rec(None, bytes(SIZE)), {"cleanup.policy": "compact"}),
-    "too large for the target": Reason(Rec(b"big", random.Random(1).randbytes(6_000)), {"max.message.bytes": "5000"}),
+    "too large for the target": Reason(
+        Rec(b"big", random.Random(1).randbytes(120_000)), {"max.message.bytes": "100000"}
+    ),
     "the transform raises an error": Reason(
         Rec(b"k", bytes(SIZE), (("mark", MARK),)), {}, {"transform": "benchmarks.failed_records:strict"}
     ),

@@ -11,6 +11,7 @@ from kafka_replication.ledger.entries import Handled
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed.handling import Action
@@ -63,6 +64,9 @@ def test_retried_records_that_the_target_no_longer_has(with_failures: Scenario) 
     (audited,) = audit(scene.bare_run()).partitions
     assert not audited.errors and audited.outcome == "differs"
     assert audited.counts[Kind.MISSING] == 60, audited.stretches
+    request = parse(scene.replication(), topics=[scene.topic], from_=0, until=60)
+    text = plan_table(backfilling.preview(scene.bare_run(), request))
+    assert "WITHHELD" in text and "[0, 60) are not on" in text and "LOST" not in text
 
 
 def test_a_record_that_was_retried_although_its_chunk_has_it(with_failures: Scenario) -> None:

@@ -210,6 +210,7 @@ def test_the_document_of_a_dry_run() -> None:
                 "to_copy": [[50, 400]],
                 "to_copy_again": [],
                 "lost_on_both_sides": [],
+                "withheld": [],
                 "to_verify": [],
                 "estimated_records": 350,
                 "estimated_bytes": 17_500,

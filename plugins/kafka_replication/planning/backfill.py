@@ -16,7 +16,7 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
 from kafka_replication.planning.live import Planner, as_compared, own
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -45,8 +45,9 @@ class BackfillLine:
     ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
     records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
     although they come after the copies in the source. ``again``, a part of ``left``, was on the target once; ``lost``
-    was, too, but the source no longer has it; the verification of ``given_up`` was given up. ``keeps`` is how long the
-    target keeps records, in ms (None: for ever); ``oldest`` is a timestamp in ms.
+    was, too, but the source no longer has it; ``withheld`` was, and is of chunks with records that were retried (see
+    `planning.again`); the verification of ``given_up`` was given up. ``keeps`` is how long the target keeps records, in
+    ms (None: for ever); ``oldest`` is a timestamp in ms.
     """
 
     plan: PartitionPlan
@@ -56,6 +57,7 @@ class BackfillLine:
     left: Coverage = Coverage()  # noqa: RUF009
     again: Coverage = Coverage()  # noqa: RUF009
     lost: Coverage = Coverage()  # noqa: RUF009
+    withheld: Coverage = Coverage()  # noqa: RUF009
     given_up: Coverage = Coverage()  # noqa: RUF009
     newer: int = 0
     records: int | None = None
@@ -243,6 +245,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
     waiting = removed.subtract(coverage).subtract(Coverage.of([OffsetRange(0, log_start)])).within(asked)
     left = missing.subtract(gone).union(again).union(waiting)
     coverage = coverage.subtract(removed)
+    not_again = removed.within(asked).subtract(left)
     line = BackfillLine(
         plan=entry,
         asked=asked,
@@ -250,7 +253,8 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
         gone=gone,
         left=left,
         again=again.union(waiting),
-        lost=removed.within(asked).subtract(left),
+        lost=not_again.within(OffsetRange(0, log_start)),
+        withheld=not_again.within(OffsetRange(log_start, MAX_OFFSET)),
         given_up=given.ledger.unproven(entry.key, entry.generation).within(asked).subtract(removed),
         keeps=_keeps(given, topic, entry.key.target_topic),
         newer=sum(max(0, range_.until - max(range_.from_, left.ranges[0].from_)) for range_ in coverage) if left else 0,

@@ -49,6 +49,7 @@ def _row(line: BackfillLine) -> dict[str, Any]:
         "to_copy": line.left.encode(),
         "to_copy_again": line.again.encode(),
         "lost_on_both_sides": line.lost.encode(),
+        "withheld": line.withheld.encode(),
         "to_verify": line.plan.verify.encode(),
         "estimated_records": line.records,
         "estimated_bytes": line.bytes,
@@ -110,6 +111,11 @@ def _not_there_any_more(line: BackfillLine) -> str:
         text += f"\nAGAIN {where}: {line.again} are not on {line.key.target_topic} any more and will be copied again"
     if line.lost:
         text += f"\nLOST {where}: {line.lost} are not on {line.key.target_topic} any more, nor at the source"
+    if line.withheld:
+        text += (
+            f"\nWITHHELD {where}: {line.withheld} are not on {line.key.target_topic} any more, but records of these"
+            " chunks were retried, and would come twice: copy to another --target-topic, or reset the topic"
+        )
     if line.given_up:
         text += f"\nUNPROVEN {where}: the verification of {line.given_up} was given up"
     return text
@@ -118,7 +124,10 @@ def _not_there_any_more(line: BackfillLine) -> str:
 def nothing_to_do(*, lost: bool, given_up: bool) -> str:
     """Why there is nothing to do, without a word that does not hold."""
     if lost:
-        return "nothing to do: what is not on the target any more, the source does not have either"
+        return (
+            "nothing to do: what is not on the target any more, the source does not have either, or it is of chunks"
+            " with records that were retried"
+        )
     verified = "verified, or its verification was given up" if given_up else "verified"
     return f"nothing to do: all of it is on the target already, and {verified}"
 
@@ -137,7 +146,7 @@ def summary(backfill_plan: BackfillPlan) -> str:
         return f"{counts} partitions are refused: nothing would be copied"
     if backfill_plan.plan.idle:
         lost, given_up = (
-            any(line.lost for line in backfill_plan.lines),
+            any(line.lost or line.withheld for line in backfill_plan.lines),
             any(line.given_up for line in backfill_plan.lines),
         )
         return nothing_to_do(lost=lost, given_up=given_up)
