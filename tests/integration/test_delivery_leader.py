@@ -41,9 +41,8 @@ def bait(scene: Scenario) -> str:
     return f"{scene.name}.bait"
 
 
-def leader(scene: Scenario, cluster: KafkaCluster, topic: str = "", partition: int = 0) -> Broker:
-    topic = topic or scene.topic
-    found = scene.target.admin.list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
+def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
+    found = scene.target.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[0].leader
     return cluster.broker(found - 1)
 
 
@@ -73,7 +72,14 @@ def feeding(scene: Scenario, cluster: KafkaCluster, broker: Broker) -> Callable[
     next. Connected already, because frozen brokers tell nobody where to connect.
     """
     topic = bait(scene)
-    partition = next(number for number in range(3) if leader(scene, cluster, topic, number) is broker)
+
+    def led() -> list[int]:
+        partitions = scene.target.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        leaders = {number: about.leader for number, about in partitions.items() if about.leader > 0}
+        return [number for number, leader_id in leaders.items() if cluster.broker(leader_id - 1) is broker]
+
+    wait_until(lambda: bool(led()))  # not every broker knows a new topic at once
+    partition = led()[0]
     producer = Producer({"bootstrap.servers": scene.target.bootstrap, "acks": 1})
 
     def feed() -> None:
