@@ -55,9 +55,9 @@ env: install ## print what a terminal needs for the stack: eval "$(make -s env)"
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo
 
-# More than half of a test is waiting, so four tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
+# More than half of a test is waiting, so five tests run at a time on two processors. The tools of make lint are tests too (tests/lint),
 # so that they run beside the others. Which tests stay together, and in which order, tests/conftest.py says.
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
 # The watermark store's contract needs no broker, the other contracts (folders of tests/contract) do.
 QUICK := tests/lint tests/unit tests/contract/test_*.py tests/dags
 quick: install ## lint, and the tests that need neither Kafka nor Spark: under 3 minutes

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from stack.kafka_cluster import KafkaCluster
 from stack.ports import take_share
 from tests.support import session_folder
-from tests.support.clusters import Brokers, shared
+from tests.support.clusters import Brokers, end_early, shared
 
 # A busy machine is no failure: no test of ours has a time limit of its own.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -89,6 +89,8 @@ GROUPS = {
     "spark_cluster": "spark cluster",
     "airflow": "airflow",
 }
+# Clusters of one group alone, and their brokers: an idle broker takes a fiftieth of a processor.
+ENDING = {"own cluster": ("own", 1), "three brokers": ("target3", 3)}
 # Each test of these folders is dealt by itself, the others by file.
 ONE_BY_ONE = ("lint", "spark", "integration")
 # The longest first, so that all processes end at about the same time.
@@ -114,6 +116,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """One process has all tests of a group, one after the other, so the last one of them ends the group's cluster."""
+    group = _group(item)
+    if WORKER and group in ENDING and (nextitem is None or _group(nextitem) != group):
+        end_early(session_folder.current(), *ENDING[group])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

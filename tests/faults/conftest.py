@@ -10,7 +10,7 @@ import pytest
 from tests.faults.session import Session, open_session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session(stack_folder: Path) -> Iterator[Session]:
     with open_session(stack_folder / "faults") as opened:
         yield opened

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.planning.plan import Plan

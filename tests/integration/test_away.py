@@ -71,6 +71,7 @@ def test_a_broker_that_comes_back_is_waited_for(own_scene: Scenario, own_cluster
     assert scene.watermark() == RECORDS
 
 
+@pytest.mark.slow
 def test_a_run_whose_time_is_used_up_ends_by_name(own_scene: Scenario, own_cluster: KafkaCluster) -> None:
     scene, broker = own_scene, own_cluster.broker(0)
     scene.source.create(scene.topic)

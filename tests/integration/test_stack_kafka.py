@@ -57,6 +57,7 @@ def test_a_record_comes_back_from_each_cluster(source_cluster: Brokers, target_c
         assert values(cluster, topic, 1) == [cluster.bootstrap.encode()]
 
 
+@pytest.mark.slow
 def test_a_killed_broker_comes_back_with_its_records(own_cluster: KafkaCluster) -> None:
     topic = new_topic(own_cluster, replicas=1)
     produce(own_cluster, topic, b"before")
@@ -76,6 +77,7 @@ def test_a_killed_broker_comes_back_with_its_records(own_cluster: KafkaCluster) 
     assert values(own_cluster, topic, 2) == [b"before", b"after"]
 
 
+@pytest.mark.slow
 def test_three_brokers_take_records_while_one_is_dead(target3: KafkaCluster) -> None:
     topic = new_topic(target3, replicas=3)
     target3.broker(1).kill()

@@ -58,6 +58,7 @@ def test_one_that_has_grown_past_the_position_is_named(
     assert scene.watermark() == scene.position().next_offset
 
 
+@pytest.mark.slow
 def test_one_whose_last_stable_offset_went_back_is_named(own_source_scene: Scenario, own_cluster: KafkaCluster) -> None:
     """It lost the marker of a transaction: nothing after its first record can ever be read again."""
     scene = own_source_scene

@@ -28,9 +28,13 @@ def started(*clusters: KafkaCluster) -> Iterator[None]:
         start_all(clusters)
         yield
     finally:
-        brokers = [broker for cluster in clusters for broker in cluster.brokers]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda broker: broker.kill(), brokers))
+        _kill(*clusters)
+
+
+def _kill(*clusters: KafkaCluster) -> None:
+    brokers = [broker for cluster in clusters for broker in cluster.brokers]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda broker: broker.kill(), brokers))
 
 
 @contextmanager
@@ -50,6 +54,15 @@ def release_for(name: str) -> Release:
 def shared(folder: Path, *names: str, brokers: int = 1) -> Sequence[KafkaCluster]:
     """Clusters of the whole session: the process that asks first starts them, its end ends them (`tests/conftest.py`)."""
     with locked(folder, names[0]):
-        clusters = [KafkaCluster(name, folder, brokers=brokers, release=release_for(name)) for name in names]
+        clusters = [_named(folder, name, brokers) for name in names]
         start_all(clusters)
     return clusters
+
+
+def end_early(folder: Path, name: str, brokers: int) -> None:
+    """End a cluster of `shared` that no other test of the session uses."""
+    _kill(_named(folder, name, brokers))
+
+
+def _named(folder: Path, name: str, brokers: int) -> KafkaCluster:
+    return KafkaCluster(name, folder, brokers=brokers, release=release_for(name))

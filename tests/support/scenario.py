@@ -149,8 +149,15 @@ class Cluster:
 
     def _high_watermarks(self, topic: str, partitions: int) -> dict[int, int]:
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
-        answers = self.admin.list_offsets(asked) if asked else {}
-        return {at.partition: answer.result(30).offset for at, answer in answers.items()}
+        deadline = time.monotonic() + SAFETY
+        while asked:
+            try:
+                return {at.partition: each.result(30).offset for at, each in self.admin.list_offsets(asked).items()}
+            except KafkaException as e:  # a broker that was just told to lead may not know yet
+                if e.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        return {}
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)

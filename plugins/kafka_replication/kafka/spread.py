@@ -18,7 +18,7 @@ from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.partitioner import Partitioner, partitioner
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink import KafkaSinkSession
+from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
 from kafka_replication.model.errors import ForeignWriter, Refused, Stalled

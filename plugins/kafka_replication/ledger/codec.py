@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kafka_replication.ledger import formats
+from kafka_replication.ledger import fields, formats
 from kafka_replication.ledger.entries import (
     UPGRADE,
     Deleted,
@@ -213,10 +213,10 @@ def _failed(failed: FailedRecord) -> dict[str, Any]:
 
 def _placement(placement: Placement) -> dict[str, Any]:
     if isinstance(placement, KafkaSegments):
-        return {"kind": formats.KAFKA_SEGMENTS, "segments": [asdict(segment) for segment in placement.segments]}
+        return {"kind": fields.KAFKA_SEGMENTS, "segments": [asdict(segment) for segment in placement.segments]}
     if isinstance(placement, KafkaPartitions):
         parts = [_part(part) for part in placement.parts]
-        return {"kind": formats.KAFKA_PARTITIONS, "by": asdict(placement.by), "parts": parts}
+        return {"kind": fields.KAFKA_PARTITIONS, "by": asdict(placement.by), "parts": parts}
     return {**placement.content, "kind": placement.kind}
 
 

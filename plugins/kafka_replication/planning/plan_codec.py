@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from kafka_replication.ledger.formats import JsonCoverage, JsonIds, JsonRange, Number
+from kafka_replication.ledger.fields import JsonCoverage, JsonIds, JsonRange, Number
 from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition

@@ -12,7 +12,8 @@ from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments

@@ -18,7 +18,8 @@ from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.failed_contents import FailedContents, failed_contents
 from kafka_replication.kafka.segment_reader import segment_reader
-from kafka_replication.kafka.sink import KafkaSink, KafkaSinkSession
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.target_limits import TargetLimits
 from kafka_replication.ledger.entries import Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
