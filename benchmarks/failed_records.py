@@ -1,9 +1,9 @@
 """``python -m benchmarks.failed_records``: 100,000 records of which 1,000 fail at random offsets.
 
-Real brokers; the workers' functions in this process, without Spark. For each reason to fail, the same records are
-copied to a target that takes all, and to one that does not. Prints the ratio of the two; then removes the cause,
-retries all records that failed, and audits. Fails if a run sets aside other records than these, if quarantining takes
-more than twice as long as a clean run, or if an audit is not clean.
+Real brokers; the workers' functions in this process, without Spark. For each reason to fail, a topic with such records
+and one without them are copied to target topics with the same settings. Prints the ratio of the two; then removes the
+cause, retries all records that failed, and audits. Fails if a run sets aside other records than these, if quarantining
+takes more than twice as long as a clean run, or if an audit is not clean.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ class Reason:
 
 REASONS = {
     "no key, and the target is compacted": Reason(Rec(None, bytes(SIZE)), {"cleanup.policy": "compact"}),
-    "too large for the target": Reason(
-        Rec(b"big", random.Random(1).randbytes(120_000)), {"max.message.bytes": "100000"}
-    ),
+    "too large for the target": Reason(Rec(b"big", random.Random(1).randbytes(25_000)), {"max.message.bytes": "20000"}),
     "the transform raises an error": Reason(
         Rec(b"k", bytes(SIZE), (("mark", MARK),)), {}, {"transform": "benchmarks.failed_records:strict"}
     ),
@@ -98,12 +96,12 @@ class Copy(Scenario):
 
 
 def _turn(
-    source: Cluster, target: Cluster, folder: Path, topic: str, reason: Reason, cured: bool
+    source: Cluster, target: Cluster, folder: Path, topic: str, reason: Reason, failing: int
 ) -> tuple[Copy, float]:
-    os.environ[CURED] = "yes" if cured else ""
+    os.environ.pop(CURED, None)
     copy = Copy(source, target, folder, topic, reason.settings)
-    target.create(copy.to, 1, {} if cured else reason.limits)
-    return copy, copy.seconds(0 if cured else FAILING)
+    target.create(copy.to, 1, reason.limits)
+    return copy, copy.seconds(failing)
 
 
 def cure(cluster: Cluster, copy: Copy, reason: Reason) -> None:
@@ -115,13 +113,18 @@ def cure(cluster: Cluster, copy: Copy, reason: Reason) -> None:
 def measured(
     name: str, reason: Reason, source: Cluster, target: Cluster, folder: Path, say: Callable[[str], None]
 ) -> bool:
-    topic = f"t{list(REASONS).index(name)}"
-    records = numbered(RECORDS, 0, SIZE)
-    for place in random.Random(7).sample(range(RECORDS), FAILING):
-        records[place] = reason.bad
-    source.create(topic, 1)
-    source.produce(topic, records)
-    turns = [[_turn(source, target, folder, topic, reason, cured) for cured in (True, False)] for _ in range(TURNS + 1)]
+    good = numbered(RECORDS, 0, SIZE)
+    bad, places = list(good), random.Random(7).sample(range(RECORDS), FAILING)
+    for place in places:
+        bad[place] = reason.bad
+    topics = {f"t{list(REASONS).index(name)}.{number}": number for number in (0, FAILING)}
+    for topic, records in zip(topics, (good, bad), strict=True):
+        source.create(topic, 1)
+        source.produce(topic, records)
+    turns = [
+        [_turn(source, target, folder, topic, reason, failing) for topic, failing in topics.items()]
+        for _ in range(TURNS + 1)
+    ]
     clean, aside = ([turn[kind][1] for turn in turns[1:]] for kind in (0, 1))  # the first turn warms up
     copy, _ = turns[-1][1]
     cure(target, copy, reason)

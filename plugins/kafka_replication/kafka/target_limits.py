@@ -88,7 +88,7 @@ class TargetLimits:
         effort = 9 if self.codec == "gzip" else 1
         _, _, key, value, headers = record
         content = b"".join([key or b"", value or b"", *(part or b"" for _, part in headers or ())])
-        if len(zlib.compress(content, effort)) <= self.size * 1.05:
+        if not _compresses_above(self.size * 1.05, content, effort):
             return False
         return len(content) <= WINDOW or not _repeats(content)
 
@@ -100,6 +100,16 @@ def size_of(record: Record) -> int:
     if headers:
         size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
     return size
+
+
+def _compresses_above(limit: float, content: bytes, effort: int) -> bool:
+    """Whether zlib makes more bytes of it. Ends as soon as that is known: a record may be many times too large."""
+    compressor, size = zlib.compressobj(effort), 0
+    for at in range(0, len(content), WINDOW):
+        size += len(compressor.compress(content[at : at + WINDOW]))
+        if size > limit:
+            return True
+    return size + len(compressor.flush()) > limit
 
 
 def _repeats(content: bytes) -> bool:
