@@ -41,9 +41,8 @@ def bait(scene: Scenario) -> str:
     return f"{scene.name}.bait"
 
 
-def leader(scene: Scenario, cluster: KafkaCluster, topic: str = "", partition: int = 0) -> Broker:
-    topic = topic or scene.topic
-    found = scene.target.admin.list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
+def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
+    found = scene.target.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[0].leader
     return cluster.broker(found - 1)
 
 
@@ -67,15 +66,28 @@ def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after:
     patch.setattr(AcknowledgedWriter, "finish", watched_finish)
 
 
-def answer_fetches(scene: Scenario, cluster: KafkaCluster, broker: Broker) -> None:
-    """Let the broker answer the fetch requests that its followers sent before they were frozen: a follower asks for all
-    partitions at once, and finds the answer in its socket when it goes on. So it must have nothing of what comes next.
+def feeding(scene: Scenario, cluster: KafkaCluster, broker: Broker) -> Callable[[], None]:
+    """Makes the broker answer the fetch requests that its followers sent before they were frozen: a follower asks for
+    all partitions at once, and finds the answer in its socket when it goes on. So it must have nothing of what comes
+    next. Connected already, because frozen brokers tell nobody where to connect.
     """
     topic = bait(scene)
-    led = (number for number in range(3) if leader(scene, cluster, topic, number) is broker)
+
+    def led() -> list[int]:
+        partitions = scene.target.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        leaders = {number: about.leader for number, about in partitions.items() if about.leader > 0}
+        return [number for number, leader_id in leaders.items() if cluster.broker(leader_id - 1) is broker]
+
+    wait_until(lambda: bool(led()))  # not every broker knows a new topic at once
+    partition = led()[0]
     producer = Producer({"bootstrap.servers": scene.target.bootstrap, "acks": 1})
-    producer.produce(topic, b"bait", partition=next(led))
-    assert not producer.flush(30)
+
+    def feed() -> None:
+        producer.produce(topic, b"bait", partition=partition)
+        assert not producer.flush(30)
+
+    feed()
+    return feed
 
 
 @pytest.fixture
@@ -105,13 +117,13 @@ def test_leader_ack_loses_what_the_leader_alone_had(
     scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None, accept: float
 ) -> None:
     old = leader(scene, target3)
-    followers = [broker for broker in target3.brokers if broker is not old]
+    followers, feed = [broker for broker in target3.brokers if broker is not old], feeding(scene, target3, old)
 
     def freeze() -> None:
         for broker in followers:
             assert broker.process is not None
             broker.process.send(signal.SIGSTOP)
-        answer_fetches(scene, target3, old)
+        feed()
 
     def lead_alone_no_more() -> None:
         old.kill()
