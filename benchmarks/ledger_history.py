@@ -1,9 +1,10 @@
 """``python -m benchmarks.ledger_history``: what a run costs as the ledger's history grows, on real brokers.
 
 1,000 partitions have no history, then 10,000, 100,000 and 1,000,000 receipts behind them, with the positions and
-verified entries that were written along with them (SIZES chooses others). History is generated: real entries, one
-transaction for each past run. Then Kafka compacts the positions topic, as it would have done during those days: waited
-for, at most WAIT_SECONDS, until it holds little more than the newest entries and those of the last run.
+verified entries that were written along with them. SIZES chooses others, TOPICS the number of topics of ten partitions.
+History is generated: real entries, one transaction for each past run. Then Kafka compacts the positions topic, as it
+would have done during those days: waited for, at most WAIT_SECONDS, until it holds little more than the newest entries
+and those of the last run.
 
 Measured is a whole run in a fresh process, idle and with work in every partition: the least of REPEATS times, and the
 peak memory. The Spark jobs are left out, as they cost the same whatever the history is: a launcher in the process
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Self, cast
@@ -51,7 +52,8 @@ from kafka_replication.store import open_store
 from kafka_replication.verification.verify import VerifyResult
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
 
-TOPICS, WIDTH, DEPTH = 100, 10, 1_000  # 1,000 partitions; DEPTH offsets of each were copied before
+TOPICS = int(os.environ.get("TOPICS", "100"))
+WIDTH, DEPTH = 10, 1_000  # partitions of a topic; DEPTH offsets of each were copied before
 SIZES = [int(size) for size in os.environ.get("SIZES", "0,10000,100000,1000000").split(",")]
 REPEATS = int(os.environ.get("REPEATS", "5"))
 WAIT_SECONDS = 300
@@ -81,6 +83,10 @@ def keys(settings: Replication) -> list[PartitionKey]:
     ]
 
 
+def source_topics() -> list[str]:
+    return sorted({key.source.topic for key in keys(replication(0))})
+
+
 # --- the clusters and their history -----------------------------------------------------------------------------------
 
 
@@ -90,10 +96,10 @@ def create(bootstrap: str, names: list[str]) -> None:
         future.result(60)
 
 
-def produce(bootstrap: str, count: int) -> None:
-    """``count`` small records to every source partition."""
+def produce(bootstrap: str, count: int, names: Sequence[str]) -> None:
+    """``count`` small records to every partition of these topics."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    for name in (f"t{number:03}" for number in range(TOPICS)):
+    for name in names:
         for partition in range(WIDTH):
             for _ in range(count):
                 producer.produce(name, value=b"x", partition=partition)
@@ -179,6 +185,7 @@ def position(ids: Ids, start: int, until: int) -> Position:
         start=start,
         next_offset=until,
         coverage=Coverage.of([OffsetRange(start, until)]),
+        target_end=until,  # of each partition, source and target have the same offsets
         receipts_from=0,
     )
 
@@ -265,10 +272,14 @@ class Constant:
             transaction.fence()
             view = ledger.view()
             transaction.begin()
+            copies = Producer(config)
             for task in tasks:
+                assert task.range.span == 1, task
                 here, range_ = view.positions[task.key], task.range
-                ledger.write(transaction, task.key, here.after(range_, None, 0))
+                copies.produce(task.key.target_topic, b"x", partition=task.key.target.partition)
+                ledger.write(transaction, task.key, here.after(range_, None, range_.until))
                 ledger.write(transaction, task.key, receipt(task.ids, range_.from_, range_.until, task.run_id))
+            copies.flush()
             transaction.commit()
         view, ends = ledger.view(), ledger.receipt_ends()
         return [
@@ -323,7 +334,7 @@ def measured(source: str, targets: Mapping[int, str], folder: Path) -> Mapping[t
     for _ in range(REPEATS):
         for kind in KINDS:
             if kind == "work":
-                produce(source, 1)
+                produce(source, 1, source_topics())
             for size, target in targets.items():
                 results[kind, size].append(in_fresh_process(kind, size, source, target, folder))
     return {
@@ -334,7 +345,9 @@ def measured(source: str, targets: Mapping[int, str], folder: Path) -> Mapping[t
 def prepare(source: KafkaCluster, target: KafkaCluster, size: int) -> str:
     """A target with this history. Says what its positions topic holds then."""
     settings = replication(size)
-    create(target.bootstrap, sorted({key.target_topic for key in keys(settings)}))
+    names = sorted({key.target_topic for key in keys(settings)})
+    create(target.bootstrap, names)
+    produce(target.bootstrap, DEPTH, names)
     write_history(source.bootstrap, target.bootstrap, settings, size)
     waited = await_compaction(target.brokers[0].data)
     print(f"{size:,} receipts: the positions topic holds {waited}", file=sys.stderr, flush=True)
@@ -349,8 +362,8 @@ def main() -> None:
     clusters = {size: KafkaCluster(f"target{size}", folder, extra=cleaner) for size in SIZES}
     try:
         start_all([source, *clusters.values()])
-        create(source.bootstrap, sorted({key.source.topic for key in keys(replication(0))}))
-        produce(source.bootstrap, DEPTH)
+        create(source.bootstrap, source_topics())
+        produce(source.bootstrap, DEPTH, source_topics())
         targets = {size: prepare(source, cluster, size) for size, cluster in clusters.items()}
         found = measured(source.bootstrap, targets, folder)
     finally:
