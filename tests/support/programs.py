@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -89,9 +90,6 @@ def _server() -> Path:
     line = [sys.executable, "-m", "tests.support.preloaded", str(path)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}"}
     server = subprocess.Popen(line, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    atexit.register(server.communicate)  # the end of its standard input ends it
     wait_until(lambda: path.exists() or server.poll() is not None)
-    _alive.append(server)
     return path
-
-
-_alive: list[subprocess.Popen[bytes]] = []
