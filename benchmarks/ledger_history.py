@@ -116,7 +116,7 @@ def write_history(source: str, target: str, settings: Replication, size: int) ->
     runs = size // len(mine)
     start = DEPTH - runs
     opened = [sent for key in mine for sent in Sent.by(ledger, key, position(ids[key], start, start))]
-    copied = [sent for key in mine for sent in Sent.by(ledger, key, *one_run(ids[key], start))]
+    copied = [sent for key in mine for sent in Sent.by(ledger, key, *one_run(key, ids[key], start))]
     with closing(TransactionalProducer("history", "history", config, settings.copying, NEVER)) as transaction:
         transaction.fence()
         transaction.begin()
@@ -139,8 +139,8 @@ def write_history(source: str, target: str, settings: Replication, size: int) ->
 FROM, UNTIL = 987_654_321_001, 987_654_321_002  # stand for a run's offsets in what `Sent` was encoded with
 
 
-def one_run(ids: Ids, start: int) -> tuple[Position, Receipt, Verified]:
-    return position(ids, start, UNTIL), receipt(ids, FROM, UNTIL, f"run-{UNTIL}"), verified(start, UNTIL, 0)
+def one_run(key: PartitionKey, ids: Ids, start: int) -> tuple[Position, Receipt, Verified]:
+    return position(ids, start, UNTIL), receipt(key, ids, FROM, UNTIL, f"run-{UNTIL}"), verified(start, UNTIL, 0)
 
 
 class Sent(NamedTuple):
@@ -201,8 +201,8 @@ def verified(start: int, until: int, receipts_from: int) -> Verified:
     )
 
 
-def receipt(ids: Ids, from_: int, until: int, run_id: str) -> Receipt:
-    digest, count = "0123456789abcdef" * 2, until - from_
+def receipt(key: PartitionKey, ids: Ids, from_: int, until: int, run_id: str) -> Receipt:
+    digest, count, partition = "0123456789abcdef" * 2, until - from_, key.target.partition
     return Receipt(
         generation=1,
         range=OffsetRange(from_, until),
@@ -211,7 +211,9 @@ def receipt(ids: Ids, from_: int, until: int, run_id: str) -> Receipt:
         digest=digest,
         digest_kind="xxh3_128/1",
         engine="record/1",
-        placement=KafkaSegments((Segment(partition=0, first=from_, last=until - 1, count=count, digest=digest),)),
+        placement=KafkaSegments(
+            (Segment(partition=partition, first=from_, last=until - 1, count=count, digest=digest),)
+        ),
         ids=ids,
         run_id=run_id,
         time=now(),
@@ -278,7 +280,9 @@ class Constant:
                 here, range_ = view.positions[task.key], task.range
                 copies.produce(task.key.target_topic, b"x", partition=task.key.target.partition)
                 ledger.write(transaction, task.key, here.after(range_, None, range_.until))
-                ledger.write(transaction, task.key, receipt(task.ids, range_.from_, range_.until, task.run_id))
+                ledger.write(
+                    transaction, task.key, receipt(task.key, task.ids, range_.from_, range_.until, task.run_id)
+                )
             copies.flush()
             transaction.commit()
         view, ends = ledger.view(), ledger.receipt_ends()
