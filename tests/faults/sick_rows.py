@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import time
 
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
-
 from stack.kafka_cluster import Broker
 from tests.faults import load
 from tests.faults.bench import Bench, Side
@@ -24,11 +22,7 @@ RUNS = 3  # while the partition is away
 
 def _spread(side: Cluster, topic: str) -> None:
     """Without replicas: the sick partition alone is on the third broker."""
-    places = [[1 + number % 2] for number in HEALTHY] + [[3]]
-    keep = {"retention.ms": "-1"}
-    new = NewTopic(topic, num_partitions=len(places), replica_assignment=places, config=keep)
-    side.admin.create_topics([new])[topic].result(30)
-    wait_until(lambda: side.partitions(topic) == len(places))
+    side.create(topic, assignment=[[1 + number % 2] for number in HEALTHY] + [[3]])
 
 
 def _fill(side: Cluster, topic: str, seed: int) -> Load:

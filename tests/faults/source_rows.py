@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
 from tests.faults import load
 from tests.faults.bench import Bench
@@ -18,7 +17,6 @@ from tests.faults.load import PARTITIONS, Load
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
 from tests.support.scenario import Rec, send
-from tests.support.waiting import wait_until
 
 PART = 150
 
@@ -72,10 +70,7 @@ def leader_changes(trial: Trial) -> None:
 def on_three_brokers(bench: Bench, topic: str, seed: int) -> Load:
     """Every partition has three replicas, and its leader is the first one of them."""
     source = bench.source.direct
-    places = [[1 + (number + each) % 3 for each in range(3)] for number in range(PARTITIONS)]
-    new = NewTopic(topic, num_partitions=PARTITIONS, replica_assignment=places, config={"retention.ms": "-1"})
-    source.admin.create_topics([new])[topic].result(30)
-    wait_until(lambda: source.partitions(topic) == PARTITIONS)
+    source.create(topic, assignment=[[1 + (number + each) % 3 for each in range(3)] for number in range(PARTITIONS)])
     load.fill(source, topic, seed)
     return load.look(source, topic)
 

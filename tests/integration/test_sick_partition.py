@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
@@ -31,11 +30,7 @@ SETTINGS = {"timeouts": {"request": 6}}
 
 def spread(cluster: Cluster, topic: str, healthy: int) -> None:
     """A topic without replicas. Its last partition is on the third broker, the others are not."""
-    places = [[1 + number % 2] for number in range(healthy)] + [[3]]
-    keep = {"retention.ms": "-1"}
-    new = NewTopic(topic, num_partitions=len(places), replica_assignment=places, config=keep)
-    cluster.admin.create_topics([new])[topic].result(30)
-    wait_until(lambda: cluster.partitions(topic) == len(places))
+    cluster.create(topic, assignment=[[1 + number % 2] for number in range(healthy)] + [[3]])
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 
 from stack.kafka_cluster import KafkaCluster
 from tests.support.checker import read
@@ -56,10 +55,9 @@ def elected(scene: Scenario, brokers: KafkaCluster) -> Scenario:
 
 def elect_the_one_that_missed_some(scene: Scenario, brokers: KafkaCluster) -> None:
     leader, follower = brokers.broker(LEADER - 1), brokers.broker(FOLLOWER - 1)
-    config = {"retention.ms": "-1", "unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-    topic = NewTopic(scene.topic, 1, replica_assignment=[[LEADER, FOLLOWER]], config=config)
-    scene.source.admin.create_topics([topic])[scene.topic].result(30)
-    wait_until(lambda: scene.source.partitions(scene.topic) == 1 and replicas_in_sync(scene) == [LEADER, FOLLOWER])
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    scene.source.create(scene.topic, config=config, assignment=[[LEADER, FOLLOWER]])
+    wait_until(lambda: replicas_in_sync(scene) == [LEADER, FOLLOWER])
     scene.source.produce(scene.topic, numbered(KEPT))
     follower.kill()
     wait_until(lambda: replicas_in_sync(scene) == [LEADER])

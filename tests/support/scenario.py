@@ -94,7 +94,8 @@ def _admin(bootstrap: str) -> AdminClient:
             "reconnect.backoff.max.ms": 500,
         }
     )
-    admin.list_topics(timeout=30)
+    for _ in range(2):  # the first answer may come over the bootstrap connection, which librdkafka then closes
+        admin.list_topics(timeout=30)
     return admin
 
 
@@ -108,19 +109,38 @@ class Cluster:
     def admin(self) -> AdminClient:
         return _admin(self.bootstrap)
 
-    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = {}, replicas: int = 1) -> None:
+    def create(
+        self,
+        topic: str,
+        partitions: int = 1,
+        config: Mapping[str, str] = {},
+        replicas: int = 1,
+        assignment: list[list[int]] | None = None,
+    ) -> None:
+        """``assignment``: the brokers of each partition, instead of so many partitions and replicas."""
         # Old timestamps must not fall to retention while a test looks at them.
         settings = {"retention.ms": "-1", **config}
-        deadline = time.monotonic() + SAFETY
+        if assignment is None:
+            new = NewTopic(topic, partitions, replicas, config=settings)
+        else:
+            new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=settings)
+        deadline, answered = time.monotonic() + SAFETY, True
         while True:
             try:
-                self.admin.create_topics([NewTopic(topic, partitions, replicas, config=settings)])[topic].result(30)
+                self.admin.create_topics([new])[topic].result(30)
                 break
-            except KafkaException as e:  # one of this name is still being deleted
-                if time.monotonic() > deadline or e.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            except KafkaException as e:
+                code = e.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS and not answered:
+                    break
+                # One of this name is still being deleted; or the client has just closed the connection that it asked.
+                if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._DESTROY_BROKER):
                     raise
+                if time.monotonic() > deadline:
+                    raise
+                answered = answered and code != KafkaError._DESTROY_BROKER
                 time.sleep(0.05)
-        self._wait(lambda: self.partitions(topic) == partitions)
+        self._wait(lambda: self.partitions(topic) == new.num_partitions)
 
     def delete(self, topic: str) -> None:
         try:
