@@ -8,6 +8,7 @@ start, as in ``3.9.1,4.3.1``: the source's and that of all other clusters (`make
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not WORKER:
+    if WORKER:  # the clusters that it started end with the session
+        warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
+    else:
         session_folder.remove()
 
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
@@ -47,6 +47,7 @@ Header = tuple[str, bytes | None]
 LEASE = {"duration": 10, "wait": 60}
 SHORT_LEASE = {"duration": 3, "wait": 60}
 ALL = Request()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -169,15 +170,13 @@ class Cluster:
 
     def _high_watermarks(self, topic: str, partitions: int) -> dict[int, int]:
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
-        deadline = time.monotonic() + SAFETY
-        while asked:
-            try:
-                return {at.partition: each.result(30).offset for at, each in self.admin.list_offsets(asked).items()}
-            except KafkaException as e:  # a broker that was just told to lead may not know yet
-                if e.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        return {}
+        if not asked:
+            return {}
+        # A broker that was just told to lead may not know yet.
+        return _answer(
+            lambda: {at.partition: each.result(30).offset for at, each in self.admin.list_offsets(asked).items()},
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+        )
 
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
@@ -193,7 +192,12 @@ class Cluster:
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         at = TopicPartition(topic, partition, offset)
-        next(iter(self.admin.delete_records([at]).values())).result(30)
+        # A broker obeys a changed cleanup.policy some time after the change was answered.
+        _answer(
+            lambda: next(iter(self.admin.delete_records([at]).values())).result(30),
+            KafkaError.POLICY_VIOLATION,
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+        )
 
     def produce(self, topic: str, records: Iterable[Rec], partition: int = 0, **config: Any) -> None:
         """Send and wait for the acknowledgement of every record."""
@@ -231,6 +235,18 @@ class Cluster:
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         wait_until(condition)
+
+
+def _answer(ask: Callable[[], T], *passing: int) -> T:
+    """The answer to a request that is sent again while it fails for a reason that passes: codes of `KafkaError`."""
+    deadline = time.monotonic() + SAFETY
+    while True:
+        try:
+            return ask()
+        except KafkaException as e:
+            if e.args[0].code() not in passing or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def send(producer: Producer, topic: str, records: Iterable[Rec], partition: int = 0) -> None:
