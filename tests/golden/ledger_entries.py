@@ -3,7 +3,7 @@
 ``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
 brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
 `SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
-the one that brought filters and transforms. Every release has to read them. Never change a file or a value here; a new format gets
+the one that brought filters and transforms, ``handled-not-visible`` by the one that sets unreadable batches aside. Every release has to read them. Never change a file or a value here; a new format gets
 new files.
 """
 
@@ -305,6 +305,22 @@ SET_ASIDE: dict[str, Entry] = {
         reason="test data",
         run_id="run-8",
         time=TIME,
+    ),
+    "handled-not-visible": Handled(
+        generation=1,
+        state="retried",
+        quarantined=covered(),
+        skipped=covered((20, 30)),
+        ids=IDS,
+        by="ann",
+        reason="the disk was mended",
+        run_id="run-9",
+        time=TIME,
+        count=9,
+        digest=DIGEST,
+        digest_kind="xxh3_128/1",
+        placement=KafkaSegments((segment(3, 100, 108, DIGEST),)),
+        not_visible=covered((29, 30)),
     ),
 }
 NOTES: dict[str, Entry] = {

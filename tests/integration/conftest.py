@@ -1,6 +1,6 @@
 """The fixtures of every test here."""
 
 from tests.support.failed import with_failures
-from tests.support.scenes import clusters, own_scene, own_source_scene, scene
+from tests.support.scenes import clusters, own_scene, own_source_scene, scene, source_data
 
-__all__ = ["clusters", "own_scene", "own_source_scene", "scene", "with_failures"]
+__all__ = ["clusters", "own_scene", "own_source_scene", "scene", "source_data", "with_failures"]

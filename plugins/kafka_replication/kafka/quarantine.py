@@ -46,15 +46,15 @@ def partition_of(key: PartitionKey, partitions: int) -> int:
 
 def failed(record: Record, failure: Failure) -> FailedRecord:
     """What a receipt says of the record, without its place."""
-    key = record[2]
+    key, readable = record[2], failure.kind is not FailureKind.UNREADABLE
     return FailedRecord(
         offset=failure.offset,
         kind=failure.kind.value,
         reason=shortened(failure.reason),
         error=failure.error,
-        size=-1 if failure.kind is FailureKind.UNREADABLE else size_of(record),
+        size=size_of(record) if readable else -1,
         key_digest="" if key is None else xxhash.xxh3_128_hexdigest(key),
-        digest=digest_of(record),
+        digest=digest_of(record) if readable else "",
     )
 
 

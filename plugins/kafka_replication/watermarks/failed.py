@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
 from kafka_replication.model.keys import PartitionKey
 
-QUARANTINED, SKIPPED, RETRIED, DISCARDED = STATES = ("quarantined", "skipped", "retried", "discarded")
+# not_visible: it could not be read, and when it could, there was no visible record.
+STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
+QUARANTINED, SKIPPED, RETRIED, DISCARDED, NOT_VISIBLE = STATES
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
 
 
@@ -85,4 +87,5 @@ def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
 def _decisions(generation: int, offset: int, handled: Iterable[Handled]) -> Iterable[Step]:
     for entry in handled:
         if entry.generation == generation and offset in entry.offsets:
-            yield Step(entry.time, entry.state, entry.run_id, entry.by, entry.reason)
+            state = NOT_VISIBLE if offset in entry.not_visible else entry.state
+            yield Step(entry.time, state, entry.run_id, entry.by, entry.reason)
