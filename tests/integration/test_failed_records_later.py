@@ -196,6 +196,29 @@ def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_i
     assert_each_once(scene, [30, 41])
 
 
+@pytest.mark.parametrize("action", [Action.RETRY, Action.DISCARD])
+def test_a_topic_that_is_refused_holds_up_no_other(scene: Scenario, action: Action) -> None:
+    """It is named, with the reason, and its records stay."""
+    other = f"{scene.name}.a"  # the first one in order
+    for topic in (other, scene.topic):
+        scene.source.create(topic)
+        scene.target.create(topic, 1, {"cleanup.policy": "compact"})
+        scene.source.produce(topic, [Rec(None, b"no key"), *numbered(3), Rec(None, b"nor this")])
+    scene.settings |= {"failures": QUARANTINE, "topics": {"include": [other, scene.topic]}}
+    assert scene.run().outcome == "done"
+    scene.target.delete(other)
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    decided = ask(scene, action, everything=True)
+    assert [(row["topic"], row["offset"], row["done"]) for row in decided] == [
+        (other, 0, False),
+        (other, 4, False),
+        (scene.topic, 0, True),
+        (scene.topic, 4, True),
+    ]
+    assert all("was re-created or deleted" in row["why"] and "Remedy: " in row["why"] for row in decided[:2])
+    assert offsets(scene) == [(0, "quarantined"), (4, "quarantined")]
+
+
 def test_a_reset_leaves_nothing_to_decide(with_failures: Scenario) -> None:
     """It copies everything again; what was open before is history."""
     scene = with_failures
