@@ -40,11 +40,12 @@ def a_committed_chunk_is_visible_with_its_position(case: CopyCase) -> None:
 
 def what_was_written_and_is_not_committed_is_counted(case: CopyCase) -> None:
     with case.fenced() as (session, position):
-        assert session.written == 0
+        assert (session.written, session.first) == (0, None)
         placement = write(session, records(5))
         assert session.written == 5
+        assert session.first is not None and session.first[:3] == records(5)[0][:3]
         commit(case, session, position, chunk_of(records(5), placement))
-        assert session.written == 0
+        assert (session.written, session.first) == (0, None)
 
 
 def chunks_of_one_session_follow_each_other(case: CopyCase) -> None:
