@@ -88,6 +88,7 @@ GROUPS = {
     "bearer_target": "bearer",
     "secured": "secured",
     "tls": "tls",
+    "line": "line",
     "session": "faults",
     "spark_cluster": "spark cluster",
     "airflow": "airflow",

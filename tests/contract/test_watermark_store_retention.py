@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
+from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.times import now
 from kafka_replication.store import retention
+from kafka_replication.watermarks.failed import DISCARDED, QUARANTINED, RETRIED, SKIPPED, STATES, FailedRow, Step
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support import watermarks
@@ -22,6 +25,7 @@ TIMES = {
     "watermark_history": ("updated_at",),
     "watermarks": ("updated_at",),
     "range_outcomes": ("recorded_at",),
+    "failed_records": ("updated_at",),
 }
 Pass = Callable[[float], None]
 
@@ -100,6 +104,26 @@ def test_old_changes_of_a_watermark_go_but_never_the_newest(store: WatermarkStor
     assert [mark.version for mark in store.history(other)] == [1, 2]
     assert store.watermarks(NAME)[idle].version == before[idle].version
     assert watermarks.advance(store, idle, 40, 2).version == 3
+
+
+def test_failed_records_go_when_they_were_decided_about_long_ago_and_open_ones_never(
+    store: WatermarkStore, time_passes: Pass
+) -> None:
+    def note(offset: int, *states: str, replication: str = NAME) -> None:
+        key = PartitionKey(replication, KEY.source, KEY.target_topic)
+        record = FailedRecord(offset=offset, kind="refused", reason="", error="", size=1, key_digest="", digest="")
+        history = tuple(Step(now(), state, state) for state in states)
+        store.record_failed([FailedRow(key=key, generation=1, record=record, history=history)])
+
+    for offset, state in enumerate(STATES):
+        note(offset, *dict.fromkeys((QUARANTINED, state)))
+    note(9, QUARANTINED, DISCARDED, replication="another")
+    time_passes(2 * DAY)
+    note(7, QUARANTINED, RETRIED)
+    assert store.prune(NAME, 3 * DAY) == 0
+    assert store.prune(NAME, DAY) == 2
+    assert [(row.offset, row.state) for row in store.failed(NAME)] == [(0, QUARANTINED), (1, SKIPPED), (7, RETRIED)]
+    assert len(store.failed("another")) == 1
 
 
 def test_a_backlog_is_deleted_in_bounded_steps(

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of one Kafka broker that can be told to misbehave: cut, refuse, delay, throttle, swallow an answer.
+"""A TCP proxy in front of one Kafka broker that can be told to misbehave: cut, refuse, delay, throttle, swallow an answer, lose a request.
 
 Brokers advertise the proxy's port (`stack.kafka_cluster`, ``proxied``), so that every client of that listener goes through it.
 Frames are Kafka's: a size of 4 bytes, then for requests API key, API version and correlation id, for answers the correlation id
@@ -19,7 +19,7 @@ from typing import Any
 
 from stack.ports import LOOPBACK
 
-END_TXN = 26
+PRODUCE, END_TXN = 0, 26
 _CHUNK = 64 << 10
 _THROTTLED_CHUNK = 8 << 10  # so that the connections of a throttled line take turns
 _BUFFER = 0.2  # seconds that a throttled line holds in its buffers; then it takes no more, and the client waits
@@ -42,6 +42,8 @@ class Proxy:
         self._free_at = [0.0, 0.0]  # when the throttled line is free again in each direction, on the monotonic clock
         self._swallow: dict[int, int] = {}  # API key -> how many of its answers still to swallow
         self.swallowed = 0  # answers swallowed so far
+        self._lose: dict[int, int] = {}  # API key -> how many requests from now on it loses the next one
+        self.lost = 0  # requests lost so far
         self._links: set[_Link] = set()
         self._server: asyncio.Server | None = None
         self.accept()
@@ -70,10 +72,17 @@ class Proxy:
         """Cut the connection instead of passing on the next ``count`` answers to requests with this API key."""
         self._swallow[api_key] = count
 
+    def lose(self, api_key: int, after: int) -> None:
+        """Pass on ``after`` requests with this API key, at least one, and then lose one: the broker does not get it, and the client gets
+        the answer to the one before again. So a broker behaves that forgets what it has acknowledged.
+        """
+        self._lose[api_key] = after
+
     def behave(self) -> None:
         """End every misbehaviour; established connections stay."""
         self._delay, self._rate = 0.0, None
         self._swallow.clear()
+        self._lose.clear()
         self.accept()
 
     def close(self) -> None:
@@ -122,6 +131,19 @@ class Proxy:
             self.swallowed += 1
         return left > 0
 
+    def may_lose(self, api_key: int) -> bool:
+        """Whether one of the next requests with this API key is to be lost."""
+        return api_key in self._lose
+
+    def loses(self, api_key: int) -> bool:
+        """Whether to lose this request, which is not the first one; counts it."""
+        self._lose[api_key] -= 1
+        if self._lose[api_key]:
+            return False
+        del self._lose[api_key]
+        self.lost += 1
+        return True
+
     @property
     def most(self) -> int:
         """The bytes that one connection passes on at a time."""
@@ -136,61 +158,92 @@ class Proxy:
         return free_at + self._delay, max(0.0, free_at - now - _BUFFER)
 
 
+Whole = Callable[[bytes], Coroutine[Any, Any, bool]]  # gets a frame without its size; returns whether to pass it on
+
+
 class _Link:
     """One client's connection and ours to the broker."""
 
     def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, broker: asyncio.StreamWriter) -> None:
         self._proxy, self._client, self._broker = proxy, client, broker
         self._asked: dict[int, int] = {}  # correlation id -> API key, of requests that wait for their answer
+        self._newest: dict[int, asyncio.Future[bytes]] = {}  # API key -> the answer to its newest request
+        self._wanted: dict[int, asyncio.Future[bytes]] = {}  # the same by correlation id
+        self._due = [asyncio.Queue[tuple[float, bytes]](256) for _ in range(2)]  # what is passed on in each direction
 
     def cut(self) -> None:
         for writer in (self._client, self._broker):
             with contextlib.suppress(OSError, RuntimeError):
                 writer.transport.abort()
 
-    def request(self, head: bytes) -> None:
+    def request(self, head: bytes) -> Whole | None:
         api_key, _, correlation = struct.unpack(">hhi", head)
+        if self._proxy.may_lose(api_key):
+            if api_key in self._newest and self._proxy.loses(api_key):
+                return self._lose
+            self._newest[api_key] = self._wanted[correlation] = asyncio.get_running_loop().create_future()
         self._asked[correlation] = api_key
+        return None
 
-    def answer(self, head: bytes) -> None:
+    def answer(self, head: bytes) -> Whole | None:
         (correlation,) = struct.unpack_from(">i", head)
         if self._proxy.wants(self._asked.pop(correlation, -1)):
             raise EOFError
+        return self._remember if correlation in self._wanted else None
+
+    async def _lose(self, request: bytes) -> bool:
+        api_key, _, correlation = struct.unpack_from(">hhi", request)
+        answer = await self._newest[api_key]
+        await self._take(struct.pack(">ii", len(answer) + 4, correlation) + answer, 1)
+        return False
+
+    async def _remember(self, answer: bytes) -> bool:
+        (correlation,) = struct.unpack_from(">i", answer)
+        self._wanted.pop(correlation).set_result(answer[4:])
+        return True
+
+    async def _take(self, data: bytes, way: int) -> None:
+        due, pause = self._proxy.due(len(data), way)
+        await self._due[way].put((due, data))
+        if pause:
+            await asyncio.sleep(pause)
 
     async def pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: int, note: Callable[[bytes], None]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        way: int,
+        note: Callable[[bytes], Whole | None],
     ) -> None:
         """Pass frames on, each when it is due, until one side ends."""
-
-        async def take(data: bytes) -> None:
-            due, pause = self._proxy.due(len(data), way)
-            await queue.put((due, data))
-            if pause:
-                await asyncio.sleep(pause)
-
-        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
-        passing = asyncio.ensure_future(_pass_on(queue, writer))
+        passing = asyncio.ensure_future(_pass_on(self._due[way], writer))
         try:
             while not self._proxy.frames:
                 if not (data := await reader.read(self._proxy.most)):
                     raise EOFError
-                await take(data)
+                await self._take(data, way)
             while True:
-                size = await reader.readexactly(4)
-                left = struct.unpack(">i", size)[0]
-                head = await reader.readexactly(min(left, 8))
-                note(head.ljust(8, b"\0"))
-                await take(size + head)
-                left -= len(head)
-                while left > 0:
-                    data = await reader.read(min(left, self._proxy.most))
-                    if not data:
-                        raise EOFError
-                    left -= len(data)
-                    await take(data)
+                await self._frame(reader, way, note)
         finally:
             passing.cancel()
             self.cut()
+
+    async def _frame(self, reader: asyncio.StreamReader, way: int, note: Callable[[bytes], Whole | None]) -> None:
+        size = await reader.readexactly(4)
+        left = struct.unpack(">i", size)[0]
+        head = await reader.readexactly(min(left, 8))
+        left -= len(head)
+        if whole := note(head.ljust(8, b"\0")):
+            frame = head + await reader.readexactly(left)
+            if await whole(frame):
+                await self._take(size + frame, way)
+            return
+        await self._take(size + head, way)
+        while left > 0:
+            if not (data := await reader.read(min(left, self._proxy.most))):
+                raise EOFError
+            left -= len(data)
+            await self._take(data, way)
 
 
 async def _pass_on(queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
@@ -20,13 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from kafka_replication.alerting.memory import STATE_FOLDER, FileMemory
+from kafka_replication.alerting.memory import STATE_FOLDER
 from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watching import LostRun, Watcher, reported_failure
-from kafka_replication.store import open_store
+from kafka_replication.runs.watching import LostRun, reported_failure
 from kafka_replication.watermarks.store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
@@ -34,15 +32,10 @@ from tests.support.clusters import Brokers, started
 from tests.support.command_line import command
 from tests.support.jobs import InProcess
 from tests.support.leases import acquire
-from tests.support.received import Inbox, inbox
+from tests.support.received import Inbox
 from tests.support.scenario import Cluster, Rec, Scenario, numbered
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def received() -> Iterator[Inbox]:
-    with inbox() as servers:
-        yield servers
+from tests.support.watching import events, watcher
 
 
 @pytest.fixture
@@ -55,20 +48,6 @@ def guarded(tmp_path: Path) -> Iterator[KafkaCluster]:
     cluster = KafkaCluster("guarded", tmp_path, extra=authorizer)
     with started(cluster):
         yield cluster
-
-
-def watcher(scene: Scenario, received: Inbox, folder: Path, **more: Any) -> Watcher:
-    alerts = {"apprise": "oncall", **more.pop("alerts", {})}
-    return Watcher(
-        replication=scene.replication(alerts=alerts, **more),
-        connections=replace(scene.connections, alerts=received.addresses),
-        open_store=lambda: open_store(scene.store_url),
-        fallback=FileMemory(folder / "state"),
-    )
-
-
-def events(decision: Decision) -> list[str]:
-    return [f"{alert.event} {alert.open.key}" for alert in decision.alerts]
 
 
 def lose(scene: Scenario, *partitions: int) -> None:

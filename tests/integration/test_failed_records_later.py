@@ -14,6 +14,7 @@ from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
+from kafka_replication.runs.failed import deciding, knowing
 from kafka_replication.runs.failed.handling import Action
 from kafka_replication.runs.repair import carry_out, proposals
 from kafka_replication.runs.reset import reset_topic
@@ -130,6 +131,26 @@ def test_records_of_others_in_the_quarantine_topic(with_failures: Scenario) -> N
     assert offsets(scene) == before
 
 
+def test_what_was_decided_long_ago_leaves_the_store_and_open_records_never(
+    with_failures: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost store gets back what one that was kept would have, and nothing is searched for old decisions."""
+    scene, still = with_failures, [(30, "quarantined"), (59, "quarantined")]
+    monkeypatch.setattr(deciding, "now", lambda: "2020-01-31T06:00:00.000Z")
+    assert len(ask(scene, Action.DISCARD, from_=7, until=9)) == 2
+    scene.store.prune(scene.name, scene.replication().retention.history)
+    assert len(offsets(scene, state="any")) == 4, "as long as the ledger has their receipts"
+    assert [(row.offset, row.state) for row in scene.store.failed(scene.name)] == still
+    lose_receipts(scene)
+    with monkeypatch.context() as searching:
+        searching.setattr(knowing, "quarantined_records", None)
+        assert offsets(scene, state="any") == still
+    monkeypatch.undo()
+    assert len(ask(scene, Action.DISCARD, from_=30, until=31)) == 1
+    lose_store(scene)
+    assert offsets(scene, state="any") == [(30, "discarded"), (59, "quarantined")]
+
+
 def test_what_an_open_transaction_hides_is_not_left_out(with_failures: Scenario) -> None:
     """Without receipts only the quarantine topic names the records: either all are listed, or it is said why not."""
     scene = with_failures
@@ -194,6 +215,28 @@ def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_i
     scene.target.set(topic, max_message_bytes="100000")
     assert scene.run(failures=failures).outcome == "done"
     assert_each_once(scene, [30, 41])
+
+
+def test_a_topic_that_is_refused_holds_up_no_other(scene: Scenario) -> None:
+    """It is named, with the reason, and its records stay."""
+    other = f"{scene.name}.a"  # the first one in order
+    for topic in (other, scene.topic):
+        scene.source.create(topic)
+        scene.target.create(topic, 1, {"cleanup.policy": "compact"})
+        scene.source.produce(topic, [Rec(None, b"no key"), *numbered(3), Rec(None, b"nor this")])
+    scene.settings |= {"failures": QUARANTINE, "topics": {"include": [other, scene.topic]}}
+    assert scene.run().outcome == "done"
+    scene.target.delete(other)
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    decided = ask(scene, Action.RETRY, everything=True)
+    assert [(row["topic"], row["offset"], row["done"]) for row in decided] == [
+        (other, 0, False),
+        (other, 4, False),
+        (scene.topic, 0, True),
+        (scene.topic, 4, True),
+    ]
+    assert all("was re-created or deleted" in row["why"] and "Remedy: " in row["why"] for row in decided[:2])
+    assert offsets(scene) == [(0, "quarantined"), (4, "quarantined")]
 
 
 def test_a_reset_leaves_nothing_to_decide(with_failures: Scenario) -> None:

@@ -3,58 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kafka_replication.config import Replication
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
-from stack.kafka_cluster import KafkaCluster
-from stack.ports import LOOPBACK, free_ports
-from tests.faults.proxy import Proxy
-from tests.support.clusters import Brokers, started
 from tests.support.jobs import InProcess, copy_once, submit
-from tests.support.scenario import Addresses, Cluster, Rec, Scenario
+from tests.support.line import Behind
+from tests.support.scenario import Rec, Scenario
 
 # What a transaction may last is little, so that the tests are short: the same as a target that is 60 times as slow.
 QUICK = {"chunk_records": 100_000, "transaction_timeout": 10, "chunk_seconds": 3, "stall_timeout": 20, "attempts": 20}
 
 
-class Behind(Scenario):
-    """A scenario whose replication reaches the target through a proxy."""
-
-    def __init__(self, source: Cluster, target: Cluster, folder: Path, proxy: Proxy) -> None:
-        super().__init__(source, target, folder)
-        self.proxy = proxy
-
-    @property
-    def connections(self) -> Addresses:
-        return Addresses(self.source.bootstrap, f"{LOOPBACK}:{self.proxy.port}")
-
-    def replication(self, **more: Any) -> Replication:
-        return super().replication(**{"copy": QUICK, **more})
-
-
-@pytest.fixture(scope="module")
-def line(stack_folder: Path) -> Iterator[tuple[KafkaCluster, Proxy]]:
-    behind, advertised = free_ports(2)
-    cluster = KafkaCluster(f"behind-{os.getpid()}", stack_folder, 1, proxied=[(behind, advertised)])
-    with started(cluster), closing(Proxy(advertised, behind)) as proxy:
-        yield cluster, proxy
-
-
 @pytest.fixture
-def scene(source_cluster: Brokers, line: tuple[KafkaCluster, Proxy], tmp_path: Path) -> Iterator[Behind]:
-    cluster, proxy = line
-    made = Behind(Cluster(source_cluster.bootstrap), Cluster(cluster.bootstrap), tmp_path, proxy)
-    yield made
-    proxy.behave()
-    made.store.close()
+def scene(behind: Behind) -> Behind:
+    behind.settings["copy"] = QUICK
+    return behind
 
 
 def incompressible(count: int, size: int = 1_000, first: int = 0) -> list[Rec]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
 from aiosmtpd.controller import Controller
 
 from stack.ports import LOOPBACK, free_ports
@@ -92,3 +93,9 @@ def inbox() -> Iterator[Inbox]:
         http.server_close()
         thread.join()
         smtp.stop()
+
+
+@pytest.fixture
+def received() -> Iterator[Inbox]:
+    with inbox() as servers:
+        yield servers

@@ -7,7 +7,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,14 +69,16 @@ def numbered(count: int, first: int = 0, size: int = 100) -> list[Rec]:
 
 @dataclass(frozen=True)
 class Addresses:
-    """`Connections` with two names, and the addresses that every Apprise connection has."""
+    """`Connections` with two names, the addresses that every Apprise connection has, and further settings of the target's client."""
 
     source: str
     target: str
     alerts: tuple[str, ...] = ()
+    of_target: Mapping[str, Any] = field(default_factory=dict)
 
     def kafka(self, connection_id: str) -> dict[str, Any]:
-        return {"bootstrap.servers": getattr(self, connection_id)}
+        more = self.of_target if connection_id == "target" else {}
+        return {"bootstrap.servers": getattr(self, connection_id), **more}
 
     def spark(self, connection_id: str) -> SparkConnection:
         return SparkConnection("local[2,4]", {})

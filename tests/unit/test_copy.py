@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafka_replication.config import Copy
 from kafka_replication.config.failures import Failures, Policy
-from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
+from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask, Stop
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
@@ -27,10 +28,15 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
 from kafka_replication.sinks.set_aside import SetAside
+from kafka_replication.verification.digest import key_digest
 from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("SRC", "s-orders", "t-orders")
+
+
+def record_of(offset: int) -> Record:
+    return (offset, 1, b"k%d" % offset, None, None)
 
 
 class Killed(BaseException):
@@ -129,6 +135,10 @@ class Session:
     @property
     def written(self) -> int:
         return 0 if self.writer is None else len(self.writer.written)
+
+    @property
+    def first(self) -> Record | None:
+        return record_of(self.writer.written[0]) if self.writer and self.writer.written else None
 
     @property
     def throttled(self) -> float:
@@ -233,7 +243,8 @@ class Writer:
         for offset, *_ in records:
             if offset in self.world.refused_at_once:
                 kind = self.world.kinds.get(offset, FailureKind.REFUSED)
-                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset, kind=kind)
+                key = record_of(offset)[2]
+                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset, kind=kind, key=key)
             slot = Slot(offset, "open")
             self.world.target.log.append(slot)
             self.world.target.open.append(slot)
@@ -242,7 +253,9 @@ class Writer:
     def finish(self, digest: str) -> Placement:
         if late := sorted(self.world.refused_late & set(self.written)):
             named = late[0] if len(self.written) == 1 else None
-            raise RefusedAt(f"the record at offset {named} is refused", "raise the limit", named, len(self.written))
+            key = None if named is None else record_of(named)[2]
+            what = f"the record at offset {named} is refused"
+            raise RefusedAt(what, "raise the limit", named, len(self.written), key=key)
         if not self.written:
             return KafkaSegments()
         last = len(self.world.target.log) - 1
@@ -269,7 +282,7 @@ class Reader:
         taken = ready[: min(most_records, world.chunk)]
         world.sizes.append(len(taken))
         writer = target.begin()
-        records: list[Record] = [(offset, 1, None, None, None) for offset in taken]
+        records: list[Record] = [record_of(offset) for offset in taken]
         failed = {record[0]: failure for record in records if writer.screen and (failure := writer.screen(record))}
         for record in records:
             if record[0] in failed:
@@ -654,8 +667,40 @@ def test_a_cluster_that_never_answers_ends_after_the_sessions_allowed_with_growi
     world, pauses = World([0], opened(), faults=dict.fromkeys(range(50), "stalled")), list[float]()
     result = copier(world, sessions=7, pause=pauses.append).copy(task(0, 1))
     assert (result.sessions, result.retriable, result.fenced) == (7, True, False)
-    assert (result.error, result.remedy) == ("orders-0: fence made no progress", "run again")
+    assert result.error == (
+        "copying orders-0 [0, 1): 7 attempts in a row failed (copy.attempts), so this run gives up; the last error was:"
+        " orders-0: fence made no progress"
+    )
+    assert result.remedy == "run again; raise copy.attempts if such an outage is to be outlasted"
     assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_after_500_attempts_it_is_named_and_said_where_the_copy_stands() -> None:
+    """500 is the default. The first chunk was committed; what the target does not acknowledge then is the next one."""
+    world = World(list(range(30)), opened(), 10)
+    world.during = lambda call: setattr(world, "most", 0) if call == "commit" else None
+    made = copier(world)
+    made.settings = Copy()
+    result = made.copy(task(0, 30))
+    assert (result.sessions, result.copied, result.retriable) == (500, 10, True)
+    assert result.error is not None and "500 attempts in a row failed (copy.attempts)" in result.error
+    assert result.error.endswith("the last error was: orders-0: records not delivered")
+    assert result.stop == Stop(
+        offset=10, key_digest=key_digest(b"k10"), attempts=500, seconds=ANY, error_id="attempts-exhausted"
+    )
+
+
+def test_a_refused_record_is_where_the_copy_stands() -> None:
+    world = World(list(range(30)), opened(), 10, refused_late={17})
+    result = copier(world).copy(task(0, 30))
+    assert result.stop == Stop(
+        offset=17, key_digest=key_digest(b"k17"), attempts=2, seconds=ANY, error_id="record-refused"
+    )
+
+
+def test_a_copy_that_ends_before_it_reads_a_record_has_an_offset_and_no_key() -> None:
+    result = copier(World([5, 6], opened(), faults=dict.fromkeys(range(9), "fenced"))).copy(task(5, 9))
+    assert result.stop == Stop(offset=5, key_digest="", attempts=1, seconds=ANY, error_id="fenced")
 
 
 def test_attempts_are_counted_from_the_last_chunk_that_was_committed() -> None:

@@ -19,6 +19,11 @@ def test_a_line_ends_with_its_id(caplog: pytest.LogCaptureFixture) -> None:
     assert vars(record)["event"] is Event.CHUNK_COMMITTED and record.filename == "test_events.py"
 
 
+def test_fields_are_attributes_of_the_record(caplog: pytest.LogCaptureFixture) -> None:
+    log_event(log, logging.ERROR, Event.COPY_FAILED, "orders-3", fields={"partition": 3})
+    assert vars(caplog.records[0])["partition"] == 3 and caplog.messages == ["orders-3 [copy-failed]"]
+
+
 def test_below_its_level_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         log_event(log, logging.INFO, Event.COPY_STARTED, "%s")

@@ -76,6 +76,17 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Where the copy of a range ended with an error, and how long it was tried since the last commit."""
+
+    offset: int  # of the refused record, or the first one that is not copied
+    key_digest: str = ""  # of this record, as in `FailedRecord`; empty also if no record was read
+    attempts: int  # sessions in a row that committed nothing
+    seconds: float
+    error_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyResult:
     """The outcome of one range. ``copied`` counts only the source records of this call. If ``error`` is None, the whole
     range is on the target.
@@ -92,6 +103,7 @@ class CopyResult:
     throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
     remedy: str = ""
+    stop: Stop | None = None  # None without an error, and where nobody is left to say it
     fenced: bool = False
     retriable: bool = False
 

@@ -85,7 +85,7 @@ class Piped:
     written: Fingerprint = field(default_factory=Fingerprint)
     copied: int = 0
     filtered: int = 0
-    _last: int = 0  # the source offset of the last record that was not set aside
+    _last: Record | None = None  # the last source record that was not set aside
 
     @property
     def screen(self) -> Screen | None:
@@ -121,7 +121,7 @@ class Piped:
             made = self._outputs(record)
             if made is None:
                 continue
-            self._last = record[0]
+            self._last = record
             if made:
                 self.copied += 1
             else:
@@ -156,7 +156,8 @@ class Piped:
         read, kind, error = self.copied + self.filtered, refused.kind, refused.error
         if read > 1:
             return RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error)
-        at, offset = self.origin, self._last
+        assert self._last is not None
+        at, offset = self.origin, self._last[0]
         return RefusedAt(
             f"{at}: the record at offset {offset} (partition {at.partition}) cannot be copied, as one of the"
             f" {self.written.count} records that the transform makes of it is refused: {refused.what}",
@@ -165,6 +166,7 @@ class Piped:
             offset,
             kind=kind,
             error=error,
+            key=self._last[2],
         )
 
 
@@ -183,4 +185,5 @@ def _refusal(record: Record, origin: Origin, name: str, failure: StepFailed) -> 
         offset,
         kind=FailureKind.TRANSFORM,
         error=failure.error,
+        key=key,
     )

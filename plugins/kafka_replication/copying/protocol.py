@@ -14,9 +14,17 @@ from dataclasses import dataclass, field, replace
 from kafka_replication.config import Copy
 from kafka_replication.config.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
-from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, SourceReader
+from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, SourceReader, Stop
 from kafka_replication.ledger.entries import Position, Receipt
-from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, ReplicationError, TooManyFailed, Unreachable
+from kafka_replication.model.errors import (
+    AttemptsExhausted,
+    Fenced,
+    ForeignWriter,
+    Refused,
+    ReplicationError,
+    TooManyFailed,
+    Unreachable,
+)
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
@@ -24,6 +32,7 @@ from kafka_replication.runtime.deadline import Deadline, backoff
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.sinks.port import RefusedAt, Sink, SinkSession
 from kafka_replication.sinks.set_aside import SetAside
+from kafka_replication.verification.digest import key_digest
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +59,14 @@ class Copier:
     _aside: SetAside = field(init=False)
     _result: CopyResult = field(init=False)
     _size: ChunkSize = field(init=False)
+    _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
+    _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
+    _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
 
     def copy(self, task: CopyTask) -> CopyResult:
         """Never raises a ReplicationError. The result carries the error, so that other ranges continue."""
-        started = time.monotonic()
+        started = self._moved = time.monotonic()
+        self._at, self._attempts = (task.range.from_, ""), 0
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
         self._aside = SetAside(
             policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
@@ -67,9 +80,18 @@ class Copier:
                 remedy=e.remedy,
                 fenced=isinstance(e, Fenced),
                 retriable=e.retriable or isinstance(e, Fenced),
+                stop=self._stop(e),
             )
         self._result = replace(self._result, seconds=round(time.monotonic() - started, 3))
         return self._result
+
+    def _stop(self, error: ReplicationError) -> Stop:
+        """Where and how the copy ended with this error."""
+        offset, digest = self._at
+        if isinstance(error, RefusedAt) and error.offset is not None:
+            offset, digest = error.offset, error.key_digest
+        seconds = round(time.monotonic() - self._moved, 3)
+        return Stop(offset=offset, key_digest=digest, attempts=self._attempts, seconds=seconds, error_id=error.id)
 
     def _sessions(self, task: CopyTask) -> None:
         """Start sessions until the range is copied, or until all records before the first refused one are copied."""
@@ -106,15 +128,17 @@ class Copier:
         return bool(learned)
 
     def _wait(self, task: CopyTask, failures: int, error: Unreachable) -> None:
-        """Pause after so many failures in a row. Raises ``error`` after the last attempt, OutOfTime or
+        """Pause after so many failures in a row. Raises AttemptsExhausted after the last attempt, OutOfTime or
         NoProgress at the end.
         """
-        if failures >= self.settings.attempts:
-            raise error
+        doing, most = f"copying {task.key.source} {task.range}", self.settings.attempts
+        if failures >= most:
+            raise AttemptsExhausted.of(doing, failures, error) from error
         if self.deadline.left <= backoff(failures):
-            raise self.deadline.over(f"copying {task.key.source} {task.range}", error) from error
-        message = "%s %s: a session ended (%s); starting a new one"
-        log_event(log, logging.WARNING, Event.COPY_SESSION_ENDED, message, task.key.source, task.range, error)
+            raise self.deadline.over(doing, error) from error
+        message = "%s %s: attempt %d of %d ended (%s); a new session goes on"
+        values = task.key.source, task.range, failures, most, error
+        log_event(log, logging.WARNING, Event.COPY_SESSION_ENDED, message, *values)
         self.pause(backoff(failures))
 
     def _copy_before(self, task: CopyTask, refused: int) -> None:
@@ -127,6 +151,7 @@ class Copier:
 
     def _session(self, task: CopyTask) -> None:
         self._result = replace(self._result, sessions=self._result.sessions + 1)
+        self._attempts += 1
         failpoints.reached("P0")
         with (
             self.sink.session(task.key, task.ids, self._aside) as target,
@@ -141,7 +166,19 @@ class Copier:
             _check_target(task, target, position)
             while left := position.left_of(task.range):
                 self.deadline.check(f"copying {task.key.source} {left[0]}")
-                position = self._chunk(task, source, target, left[0], position)
+                with self._noting_where(left[0], target):
+                    position = self._chunk(task, source, target, left[0], position)
+
+    @contextmanager
+    def _noting_where(self, left: OffsetRange, target: SinkSession) -> Iterator[None]:
+        """Note the first record of a chunk that fails."""
+        self._at = left.from_, ""
+        try:
+            yield
+        except ReplicationError:
+            if (first := target.first) is not None:
+                self._at = first[0], key_digest(first[2])
+            raise
 
     @contextmanager
     def _noting(self, source: SourceReader, target: SinkSession) -> Iterator[None]:
@@ -170,6 +207,7 @@ class Copier:
         moved = moved.counting(receipt)
         target.commit(moved, receipt)
         failpoints.reached("P3")
+        self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
         self._aside.committed(len(chunk.failures), chunk.range.until)
         self.deadline.moved()

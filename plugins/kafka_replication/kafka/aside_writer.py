@@ -56,7 +56,7 @@ class AsideWriter:
         )
         if action == "fail":
             remedy = REPAIR if failure.kind is FailureKind.UNREADABLE else _REMEDY
-            raise RefusedAt(what, remedy, failure.offset, kind=failure.kind, error=failure.error)
+            raise RefusedAt(what, remedy, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
         self.rules.check(len(self._taken), failure.offset, what)
         if action == "quarantine":
             self._write(record, failure)
@@ -90,7 +90,7 @@ class AsideWriter:
             if error is None:
                 self._places[failure.offset] = Place(topic, partition, offset_of(message))
             elif error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD):
-                self.refused = _refused(topic, failure, error)
+                self.refused = _refused(topic, record, failure, error)
 
         stall, content = StallClock(self.stall_timeout), record
         while True:
@@ -118,11 +118,12 @@ _REMEDY = (
 )
 
 
-def _refused(topic: str, failure: Failure, error: KafkaError) -> RefusedAt:
+def _refused(topic: str, record: Record, failure: Failure, error: KafkaError) -> RefusedAt:
     return RefusedAt(
         f"the quarantine topic {topic} refuses the record at source offset {failure.offset}: {error.str()}",
         f"raise max.message.bytes of {topic}, and take compact out of its cleanup.policy; then run again",
         failure.offset,
         kind=failure.kind,
         error=failure.error,
+        key=record[2],
     )

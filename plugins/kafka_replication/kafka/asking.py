@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
     NewTopic,
 )
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka import clients
+from kafka_replication.kafka import clients, pool
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.kafka.translate import translate
+from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
 from kafka_replication.model.keys import check_id
 from kafka_replication.runtime.deadline import Deadline
+
+WAIT = 0.1  # seconds between two looks at what the brokers deny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +35,33 @@ class ToCreate:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def may_describe_group(admin: AdminClient, group: str, seconds: float) -> bool:
-    """False if the brokers deny ``Describe`` on the group. Another error says nothing about rights."""
-    try:
-        admin.describe_consumer_groups([group], request_timeout=seconds)[group].result(seconds * 2)
-    except KafkaException as e:
-        return bool(e.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED)
-    return True
+def may_describe_group(config: clients.ClientConfig, group: str, seconds: float) -> bool:
+    """False if the brokers deny ``Describe`` on the group. Another error says nothing about rights.
+
+    A consumer asks. An admin client must not: when it asks for a coordinator, and a broker is removed meanwhile,
+    librdkafka 2.16 ends the whole process (assertion ``eonce->refcnt > 0``).
+    """
+    with suppress(_GroupDenied), pool.lent(config, group) as consumer:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                consumer.committed([TopicPartition(POSITIONS, 0)], min(WAIT, left))
+                return True
+            except KafkaException as e:
+                # That it must not even ask for the coordinator comes as an event, not as an answer.
+                if KafkaError.GROUP_AUTHORIZATION_FAILED in (e.args[0].code(), _code(consumer.poll(0))):
+                    raise _GroupDenied from e  # so that this consumer is not used again
+        return True
+    return False
+
+
+class _GroupDenied(Exception):
+    """The brokers deny ``Describe`` on the group."""
+
+
+def _code(event: Message | None) -> int | None:
+    error = None if event is None else event.error()
+    return None if error is None else error.code()
 
 
 def check_transactions(target: clients.ClientConfig, replication: str, settings: Copy, deadline: Deadline) -> None:

@@ -126,6 +126,11 @@ class ChunkWriter:
         """How many records the producer was given."""
         return self._sent
 
+    @property
+    def first(self) -> Record | None:
+        """The first record that the producer was given."""
+        return self._first
+
     def _act(self, produce: Callable[[], object]) -> None:
         try:
             produce()
@@ -177,7 +182,7 @@ class ChunkWriter:
 
     def _wait_for_room(self, record: Record, *, acknowledge: bool) -> None:
         """Produce one record, waiting for room in the producer's queue."""
-        offset, timestamp, key, value, headers = record
+        _, timestamp, key, value, headers = record
         producer, topic, partition = self.transaction.producer, self.key.target_topic, self._partition(record)
         callback = partial(self._delivered, record) if acknowledge else None
         stall, empty = StallClock(self.stall_timeout), False
@@ -187,7 +192,7 @@ class ChunkWriter:
                 return
             except BufferError:
                 if empty:
-                    raise self._too_large(offset) from None
+                    raise self._too_large(record) from None
                 left = len(producer)
                 empty = not left
                 if left:
@@ -268,10 +273,11 @@ class ChunkWriter:
             offset,
             kind=_kind(code),
             error=KafkaError(code).name(),
+            key=key,
         )
 
-    def _too_large(self, offset: int) -> RefusedAt:
-        source = self.key.source
+    def _too_large(self, record: Record) -> RefusedAt:
+        offset, source = record[0], self.key.source
         return RefusedAt(
             f"{source}: the record at offset {offset} (partition {source.partition}) cannot be copied: it is larger"
             " than the producer's whole queue",
@@ -279,6 +285,7 @@ class ChunkWriter:
             offset,
             kind=FailureKind.TOO_LARGE,
             error="BufferError",
+            key=record[2],
         )
 
     def _segment(self, digest: str) -> Segment:

@@ -109,6 +109,7 @@ def _calling(name: str, function: Callable[..., object], origin: Origin, count: 
             offset,
             kind=FailureKind.TRANSFORM,
             error=name,
+            key=record[2],
         )
 
     return choose

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import xxhash
 from confluent_kafka import Message
 
 from kafka_replication.kafka.scan import headers_of
@@ -20,7 +19,7 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.sinks.port import Record
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digest import Fingerprint, key_digest
 
 PREFIX = "kafka-replication.failed."
 REASON = 300  # characters of a reason that are kept
@@ -46,14 +45,14 @@ def partition_of(key: PartitionKey, partitions: int) -> int:
 
 def failed(record: Record, failure: Failure) -> FailedRecord:
     """What a receipt says of the record, without its place."""
-    key, readable = record[2], failure.kind is not FailureKind.UNREADABLE
+    readable = failure.kind is not FailureKind.UNREADABLE
     return FailedRecord(
         offset=failure.offset,
         kind=failure.kind.value,
         reason=shortened(failure.reason),
         error=failure.error,
         size=size_of(record) if readable else -1,
-        key_digest="" if key is None else xxhash.xxh3_128_hexdigest(key),
+        key_digest=key_digest(record[2]),
         digest=digest_of(record) if readable else "",
     )
 

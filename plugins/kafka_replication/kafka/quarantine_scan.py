@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import xxhash
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
@@ -16,6 +15,7 @@ from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.verification.digest import key_digest
 
 
 def quarantined_records(
@@ -67,7 +67,7 @@ def _record(message: Message, ours: dict[str, str], at: TopicPartition) -> Faile
         reason=ours["reason"],
         error=ours["error"],
         size=-1 if original is None or ours["kind"] == FailureKind.UNREADABLE else size_of(original),
-        key_digest="" if key is None else xxhash.xxh3_128_hexdigest(key),
+        key_digest=key_digest(key),
         digest=quarantine.digest_of(original) if original else "",
         place=Place(at.topic, at.partition, offset_of(message)),
     )

@@ -16,6 +16,7 @@ from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.target_limits import SIZE, TargetLimits
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.model.errors import Refused
+from kafka_replication.sinks.port import Record
 from kafka_replication.sinks.set_aside import SetAside
 
 
@@ -31,6 +32,10 @@ class KafkaSinkSession:
     @property
     def written(self) -> int:
         return 0 if self._writer is None else self._writer.sent
+
+    @property
+    def first(self) -> Record | None:
+        return None if self._writer is None else self._writer.first
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from kafka_replication.model.errors import Busy, NoProgress, OutOfTime, Replicat
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LONGEST_PAUSE = 5.0
+Exhausted = Callable[[str, int, ReplicationError], ReplicationError]  # of what was done, how often, and the last error
 
 
 class ProgressClock:
@@ -121,15 +122,16 @@ def retry(
     attempts: int,
     *,
     patience: float = math.inf,
+    exhausted: Exhausted | None = None,
     pause: Callable[[float], None] = time.sleep,
     progress: Callable[[], object] = lambda: None,
 ) -> T:
     """Call, and retry on retriable errors with backoff: at most ``attempts`` times in a row.
 
     The count, and the deadline's clock, restart whenever ``progress`` returns another value than after the previous
-    failure. `Busy` is never retried, because work must stop when the lease is lost; neither is `NoProgress`. Raises the
-    last error, after ``patience`` seconds at the latest; or OutOfTime or NoProgress if the deadline comes before the
-    next attempt.
+    failure. `Busy` is never retried, because work must stop when the lease is lost; neither is `NoProgress`. Raises
+    last error after the last attempt, or what ``exhausted`` makes of it, or after ``patience`` seconds; or OutOfTime or
+    NoProgress if the deadline comes before the next attempt.
     """
     row = _FailuresInARow(progress, deadline)
     patient = Deadline.after(patience)
@@ -137,7 +139,11 @@ def retry(
     def give_up(state: RetryCallState) -> T:
         error = _error(state)
         assert error is not None
-        if row.failures >= attempts or patient.left <= state.upcoming_sleep:
+        if row.failures >= attempts:
+            if exhausted is None:
+                raise error
+            raise exhausted(doing, row.failures, error) from error
+        if patient.left <= state.upcoming_sleep:
             raise error
         raise deadline.over(doing, error) from error
 

@@ -6,6 +6,7 @@ Such a line ends with its id in brackets. The id stays the same when the wording
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -16,6 +17,7 @@ class Event(StrEnum):
     COPY_ROUND_STARTED = "copy-round-started"
     CHUNK_COMMITTED = "chunk-committed"
     COPY_SESSION_ENDED = "copy-session-ended"
+    COPY_FAILED = "copy-failed"
     PROGRESS = "progress"
     THROTTLED = "throttled"
     ALERT = "alert"
@@ -27,7 +29,9 @@ class Event(StrEnum):
         return f"[{self.value}]"
 
 
-def log_event(log: logging.Logger, level: int, event: Event, message: str, *values: object) -> None:
-    """Log ``message % values`` and the event's id."""
+def log_event(
+    log: logging.Logger, level: int, event: Event, message: str, *values: object, fields: Mapping[str, object] = {}
+) -> None:
+    """Log ``message % values`` and the event's id. The log record has ``fields`` as attributes, for programs."""
     if log.isEnabledFor(level):
-        log.log(level, "%s %s", message % values, event, extra={"event": event}, stacklevel=2)
+        log.log(level, "%s %s", message % values, event, extra={**fields, "event": event}, stacklevel=2)

@@ -19,6 +19,7 @@ from kafka_replication.model.errors import RecordRefused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.sinks.set_aside import SetAside
+from kafka_replication.verification.digest import key_digest
 from kafka_replication.verification.verify import TargetReader
 
 # transactional: readers see a chunk's records, its receipt and the new position together, or nothing of them.
@@ -45,7 +46,8 @@ class TargetState:
 class RefusedAt(RecordRefused):
     """A record cannot be copied: the one at source offset ``offset``. None: one of the last ``among`` written records.
 
-    ``error`` is the class of the error, as in `Failure`. ``more`` are further records that are refused.
+    ``error`` is the class of the error, as in `Failure`, ``key`` that of the record. ``more`` are further records that
+    are refused.
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class RefusedAt(RecordRefused):
         *,
         kind: FailureKind = FailureKind.REFUSED,
         error: str = "",
+        key: bytes | None = None,
         more: Sequence[Failure] = (),
     ) -> None:
         super().__init__(what, remedy)
         self.offset, self.among, self.kind, self.error, self.more = offset, among, kind, error, tuple(more)
+        self.key_digest = key_digest(key)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -144,6 +148,10 @@ class SinkSession(Protocol):
     @property
     def written(self) -> int:
         """How many records were written to the chunk that was begun last; 0 once it is committed."""
+
+    @property
+    def first(self) -> Record | None:
+        """The first of them; None if there is none."""
 
     @property
     def throttled(self) -> float:

@@ -17,7 +17,7 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.port import Ledger
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime import failpoints, stopping
@@ -197,7 +197,8 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
         )
         try:
             doing = f"verifying {task.key.source}"
-            retry(doing, reading.attempt, deadline, attempts, progress=lambda: reading.result.verified)
+            named = AttemptsExhausted.of if attempts == job.settings.attempts else None
+            retry(doing, reading.attempt, deadline, attempts, exhausted=named, progress=lambda: reading.result.verified)
         finally:
             result = reading.result
     except ReplicationError as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, Row, and_, delete, insert, or_, select
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import floor_millis
 from kafka_replication.store import connect, schema
 from kafka_replication.watermarks.failed import FailedId, FailedRow, Step
 
@@ -82,7 +84,7 @@ def _values(row: FailedRow, now: int) -> dict[str, Any]:
         "place_partition": place.partition if place else None,
         "place_offset": place.offset if place else None,
         "history": _HISTORY.dump_json(row.history).decode(),
-        "updated_at": now,
+        "updated_at": floor_millis(datetime.fromisoformat(row.decided_at)) if row.decided_at else now,
     }
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, or_, select, tuple_, update
 
 from kafka_replication.store import connect, schema
+from kafka_replication.watermarks.failed import OPEN
 
 # With a thousand partitions a batch has 20,000 outcomes, and 20 batches delete the rows of 400 runs.
 RUNS_AT_ONCE: Final = 20
@@ -21,7 +22,9 @@ def prune(db: Connection, replication: str, older_than: int) -> int:
     """Delete one batch of rows that are older than ``older_than`` milliseconds. Returns the number of deleted rows."""
     now = connect.clock(db)
     _drop_plans(db, replication, now - PLAN_MILLIS)
-    return _delete_runs(db, replication, now - older_than) + _delete_changes(db, replication, now - older_than)
+    before = now - older_than
+    deletions = (_delete_runs, _delete_changes, _delete_decided)
+    return sum(delete_old(db, replication, before) for delete_old in deletions)
 
 
 def _drop_plans(db: Connection, replication: str, before: int) -> None:
@@ -51,3 +54,12 @@ def _delete_changes(db: Connection, replication: str, before: int) -> int:
     old = select(*key).where(history.c.replication == replication, history.c.updated_at < before)
     old = old.where(history.c.version < newest).order_by(history.c.updated_at).limit(CHANGES_AT_ONCE)
     return db.execute(delete(history).where(tuple_(*key).in_(old))).rowcount
+
+
+def _delete_decided(db: Connection, replication: str, before: int) -> int:
+    """Delete failed records that were retried or discarded, but never one that nobody has decided about."""
+    rows = schema.failed_records
+    key = list(rows.primary_key.columns)
+    old = select(*key).where(rows.c.replication == replication, rows.c.state.not_in(OPEN), rows.c.updated_at < before)
+    old = old.order_by(rows.c.updated_at).limit(CHANGES_AT_ONCE)
+    return db.execute(delete(rows).where(tuple_(*key).in_(old))).rowcount

@@ -186,7 +186,7 @@ failed_records = Table(
     Column("place_partition", Integer),
     Column("place_offset", BigInteger),
     Column("history", Text, nullable=False),  # JSON of its steps
-    Column("updated_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),  # when it was decided about; before, when it was written
 )
 
 

@@ -18,6 +18,11 @@ _record = struct.Struct("<qiii").pack  # timestamp in ms, key length, value leng
 _header = struct.Struct("<ii").pack  # name length in bytes, value length; -1 = null
 
 
+def key_digest(key: bytes | None) -> str:
+    """The digest by which logs and the store name a key; empty without a key."""
+    return "" if key is None else xxhash.xxh3_128_hexdigest(key)
+
+
 class Fingerprint:
     """The count, size and digest of the records that were added, in their order."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
 from kafka_replication.model.keys import PartitionKey
@@ -59,6 +60,15 @@ class FailedRow:
     def is_open(self) -> bool:
         return self.state in OPEN
 
+    @property
+    def decided_at(self) -> str:
+        """When it was retried or discarded (RFC 3339); empty while it is open."""
+        return "" if self.is_open else self.history[-1].time
+
+    def is_kept(self, seconds: float) -> bool:
+        """Whether the store keeps the row for now: it is open, or was decided about in the last ``seconds``."""
+        return self.is_open or is_within(seconds, self.decided_at)
+
     def joined(self, other: FailedRow) -> FailedRow:
         """What both know of the same record."""
         known = {(step.state, step.run_id): step for step in (*other.history, *self.history)}
@@ -89,3 +99,8 @@ def _decisions(generation: int, offset: int, handled: Iterable[Handled]) -> Iter
         if entry.generation == generation and offset in entry.offsets:
             state = NOT_VISIBLE if offset in entry.not_visible else entry.state
             yield Step(entry.time, state, entry.run_id, entry.by, entry.reason)
+
+
+def is_within(seconds: float, time: str) -> bool:
+    """Whether this time (RFC 3339) is at most so many seconds ago."""
+    return (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds() <= seconds

@@ -115,8 +115,9 @@ class WatermarkStore(AlertMemory, Protocol):
         """Delete old rows of the replication in bounded batches. Returns the number of deleted rows.
 
         Deletes runs that ended longer ago, or were planned longer ago and never ended, with their plans and outcomes.
-        Deletes older changes of watermarks, but never the newest one of a partition. Drops the plan of a run that
-        succeeded an hour after its end. A large backlog takes several calls.
+        Deletes older changes of watermarks, but never the newest one of a partition, and failed records that were
+        retried or discarded longer ago, but never an open one. Drops the plan of a run that succeeded an hour after its
+        end. A large backlog takes several calls.
         """
 
     def store_boundaries(

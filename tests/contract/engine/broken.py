@@ -62,6 +62,10 @@ class ChangedSession:
         return self.session.written
 
     @property
+    def first(self) -> Record | None:
+        return self.session.first
+
+    @property
     def throttled(self) -> float:
         return self.session.throttled
 

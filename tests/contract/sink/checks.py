@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.errors import Fenced, ForeignWriter, Refused
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Guarantee, Record, RefusedAt
+from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, SinkSession
 from kafka_replication.verification.digest import Fingerprint
 from tests.contract.copy_case import (
     CopyCase,
@@ -38,13 +38,17 @@ def a_committed_chunk_is_visible_with_its_position(case: CopyCase) -> None:
     assert newest(case) == moved
 
 
+def not_committed(session: SinkSession) -> tuple[int, Record | None]:
+    return session.written, session.first
+
+
 def what_was_written_and_is_not_committed_is_counted(case: CopyCase) -> None:
     with case.fenced() as (session, position):
-        assert session.written == 0
+        assert not_committed(session) == (0, None)
         placement = write(session, records(5))
-        assert session.written == 5
+        assert not_committed(session) == (5, records(5)[0])
         commit(case, session, position, chunk_of(records(5), placement))
-        assert session.written == 0
+        assert not_committed(session) == (0, None)
 
 
 def chunks_of_one_session_follow_each_other(case: CopyCase) -> None:

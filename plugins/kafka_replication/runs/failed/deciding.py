@@ -9,7 +9,7 @@ after a crash between the two the records are there, and count as duplicates.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,7 @@ from kafka_replication.kafka.target_limits import TargetLimits
 from kafka_replication.ledger.entries import Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.delivery import EXACTLY_ONCE
-from kafka_replication.model.errors import Refused, ReplicationError, VerificationFailed
+from kafka_replication.model.errors import NotAdmitted, Refused, ReplicationError, Unreachable, VerificationFailed
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -79,29 +79,48 @@ class Outcome:
 
 def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
     """Give these records up. They stay where they are; nobody is asked about them again."""
-    steps.fence_stale_producers(run)
-    done = list[Outcome]()
-    for key, some in _by_key(rows):
+
+    def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         with _session(run, key) as (session, position):
             left, outcomes = _left(run, key, position, some)
-            done += outcomes
+            yield from outcomes
             if left:
                 session.begin()
                 entry = _entry(run, DISCARDED, position, left, decision)
                 session.decide(position, entry)
-                done += _noted(run, left, entry)
-    return done
+                yield from _noted(run, left, entry)
+
+    return _for_each(run, rows, one)
 
 
 def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
     """Copy these records to their target, behind everything that is there. A record that is refused again stays."""
-    steps.fence_stale_producers(run)
-    done = list[Outcome]()
-    for key, some in _by_key(rows):
+
+    def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         copying = run.replication.copying
         with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
-            done += _Retry(run, key, contents, decision, run.pipeline).all(some)
-    return done
+            yield from _Retry(run, key, contents, decision, run.pipeline).all(some)
+
+    return _for_each(run, rows, one)
+
+
+Handle = Callable[[PartitionKey, Sequence[FailedRow]], Iterable[Outcome]]
+
+
+def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list[Outcome]:
+    """What became of the records, partition by partition. One that is refused or does not answer holds up no other."""
+    steps.fence_stale_producers(run)
+    done = dict[FailedId, Outcome]()
+    for key, some in _by_key(rows):
+        try:
+            for outcome in handle(key, some):
+                done[outcome.row.id] = outcome
+        except NotAdmitted:
+            raise
+        except (Refused, Unreachable) as error:
+            log.warning("%s: %s", key.source, error)
+            done |= {row.id: Outcome(row=row, why=str(error)) for row in some if row.id not in done}
+    return list(done.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +144,26 @@ class _Retry:
     decision: Decision
     pipeline: Pipeline | None
 
-    def all(self, rows: Sequence[FailedRow]) -> list[Outcome]:
+    def all(self, rows: Sequence[FailedRow]) -> Iterator[Outcome]:
         with _session(self.run, self.key) as (session, position):
             unreadable = _unreadable(self.run, self.key, position.generation)
             self.contents.look(self.run.clusters.source_admin, position.ids, unreadable)
             left, done = _left(self.run, self.key, position, rows)
             limits = session.limits()
+        yield from done
         chunk, size = list[_Content](), 0
         for row in left:
             content = self._content(row, limits, position.ids.source_cluster)
             if isinstance(content, Outcome):
-                done.append(content)
+                yield content
                 continue
             chunk.append(content)
             size += max(0, row.record.size)
             if len(chunk) >= MOST_RECORDS or size >= MOST_BYTES:
-                done += self._some(chunk)
+                yield from self._some(chunk)
                 chunk, size = [], 0
-        return done + (self._some(chunk) if chunk else [])
+        if chunk:
+            yield from self._some(chunk)
 
     def _content(self, row: FailedRow, limits: TargetLimits, cluster: str) -> _Content | Outcome:
         """What to write for the record, or why it cannot be written now."""
@@ -168,19 +189,21 @@ class _Retry:
             return Outcome(row=row, why=f"the target still refuses it: {failure.reason}")
         return _Content(row, written)
 
-    def _some(self, chunk: Sequence[_Content]) -> list[Outcome]:
+    def _some(self, chunk: Sequence[_Content]) -> Iterator[Outcome]:
         """Copy them in one transaction; if the target refuses one, in smaller ones."""
         try:
-            return self._together(chunk)
+            yield from self._together(chunk)
         except RefusedAt as refused:
             if len(chunk) == 1:
-                return [Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")]
-            if named := {failure.offset: failure.reason for failure in refused.failures}:
+                yield Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")
+            elif named := {failure.offset: failure.reason for failure in refused.failures}:
                 left = [one for one in chunk if one.row.record.offset not in named]
-                again = [Outcome(row=one.row, why=named[one.row.record.offset]) for one in chunk if one not in left]
-                return again + (self._some(left) if left else [])
-            half = len(chunk) // 2
-            return self._some(chunk[:half]) + self._some(chunk[half:])
+                yield from (Outcome(row=one.row, why=named[one.row.offset]) for one in chunk if one not in left)
+                yield from self._some(left) if left else ()
+            else:
+                half = len(chunk) // 2
+                yield from self._some(chunk[:half])
+                yield from self._some(chunk[half:])
 
     def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
         self.run.check()
@@ -206,12 +229,12 @@ class _Retry:
                 not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
             )
             session.decide(_moved(self.run, position, placement), entry)
-        self._read_back(entry)
+        noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
         return [
-            replace(outcome, target=at, behind_newer=position.next_offset > outcome.row.record.offset + 1)
+            replace(outcome, why=why, target=at, behind_newer=position.next_offset > outcome.row.offset + 1)
             if at
             else outcome
-            for outcome, at in zip(_noted(self.run, rows, entry), self._places(chunk, entry), strict=True)
+            for outcome, at in zip(noted, self._places(chunk, entry), strict=True)
         ]
 
     def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
@@ -226,6 +249,16 @@ class _Retry:
         for content in chunk:
             yield f"{self.key.target} offset {at}" if content.written else ""
             at += len(content.written)
+
+    def _not_proven(self, entry: Handled) -> str:
+        """Why it is not certain that what was committed is on the target as it was sent; empty if it is."""
+        try:
+            self._read_back(entry)
+        except NotAdmitted:
+            raise
+        except (Refused, Unreachable) as error:
+            return f"it was sent, but not read back as it should be: {error}"
+        return ""
 
     def _read_back(self, entry: Handled) -> None:
         stall = self.run.replication.copying.stall_timeout
@@ -242,14 +275,15 @@ class _Retry:
 
 
 def _unreadable(run: LeasedRun, key: PartitionKey, generation: int) -> Coverage:
-    """All offsets of a partition that could not be read when they were to be copied, whatever became of them."""
-    return _offsets(
-        [
-            row.offset
-            for row in run.store.failed(run.replication.name)
-            if (row.key, row.generation, row.record.kind) == (key, generation, FailureKind.UNREADABLE)
-        ]
-    )
+    """All offsets of a partition that could not be read when they were to be copied, whatever became of them.
+
+    The store forgets what was decided, the ledger does not. It does not tell the kinds: they are read for nothing then.
+    """
+    rows = run.store.failed(run.replication.name)
+    known = (row for row in rows if (row.key, row.generation) == (key, generation))
+    unread = _offsets([row.offset for row in known if row.record.kind == FailureKind.UNREADABLE])
+    handled = run.view().handled_in(key, generation)
+    return Coverage.of(range_ for entry in handled for range_ in entry.offsets).union(unread)
 
 
 def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:

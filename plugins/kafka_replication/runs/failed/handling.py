@@ -127,6 +127,6 @@ def _text(action: Action, outcomes: Sequence[Outcome]) -> str:
 def _line(outcome: Outcome) -> str:
     at = f"{outcome.row.key.source} offset {outcome.row.record.offset}"
     if not outcome.done:
-        return f"STAYS {at}: {outcome.why}"
+        return f"{'STAYS' if outcome.row.is_open else outcome.row.state.upper()} {at}: {outcome.why}"
     where = f" at {outcome.target}{', behind newer records' if outcome.behind_newer else ''}" if outcome.target else ""
     return f"{outcome.row.state.upper()} {at}{where}"

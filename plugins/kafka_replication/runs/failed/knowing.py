@@ -9,10 +9,20 @@ from dataclasses import dataclass
 from kafka_replication.kafka.quarantine_scan import quarantined_records
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.failures import FailureKind
-from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.steps.failed_records import remember, was_given_back
-from kafka_replication.watermarks.failed import OPEN, QUARANTINED, STATES, FailedId, FailedRow, Step, with_decisions
+from kafka_replication.runs.steps.failed_records import remember, store, was_given_back
+from kafka_replication.watermarks.failed import (
+    OPEN,
+    QUARANTINED,
+    STATES,
+    FailedId,
+    FailedRow,
+    Step,
+    is_within,
+    with_decisions,
+)
 
 EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
 
@@ -63,14 +73,16 @@ def _is_earlier(row: FailedRow, view: LedgerView) -> bool:
 def _found_in_quarantine(
     run: Run, view: LedgerView, rows: Mapping[FailedId, FailedRow]
 ) -> Mapping[FailedId, FailedRow]:
-    """Records that neither a receipt nor the store knows any more: the positions say how many there are.
+    """Records that neither a receipt nor the store knows any more, and that the store should have: the ledger says how
+    many.
 
     What was skipped is nowhere else, and stays a number.
     """
-    known = Counter((row.key, row.generation) for row in rows.values())
+    seconds = run.replication.retention.history
+    known = Counter((row.key, row.generation) for row in rows.values() if row.is_kept(seconds))
     found = dict[FailedId, FailedRow]()
     for key, position in view.positions.items():
-        if position.quarantined + position.skipped > known[key, position.generation]:
+        if _kept(view, key, seconds) > known[key, position.generation]:
             topic, stall = run.replication.quarantine_topic, run.replication.copying.stall_timeout
             admin, handled = run.clusters.target_admin, view.handled.get(key, ())
             for record, time in quarantined_records(run.clusters.target, admin, topic, key, position.generation, stall):
@@ -78,5 +90,13 @@ def _found_in_quarantine(
                 row = FailedRow(key=key, generation=position.generation, record=record, history=(step,))
                 if row.id not in rows and not was_given_back(row, view):
                     found[row.id] = with_decisions(row, handled)
-    run.store.record_failed(list(found.values()))
-    return found
+    store(run, found.values())
+    return {id_: row for id_, row in found.items() if row.is_kept(seconds)}
+
+
+def _kept(view: LedgerView, key: PartitionKey, seconds: float) -> int:
+    """How many failed records of the partition the store keeps: open ones, and those decided about lately."""
+    generation = view.positions[key].generation
+    lately = (entry for entry in view.handled_in(key, generation) if is_within(seconds, entry.time))
+    decided = Coverage.of(range_ for entry in lately for range_ in entry.offsets)
+    return view.undecided(key) + decided.subtract(view.given_back(key, generation)).span

@@ -55,9 +55,9 @@ def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
 
 
 def _group(run: Run, right: Right) -> Answers:
-    admin = run.clusters.source_admin if right.side == "source" else run.clusters.target_admin
+    config = run.clusters.source if right.side == "source" else run.clusters.target
     seconds = run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
-    allowed = asking.may_describe_group(admin, consumer_group(run.replication.name), seconds)
+    allowed = asking.may_describe_group(config, consumer_group(run.replication.name), seconds)
     return Answers() if allowed else Answers(frozenset({right}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 from kafka_replication.copying.engine import CopyResult
@@ -84,6 +84,7 @@ class Bookkeeper:
                 earlier = self._copied.get(result.key)
                 self._copied[result.key] = result.copied.after(earlier) if earlier else result.copied
                 _say_throttled(result.copied)
+                _say_failed(result.copied)
             if result.read_back is not None:
                 before = self._read_back.get(result.key)
                 self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
@@ -197,13 +198,24 @@ def _say_throttled(copied: CopyResult) -> None:
         log_event(log, logging.WARNING, Event.THROTTLED, message, copied.key.source, copied.throttled, copied.seconds)
 
 
+def _say_failed(copied: CopyResult) -> None:
+    """One that was fenced is repeated, or did what the newer copier left to it."""
+    if (stop := copied.stop) is None or copied.fenced:
+        return
+    at = copied.key.source
+    message = "%s %s: not copied from offset %d on (key digest %s), after %d attempts in %.1f s without a commit: %s"
+    values = at, copied.range, stop.offset, stop.key_digest or "-", stop.attempts, stop.seconds, copied.error
+    fields = {"topic": at.topic, "partition": at.partition, **asdict(stop)}
+    log_event(log, logging.ERROR, Event.COPY_FAILED, message, *values, fields=fields)
+
+
 def _judged(planned: PartitionPlan, view: LedgerView, result: CopyResult | None, end: JobEnd) -> CopyResult:
     assert planned.copy is not None
     result = replace(result or CopyResult(key=planned.key, range=planned.copy), range=planned.copy)
     position = view.position(planned.key, planned.generation)
     left = position.left_of(planned.copy) if position else (planned.copy,)
     if not left:
-        return replace(result, error=None, remedy="")
+        return replace(result, error=None, remedy="", stop=None)
     if result.error:
         return result
     what = end.error or f"not copied: {', '.join(map(str, left))}"

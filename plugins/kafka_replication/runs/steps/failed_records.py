@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import Receipts, committed
@@ -19,8 +19,14 @@ def note(
     ledger = dict[FailedId, FailedRow]()
     for key in keys:
         ledger |= set_aside(view, receipts, key)
-    run.store.record_failed(list(ledger.values()))
+    store(run, ledger.values())
     return ledger
+
+
+def store(run: Run, rows: Iterable[FailedRow]) -> None:
+    """Write these rows to the store, without those that it would delete soon, or has deleted."""
+    seconds = run.replication.retention.history
+    run.store.record_failed([row for row in rows if row.is_kept(seconds)])
 
 
 def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId, FailedRow]:
@@ -30,8 +36,8 @@ def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId
     """
     ledger = note(run, view, receipts, list(view.positions))
     known = {row.id: row for row in run.store.failed(run.replication.name)}
-    rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in known.items()}
-    run.store.record_failed([row for id_, row in rows.items() if row != known[id_]])
+    rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in {**ledger, **known}.items()}
+    store(run, (row for id_, row in rows.items() if row != known.get(id_)))
     return {id_: row for id_, row in rows.items() if id_ in ledger or not was_given_back(row, view)}
 
 

@@ -185,6 +185,7 @@ class ChunkReader:
             failure.offset,
             kind=failure.kind,
             error=failure.error,
+            key=record[2],
         )
 
 

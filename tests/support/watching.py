@@ -1,0 +1,28 @@
+"""Looks for causes of alerts from a test, with real ways to tell them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafka_replication.alerting.memory import FileMemory
+from kafka_replication.alerting.values import Decision
+from kafka_replication.runs.watching import Watcher
+from kafka_replication.store import open_store
+from tests.support.received import Inbox
+from tests.support.scenario import Scenario
+
+
+def watcher(scene: Scenario, received: Inbox, folder: Path, **more: Any) -> Watcher:
+    alerts = {"apprise": "oncall", **more.pop("alerts", {})}
+    return Watcher(
+        replication=scene.replication(alerts=alerts, **more),
+        connections=replace(scene.connections, alerts=received.addresses),
+        open_store=lambda: open_store(scene.store_url),
+        fallback=FileMemory(folder / "state"),
+    )
+
+
+def events(decision: Decision) -> list[str]:
+    return [f"{alert.event} {alert.open.key}" for alert in decision.alerts]
