@@ -86,6 +86,9 @@ class BoundedReader:
 
     def _pass_over(self, event: Message, wanted: OffsetRange, unreadable: Container[int] | None) -> None:
         """Go on behind a batch that cannot be read. Raises Refused."""
+        if self._reached is not None and self._reached < wanted.from_:  # it was met on the way
+            self._assign(wanted.from_)
+            return
         error, position = event.error(), max(wanted.from_, self._reached or 0)
         assert error is not None
         known: Container[int] = () if unreadable is None else unreadable
