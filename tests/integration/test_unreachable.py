@@ -16,7 +16,7 @@ from kafka_replication.runs.run import Request
 from tests.support.command_line import cli, ended
 from tests.support.jobs import no_launch
 from tests.support.leases import holder_of
-from tests.support.scenario import Addresses, Scenario
+from tests.support.scenario import Addresses, Scenario, numbered
 
 
 @pytest.fixture
@@ -66,6 +66,29 @@ def test_json_output_stays_one_document(scene: Scenario, closed: str) -> None:
     assert code == 1
     document = json.loads(out)
     assert (document["error_id"], closed in document["error"]) == ("unreachable", True)
+
+
+def test_status_with_one_cluster_away(scene: Scenario, closed: str) -> None:
+    """What the store, the ledger and the other cluster know is shown, and who does not answer."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    assert scene.run().outcome == "done"
+    scene.source.produce(scene.topic, numbered(7, 50))
+    text = yaml.safe_dump(scene.document(timeouts={"request": 3}))
+    asked = {
+        "source": cli(scene, text, closed, "status", "--json"),
+        "target": cli(scene, text, scene.source.bootstrap, "status", "--json", target=closed),
+    }
+    for side, process in asked.items():
+        code, out, err = ended(process)
+        assert code == 1, err
+        document = json.loads(out)
+        [row] = document["partitions"]
+        assert (row["state"], row["watermark"]) == ("does not answer", 50)
+        assert closed in row["error"] and f"connection '{side}'" in row["error"] and row["remedy"]
+        assert [closed in problem for problem in document["problems"]] == [True]
+        known = (57, 7, "unknown") if side == "target" else (None, None, "digest")
+        assert (row["source_end"], row["lag"], row["verified_by"]) == known
 
 
 def test_commands_on_living_clusters(scene: Scenario) -> None:

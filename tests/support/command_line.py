@@ -34,14 +34,14 @@ class Command(Program):
             return out, self._errors.read()
 
 
-def cli(scene: Scenario, text: str, source: str, *command: str) -> Command:
-    file = scene.folder / f"{abs(hash((text, source, command)))}.yaml"
+def cli(scene: Scenario, text: str, source: str, *command: str, target: str = "") -> Command:
+    file = scene.folder / f"{abs(hash((text, source, target, command)))}.yaml"
     file.write_text(text)
     environment = {
         "KAFKA_REPLICATION_STORE_URL": scene.store_url,
         "AIRFLOW_CONN_SOURCE": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": source}}),
         "AIRFLOW_CONN_TARGET": json.dumps(
-            {"conn_type": "kafka", "extra": {"bootstrap.servers": scene.target.bootstrap}}
+            {"conn_type": "kafka", "extra": {"bootstrap.servers": target or scene.target.bootstrap}}
         ),
     }
     return Command([command[0], str(file), *command[1:]], environment, scene.folder)

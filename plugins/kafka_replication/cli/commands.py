@@ -186,12 +186,12 @@ def status(
 ) -> None:
     """Show source end, position, watermark, lag and last verification of each partition, and how far a run is.
 
-    The exit code is 1 if the source does not answer, or if a partition is refused, does not answer, is beyond
+    The exit code is 1 if a cluster does not answer, or if a partition is refused, does not answer, is beyond
     alerts.lag, or is unverified for longer than alerts.unverified_after.
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        rows = standing(run, sight.snapshot)
+        rows = sight.status_rows(run)
         wrong = problems(run.replication, rows, datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)

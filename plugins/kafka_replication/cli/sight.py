@@ -25,7 +25,9 @@ from kafka_replication.model.times import duration
 from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.run import Run
+from kafka_replication.runs.standing import standing, without_target
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.spark.output import OutputFile
 
@@ -75,6 +77,16 @@ def snapshot(run: Run, view: LedgerView) -> Snapshot:
         if not own(run.replication, view).positions:
             raise
         return without_source(run.replication, view, Problem.of(error))
+
+
+def status_rows(run: Run) -> list[PartitionStatus]:
+    """Where each partition stands. While the target does not answer or lets nobody in: as far as the store knows it."""
+    try:
+        return standing(run, snapshot)
+    except (Unreachable, NotAdmitted) as error:
+        if rows := without_target(run, Problem.of(error)):
+            return rows
+        raise
 
 
 @contextmanager

@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.view import NONE, LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.times import duration, from_millis
+from kafka_replication.model.times import duration, from_millis, to_text
 from kafka_replication.planning.gaps import ApprovedGap, listed
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.preflight import withheld_by_open_transaction
 from kafka_replication.planning.removal import missed_text, removal_text
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
 from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.table import table
+from kafka_replication.watermarks.values import Watermark
 
 NOT_IN_STORE = "not in this store"
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +30,10 @@ class PartitionStatus:
     """One partition, with source offsets. ``lag`` is the distance from the watermark to the last stable offset.
 
     ``lag_seconds`` is the age of the oldest record that is not verified on the target. It is 0 if there is none, and
-    None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count`` or ``none``.
-    ``delivery`` is the weakest profile of what is verified: the watermark stands on that much, with so many records
-    ``lost_in_delivery`` and so many ``duplicates`` on the target. ``in_store`` says whether the watermark
-    is what the ledger has verified.
+    None if its time is not known. ``level`` says how the copies were verified: ``digest``, ``count``, ``none``, or
+    ``unknown`` while the ledger cannot be read. ``delivery`` is the weakest profile of what is verified: the watermark
+    stands on that much, with so many records ``lost_in_delivery`` and so many ``duplicates`` on the target.
+    ``in_store`` says whether the watermark is what the ledger has verified.
     """
 
     plan: PartitionPlan
@@ -157,6 +160,31 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
             )
         )
     return rows
+
+
+def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem) -> PartitionStatus:
+    """What the store, and the source's topic if it is known, tell of a partition whose target does not answer."""
+    at = watermark.key.source
+    offsets = source.readable.get(at.partition) if source else None
+    return PartitionStatus(
+        plan=PartitionPlan(
+            key=watermark.key,
+            state=State.UNREADABLE,
+            ids=Ids("", watermark.source_topic_id, watermark.target_topic_id),
+            generation=watermark.generation,
+            start=watermark.offset,
+            position=watermark.offset,
+            source_end=offsets.last_stable if offsets else watermark.offset,
+            watermark=watermark.offset,
+            what=problem.what,
+            remedy=problem.remedy,
+        ),
+        log_start=offsets.log_start if offsets else None,
+        high_watermark=offsets.high_watermark if offsets else None,
+        last_verified=to_text(watermark.updated_at),
+        position=None,
+        level=UNKNOWN,
+    )
 
 
 def behind(rows: Iterable[PartitionStatus]) -> dict[TopicPartition, int]:

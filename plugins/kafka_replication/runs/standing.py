@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from kafka_replication.kafka import topics
 from kafka_replication.kafka.record_times import first_times
 from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import NotAdmitted, Unreachable
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.planning.live import plan
-from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting import status as reporting
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.run import Run
@@ -33,3 +35,20 @@ def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapsho
         else {}
     )
     return reporting.with_times(rows, times, datetime.now(UTC))
+
+
+def without_target(run: Run, problem: Problem) -> list[PartitionStatus]:
+    """What the store and, if it answers, the source know, while the target does not answer because of ``problem``.
+
+    One row for each watermark; none if the store has none.
+    """
+    watermarks = run.store.watermarks(run.replication.name)
+    try:
+        described = topics.describe(run.clusters.source_admin, {key.source.topic for key in watermarks})
+        source = described.topics
+    except (Unreachable, NotAdmitted):
+        source = {}
+    return [
+        reporting.from_watermark(watermark, source.get(key.source.topic), problem)
+        for key, watermark in sorted(watermarks.items())
+    ]
