@@ -1,0 +1,258 @@
+"""Why the planner refuses a partition, odd case by odd case: the state it finds, and the words for whoever is on call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_replication.ledger.entries import ONE_WRITER, Position
+from kafka_replication.ledger.placement import Spread
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.partitioning import PartitionedBy
+from kafka_replication.planning.plan import REFUSALS, State
+from kafka_replication.planning.snapshot import Problem
+from tests.support.planning import (
+    IDS,
+    OPENED,
+    RESET,
+    THREE,
+    WORK,
+    Case,
+    key,
+    position,
+    source,
+    topic,
+    verified,
+)
+
+
+def spread(name: str, *ends: int, mapped: str = "") -> Position:
+    by = PartitionedBy(name=name, hash=mapped, partitions=len(ends))
+    return replace(position(40), target_end=0, spread=Spread(by, ends))
+
+
+CONTRADICTS = (
+    f"the ledger contradicts itself: orders-0 (entries in kafka-replication.positions-{key().ledger_partition}): "
+)
+REPAIR = (
+    "find out who changed the ledger topics, or what restored an older state of them; then let the command show what the"
+    " receipts prove, and write it: kafka-replication ledger orders-dr.yaml --repair"
+)
+REFUSED: dict[str, tuple[Case, State, str, str]] = {
+    "target truncated": (
+        Case(target={"orders": topic("orders", "t-orders", (0, 30, 30))}, positions=OPENED),
+        State.TARGET_TRUNCATED,
+        "orders-0: orders-0 on the target ends at 30, but our records were there up to 40: the target lost its last 10 offsets"
+        " after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        f" topic: {RESET}",
+    ),
+    "the next offset lies in the coverage": (
+        Case(positions={key(): replace(position(40), next_offset=30)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position's next offset is 30, but its coverage has 39, too",
+        REPAIR,
+    ),
+    "the coverage does not reach the next offset": (
+        Case(positions={key(): replace(position(40), next_offset=90)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position's next offset is 90, but its coverage lacks [40, 90)",
+        REPAIR,
+    ),
+    "more is verified than was copied": (
+        Case(positions=OPENED, verified={key(): verified(70)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}[40, 70) are called verified, but the position says that they were never copied",
+        REPAIR,
+    ),
+    "it started above its next offset": (
+        Case(positions={key(): replace(position(40), start=41)}),
+        State.CONTRADICTED,
+        f"{CONTRADICTS}the position says that it started at 41, above its next offset 40",
+        REPAIR,
+    ),
+    "foreign records": (
+        Case(positions=OPENED, foreign={key(): 41}),
+        State.FOREIGN,
+        "orders-0: orders-0 on the target holds a record at offset 41 that the ledger does not know (ours end at 40)",
+        ONE_WRITER,
+    ),
+    "copied with keep, now by key": (
+        Case(positions=OPENED, config={"partitioning": "by_key"}),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied with partitioning keep, the file says by_key: later records of a"
+        " key could come before earlier ones",
+        "set partitioning: keep again; or replicate to another target topic (topics.rename), or re-create orders and reset"
+        f" the topic: {RESET}",
+    ),
+    "copied by key, now with keep": (
+        Case(positions={key(): spread("by_key", 40)}),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied with partitioning by_key, the file says keep: later records of a"
+        " key could come before earlier ones",
+        "set partitioning: by_key again; or replicate to another target topic (topics.rename), or re-create orders and reset"
+        f" the topic: {RESET}",
+    ),
+    "partitions were added to a target that is written by key": (
+        Case(positions={key(): spread("by_key", 40)}, target=THREE, config={"partitioning": "by_key"}),
+        State.REPARTITIONED,
+        "orders-0: orders has 3 partitions now and had 1 when the records below offset 40 were copied: with partitioning"
+        " by_key, later records of a key go to another partition than earlier ones",
+        "if the readers of orders are ready for that, set target_topics.partitions: 3; else re-create the topic and reset"
+        f" it: {RESET}",
+    ),
+    "a map without the partition": (
+        Case(config={"partitioning": "map", "partition_map": {"1": 0}}),
+        State.FEWER_PARTITIONS,
+        "orders-0: partition_map has no target partition for it",
+        "add '0: <target partition>' to partition_map",
+    ),
+    "a map to a partition that the target lacks": (
+        Case(config={"partitioning": "map", "partition_map": {"0": 3}}, target=THREE),
+        State.FEWER_PARTITIONS,
+        "orders-0: partition_map sends it to partition 3 of orders, which has 3 partitions, from 0 on",
+        "correct partition_map, or add partitions to the target topic",
+    ),
+    "one of several target partitions lost records": (
+        Case(positions={key(): spread("by_key", 9, 0, 12)}, target=THREE, config={"partitioning": "by_key"}),
+        State.TARGET_TRUNCATED,
+        "orders-0: orders-2 on the target ends at 10, but our records were there up to 12: the target lost its last 2 offsets"
+        " after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        f" topic: {RESET}",
+    ),
+    "source topic re-created": (
+        Case(source=source((0, 100, 100), topic_id="s-other"), positions=OPENED),
+        State.SOURCE_RECREATED,
+        "orders-0: the source topic was re-created (id s-orders in cluster SRC became s-other in SRC); offset 40 now means other records",
+        f"empty or re-create orders (or set on_existing_target: append), then reset the topic: {RESET}",
+    ),
+    "another source cluster": (
+        Case(positions={key(): position(40, ids=replace(IDS, source_cluster="OLD"))}),
+        State.SOURCE_RECREATED,
+        "orders-0: the source topic was re-created (id s-orders in cluster OLD became s-orders in SRC); offset 40 now means other records",
+        f"empty or re-create orders (or set on_existing_target: append), then reset the topic: {RESET}",
+    ),
+    "target topic re-created": (
+        Case(target={"orders": topic("orders", "t-other", (0, 0, 0))}, positions=OPENED),
+        State.TARGET_RECREATED,
+        "orders-0: the target topic orders was re-created or deleted (id t-orders became t-other); copies below offset 40 are gone with it",
+        f"reset the topic, which copies it again from start_from: {RESET}",
+    ),
+    "target topic deleted": (
+        Case(target={}, positions=OPENED),
+        State.TARGET_RECREATED,
+        "orders-0: the target topic orders was re-created or deleted (id t-orders became none); copies below offset 40 are gone with it",
+        f"reset the topic, which copies it again from start_from: {RESET}",
+    ),
+    "ledger went back": (
+        Case(positions=OPENED, watermarks={key(): 41}),
+        State.LEDGER_LOST,
+        "orders-dr: orders-0 -> orders: the store says everything below 41 was verified, but the ledger ends at 40: it was lost or went back",
+        f"restore the ledger topics of the target, or empty orders and reset the topic: {RESET}",
+    ),
+    "ledger empty": (
+        Case(watermarks={key(): 40}),
+        State.LEDGER_LOST,
+        "orders-dr: orders-0 -> orders: the store says everything below 40 was verified, but the ledger has no entry: it was lost or went back",
+        f"restore the ledger topics of the target, or empty orders and reset the topic: {RESET}",
+    ),
+    "retention overran": (
+        Case(source=source((55, 100, 100)), positions=OPENED),
+        State.OVERRUN,
+        "orders-0: offsets [40, 55) can no longer be read, the log now starts at 55; nothing after them is copied",
+        "restore them at the source, or approve the gap: kafka-replication approve-gap orders-dr.yaml --topic orders --partition 0 "
+        '--from 40 --until 55 --target-topic orders --reason "..."',
+    ),
+    "source truncated": (
+        Case(source=source((0, 37, 37)), positions=OPENED),
+        State.TRUNCATED,
+        "orders-0: the source ends at 37, 3 offsets below the position 40: it was truncated after its records were copied",
+        "find out which records the source lost (unclean leader election, restored disk); no gap can be approved, because the "
+        "copies differ from the source now: re-create orders and reset the topic: "
+        f"{RESET}",
+    ),
+    "target topic missing": (
+        Case(target={}, config={"target_topics": {"create": False}}),
+        State.TARGET_MISSING,
+        "orders-0: the target topic orders does not exist and target_topics.create is false",
+        "create it with at least as many partitions as the source, or set target_topics.create: true",
+    ),
+    "fewer target partitions, once opened": (
+        Case(target={"orders": topic("orders", "t-orders")}, positions=OPENED),
+        State.FEWER_PARTITIONS,
+        "orders-0: orders has 0 partitions, the source 1",
+        "add partitions: kafka-topics.sh --alter --topic orders --partitions 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "state", "what", "remedy"), REFUSED.values(), ids=REFUSED)
+def test_why_a_partition_is_refused(case: Case, state: State, what: str, remedy: str) -> None:
+    made = case.one()
+    assert (made.state, made.what, made.remedy) == (state, what, remedy)
+    assert made.refused
+    assert made.copy is None
+    assert bool(made.verify) is (state is State.FOREIGN)  # ours are read back, whatever lies behind them
+    assert case.plan().refused == (made,)
+    assert case.plan().idle is (state is not State.FOREIGN)
+
+
+@pytest.mark.parametrize(
+    ("config", "was"),
+    [
+        ({"partitioning": "by_key"}, spread("by_key", 9, 0, 10)),
+        ({"partitioning": "by_key", "target_topics": {"partitions": 3}}, spread("by_key", 9)),
+        ({"partitioning": "round_robin"}, spread("round_robin", 9, 0)),
+        ({"partitioning": "a.b:c"}, spread("by_key", 9, 0, 10)),
+        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 0, 0, 10, mapped="2")),
+        ({"partitioning": "map", "partition_map": {"0": 2}}, spread("map", 10, 0, 0, mapped="0")),
+    ],
+)
+def test_a_change_of_partitioning_that_the_file_states_goes_on_and_is_told(
+    config: Mapping[str, Any], was: Position
+) -> None:
+    planned = Case(positions={key(): was}, target=THREE, config=config).one()
+    assert (planned.state, planned.copy) == (State.BEHIND, OffsetRange(40, 100))
+    assert was.spread is not None
+    changed = (was.spread.by.name, was.spread.by.partitions) != (config["partitioning"], 3) or was.spread.by.hash == "0"
+    assert ("records of one key may lie in two partitions" in planned.what) is changed
+
+
+def test_a_position_behind_an_approved_gap_alone_may_be_spread() -> None:
+    gap = replace(position(40), target_end=0)
+    assert Case(positions={key(): gap}, config={"partitioning": "by_key"}).one().state is State.BEHIND
+
+
+def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:
+    case = Case(source=source((0, 100, 100), (0, 5, 5)), config={"partitioning": "by_key"})
+    assert [planned.state for planned in case.plan().partitions] == [State.OPENING] * 2
+    sick = replace(THREE["orders"], partitions={**THREE["orders"].partitions, 2: Problem("it has no leader", "wait")})
+    refused = replace(case, target={"orders": sick}).plan().partitions
+    assert [planned.state for planned in refused] == [State.UNREADABLE] * 2  # any record may go there
+
+
+def test_the_most_fundamental_reason_comes_first() -> None:
+    """A re-created source looks truncated and overrun as well; only the first says what to do."""
+    case = Case(source=source((0, 3, 3), topic_id="s-other"), target={}, positions=OPENED, watermarks={key(): 99})
+    assert case.one().state is State.SOURCE_RECREATED
+    assert replace(case, source=source((0, 3, 3))).one().state is State.TARGET_RECREATED
+    assert replace(case, source=source((0, 3, 3)), target=Case().target).one().state is State.LEDGER_LOST
+    assert replace(case, source=source((50, 50, 50)), target=Case().target, watermarks={}).one().state is State.OVERRUN
+
+
+def test_every_refusal_is_one_and_every_state_has_a_case_here() -> None:
+    covered = {state for _, state, *_ in WORK.values()} | {state for _, state, *_ in REFUSED.values()}
+    assert set(State) - covered == {
+        State.LATE_GAP,
+        State.VANISHED,
+        State.NOT_OPENED,
+        State.UNREADABLE,
+        State.UNFIT,
+        State.DELETED,
+    }  # below; `NOT_OPENED` is what opening found
+    below = {State.LATE_GAP, State.VANISHED, State.NOT_OPENED, State.UNREADABLE, State.UNFIT}
+    assert {state for _, state, *_ in REFUSED.values()} | below == REFUSALS
