@@ -83,18 +83,18 @@ WITHOUT_TRANSACTIONS = {
     "target-foreign-writer-during": _TOLD_APART,
 }
 
+BY_KEY = {"partitioning": "by_key", "target_topics": {"partitions": 7}}
+OF_ONE_PARTITION = {
+    "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
+    "source-partitions-added": "the target does not follow",
+    "target-partitions-added": "it is refused, because keys would move",
+    "target-data-deleted": "a target partition has records of all source partitions, not of one",
+    "target-foreign-writer-during": "only an audit finds a record between ours",
+}
+
 PROFILES = {
     "": Profile(),
-    "by_key": Profile(
-        {"partitioning": "by_key", "target_topics": {"partitions": 7}},
-        leaves_out={
-            "target-partition-offline": "any record may go to the sick partition, so no other one goes on",
-            "source-partitions-added": "the target does not follow",
-            "target-partitions-added": "it is refused, because keys would move",
-            "target-data-deleted": "a target partition has records of all source partitions, not of one",
-            "target-foreign-writer-during": "only an audit finds a record between ours",
-        },
-    ),
+    "by_key": Profile(BY_KEY, leaves_out=OF_ONE_PARTITION),
     "quarantine": Profile(
         {"transform": "tests.faults.profiles:failing", "failures": {"policy": "quarantine"}},
         lambda record: () if _fails(record) else (record,),
@@ -105,6 +105,13 @@ PROFILES = {
     "fire_and_forget": Profile(
         {"delivery": "fire_and_forget", "accept_loss": 1.0},
         leaves_out={**WITHOUT_TRANSACTIONS, "target-compacted": "nobody hears of a refused record"},
+    ),
+    "at_least_once_by_key": Profile(
+        {"delivery": "at_least_once", **BY_KEY}, leaves_out={**OF_ONE_PARTITION, **WITHOUT_TRANSACTIONS}
+    ),
+    "leader_ack_by_key": Profile(
+        {"delivery": "leader_ack", "accept_loss": 1.0, **BY_KEY},
+        leaves_out={**OF_ONE_PARTITION, **WITHOUT_TRANSACTIONS},
     ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split

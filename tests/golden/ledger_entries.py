@@ -3,8 +3,9 @@
 ``ledger/1`` was written by commit 33e4a7d, before kinds had versions of their own; ``ledger/2`` by the version that
 brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
 `SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
-the one that brought filters and transforms, ``handled-not-visible`` by the one that sets unreadable batches aside. Every release has to read them. Never change a file or a value here; a new format gets
-new files.
+the one that brought filters and transforms, `SPREAD_DELIVERED_1` by the one that brought delivery profiles for other
+partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside. Every release has to read them. Never
+change a file or a value here; a new format gets new files.
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ from kafka_replication.ledger.entries import (
     Transform,
     Verified,
 )
-from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Segment, Spread, UnknownPlacement
+from kafka_replication.ledger.placement import (
+    Explained,
+    KafkaPartitions,
+    KafkaSegments,
+    Part,
+    Segment,
+    Spread,
+    UnknownPlacement,
+)
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.partitioning import PartitionedBy
 
@@ -410,6 +419,29 @@ SPREAD_1: dict[str, Entry] = {
         receipts_from=7,
     ),
 }
+SPREAD_DELIVERED_1: dict[str, Entry] = {
+    "position-spread-without-transactions": Position(
+        generation=1,
+        ids=IDS,
+        start=0,
+        next_offset=100,
+        coverage=covered((0, 100)),
+        leader_epoch=4,
+        delivery="at_least_once",
+        spread=Spread(BY, (41, 0, 77)),
+        sent_from=(12, 0, 9000000000),
+    ),
+    "verified-spread-without-transactions": Verified(
+        generation=1,
+        coverage=covered((0, 100)),
+        level="digest",
+        run_id="run-1",
+        time=TIME,
+        delivery="at_least_once",
+        duplicates=4,
+        explained=Explained((50, 0, 9000000077), 31, settled=True),
+    ),
+}
 SPREAD_2: dict[str, Entry] = {
     "receipt-spread": Receipt(
         generation=1,
@@ -445,7 +477,17 @@ SPREAD_2: dict[str, Entry] = {
     ),
 }
 GOLDEN: dict[int, dict[str, Entry]] = {
-    1: {**POSITIONS, **VERIFIED, **GAPS, **RECEIPTS_1, **NOTES, **SET_ASIDE, **SPREAD_1, **DELIVERED_1},
+    1: {
+        **POSITIONS,
+        **VERIFIED,
+        **GAPS,
+        **RECEIPTS_1,
+        **NOTES,
+        **SET_ASIDE,
+        **SPREAD_1,
+        **DELIVERED_1,
+        **SPREAD_DELIVERED_1,
+    },
     2: {**RECEIPTS_2, **SPREAD_2, **DELIVERED_2},
 }
 FILES = [(version, name) for version, entries in GOLDEN.items() for name in entries]

@@ -16,12 +16,11 @@ def spawn(module: str, *arguments: str, failpoint: str = "") -> Program:
     return Program(f"tests.support.{module}", arguments, {VARIABLE: failpoint} if failpoint else {})
 
 
-def run_process(scene: Scenario, failpoint: str = "") -> Program:
-    """A whole run."""
+def run_process(scene: Scenario, failpoint: str = "", at_once: int = 1) -> Program:
+    """A whole run, which works on so many partitions at a time."""
     config = json.dumps(scene.document(lease=SHORT_LEASE))
-    return spawn(
-        "run_process", scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, failpoint=failpoint
-    )
+    arguments = (scene.source.bootstrap, scene.target.bootstrap, scene.store_url, config, str(at_once))
+    return spawn("run_process", *arguments, failpoint=failpoint)
 
 
 def copy_process(scene: Scenario, job: Job, failpoint: str = "", dies_after: tuple[int, int] | None = None) -> Program:

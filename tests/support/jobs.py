@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -23,7 +24,7 @@ class WorkerDied(BaseException):
 
 @dataclass
 class InProcess:
-    """A launcher without Spark: the workers' real functions, one after the other.
+    """A launcher without Spark: the workers' real functions, one after the other, or ``at_once`` of them at a time.
 
     ``between`` is called once in a job that copies, after its copies and before they are read back; ``then`` after each
     job.
@@ -32,6 +33,7 @@ class InProcess:
     then: Callable[[Job], None] = lambda job: None
     between: Callable[[], None] | None = None
     jobs: list[Job] = field(default_factory=list)
+    at_once: int = 1
 
     def __enter__(self) -> Self:
         return self
@@ -39,17 +41,26 @@ class InProcess:
     def submit(self, job: Job, deliver: Deliver) -> JobEnd:
         self.jobs.append(job)
         copied: dict[keys.PartitionKey, CopyResult] = {}
-        if self.between is not None and (tasks := copies(job)):
-            copied = {task.key: worker.copy(worker.tools_of(job), task) for task in tasks}
+        if self.between is not None and (first := copies(job)):
+            copied = {task.key: worker.copy(worker.tools_of(job), task) for task in first}
             self.between()
-        for task in job.tasks:
+        tasks = [replace(task, copy=None) if task.key in copied else task for task in job.tasks]
+        for result in self._results(job, tasks):
             # As JSON and back, as on the way from Spark.
-            result = self._work(job, replace(task, copy=None) if task.key in copied else task)
             deliver(
-                RESULTS.validate_json(RESULTS.dump_json([replace(result, copied=copied.get(task.key, result.copied))]))
+                RESULTS.validate_json(
+                    RESULTS.dump_json([replace(result, copied=copied.get(result.key, result.copied))])
+                )
             )
         self.then(job)
         return JobEnd()
+
+    def _results(self, job: Job, tasks: Sequence[RangeTask]) -> Iterator[RangeResult]:
+        if self.at_once == 1:
+            yield from (self._work(job, task) for task in tasks)
+            return
+        with ThreadPoolExecutor(self.at_once) as threads:
+            yield from threads.map(lambda task: self._work(job, task), tasks)
 
     def _work(self, job: Job, task: RangeTask) -> RangeResult:
         try:

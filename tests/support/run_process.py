@@ -1,9 +1,10 @@
-"""A whole run in a process of its own, to be killed: ``python -m tests.support.run_process SOURCE TARGET STORE_URL CONFIG_JSON``."""
+"""A whole run in a process of its own, to be killed: ``python -m tests.support.run_process SOURCE TARGET STORE_URL CONFIG_JSON [AT_ONCE]``."""
 
 from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 from kafka_replication.config import Replication
 from kafka_replication.runs import runner
@@ -13,8 +14,9 @@ from tests.support.jobs import InProcess
 from tests.support.scenario import Addresses
 
 if __name__ == "__main__":
-    source, target, store_url, config = sys.argv[1:]
+    source, target, store_url, config, *at_once = sys.argv[1:]
+    launcher = partial(InProcess, at_once=int(*at_once or ["1"]))
     report = runner.run(
-        Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), InProcess, Request()
+        Replication.model_validate_json(config), Addresses(source, target), open_store(store_url), launcher, Request()
     )
     print(json.dumps(report.as_json()))

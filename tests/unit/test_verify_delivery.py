@@ -97,6 +97,9 @@ class _Sides:
     def target_log(self, expected: int) -> OffsetRange:  # nothing arrives late here
         return OffsetRange(self.world.log_start, len(self.world.log))
 
+    def target_end(self, partition: int, expected: int) -> int:
+        return len(self.world.log)
+
     @property
     def transform(self) -> Transform | None:
         return self.world.transform

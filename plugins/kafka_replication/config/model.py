@@ -22,7 +22,7 @@ from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag,
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
 from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
+from kafka_replication.model.delivery import EXACTLY_ONCE, FIRE_AND_FORGET, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 
@@ -214,19 +214,18 @@ class Replication(Section):
     @field_validator("delivery")
     @classmethod
     def _fits_the_placing(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
-        """Without transactions, what a dead attempt left over is told by its place: behind our last record there."""
+        """docs/delivery.md says why, under "What cannot be combined"."""
         partitioning, existing = info.data.get("partitioning", KEEP), info.data.get("on_existing_target")
-        if delivery == EXACTLY_ONCE:
-            return delivery
-        if partitioning != KEEP:
+        if delivery == FIRE_AND_FORGET and partitioning != KEEP:
             raise ValueError(
-                f"{delivery} does not work with 'partitioning: {partitioning}' yet: write 'partitioning: keep', or"
-                " 'delivery: exactly_once'"
+                f"{delivery} needs 'partitioning: keep', not '{partitioning}': nothing tells where a record is, and so"
+                f" what is lost. Write 'delivery: leader_ack', which is about as fast, or 'partitioning: keep'"
             )
-        if existing == "share":
+        if delivery != EXACTLY_ONCE and existing == "share":
             raise ValueError(
-                f"{delivery} does not work with 'on_existing_target: share' yet: write 'on_existing_target: refuse' or"
-                " 'append', or 'delivery: exactly_once'"
+                f"{delivery} does not work with 'on_existing_target: share': a record of somebody else with the content"
+                " of one of ours could not be told from a duplicate. Write 'on_existing_target: refuse' or 'append', or"
+                " 'delivery: exactly_once'"
             )
         return delivery
 

@@ -7,6 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
+from confluent_kafka.admin import AdminClient
+
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
@@ -14,12 +16,21 @@ from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.sending import StallClock
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Seen
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
 LOOK = 0.1
+
+
+def target_log(admin: AdminClient, at: TopicPartition, expected: int) -> OffsetRange:
+    """What can be read of a target partition, once it has reached ``expected`` or does not grow any more."""
+    rest, end = StallClock(AT_REST), 0
+    while (end := offsets.last_stable(admin, [at])[at]) < expected and not rest.is_over(-end):
+        time.sleep(LOOK)
+    start = offsets.log_starts(admin, [at])[at]
+    return OffsetRange(min(start, end), end)
 
 
 class KafkaSides:
@@ -43,12 +54,11 @@ class KafkaSides:
         return OffsetRange(min(start, end), end)
 
     def target_log(self, expected: int) -> OffsetRange:
-        admin, at = clients.shared_admin(self._config["target"]), self._key.target
-        rest, end = StallClock(AT_REST), 0
-        while (end := offsets.last_stable(admin, [at])[at]) < expected and not rest.is_over(-end):
-            time.sleep(LOOK)
-        start = offsets.log_starts(admin, [at])[at]
-        return OffsetRange(min(start, end), end)
+        return target_log(clients.shared_admin(self._config["target"]), self._key.target, expected)
+
+    def target_end(self, partition: int, expected: int) -> int:
+        admin = clients.shared_admin(self._config["target"])
+        return target_log(admin, TopicPartition(self._key.target_topic, partition), expected).until
 
     @property
     def transform(self) -> Transform | None:

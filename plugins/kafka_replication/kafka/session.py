@@ -26,6 +26,9 @@ from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
 
+# The `after` of a chunk in several target partitions. What has to be explained there is not told by the chunk before.
+EVERYWHERE = 0
+
 
 class PartitionSession:
     """One producer session for one key. It owns the transaction, reads the ledger, and checks the target."""
@@ -50,6 +53,7 @@ class PartitionSession:
         self._known = 0  # below this target offset there are only our records
         self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
+        self._ends: tuple[int, ...] | None = None  # of several target partitions, before the first record
 
     def fence(self) -> None:
         """Fence every earlier producer of this key, and wait for the end of its open transaction."""
@@ -95,6 +99,12 @@ class PartitionSession:
             self._after = min(ours, end)
         self._known, self._marker = end, 0
 
+    def spread_over(self, position: Position, ends: Mapping[int, int]) -> None:
+        """The target partitions that get our records, where they are several, have these ``ends``."""
+        self._ends = tuple(ends.get(number, 0) for number in range(max(ends, default=-1) + 1))
+        if not self.delivery == position.delivery == EXACTLY_ONCE:
+            self._after = EVERYWHERE
+
     def check_between(self, first: int) -> None:
         if first > self._known + self._marker:  # more than our control record lies between
             self._refuse_foreign_records(self._known, first)
@@ -124,7 +134,6 @@ class PartitionSession:
             key=self.key,
             transaction=self.sender,
             window=window,
-            stall_timeout=self.settings.stall_timeout,
             limits=limits,
             check_between=self.check_between,
             aside=aside,

@@ -63,8 +63,11 @@ class KafkaSink:
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
         target, settings, delivery = self._target, self._settings, self._delivery
-        partition = session_of(key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact)
-        if self._partitioning.sole:
+        spread = not self._partitioning.sole
+        partition = session_of(
+            key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact, spread=spread
+        )
+        if not spread:
             session = KafkaSinkSession(partition, ids, aside)
         else:
             from kafka_replication.kafka.spread import SpreadSession  # only a worker that needs it loads it
@@ -88,8 +91,9 @@ def session_of(
     delivery: Delivery = EXACTLY_ONCE,
     *,
     exact: bool = False,
+    spread: bool = False,
 ) -> PartitionSession:
     """A new session of one partition in this profile. The caller closes it."""
     if delivery == EXACTLY_ONCE:
         return PartitionSession(key, target, settings, deadline, ledger)
-    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery, exact=exact)
+    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery, exact=exact, spread=spread)

@@ -91,6 +91,7 @@ def _position(entry: Position) -> dict[str, Any]:
         **({"skipped": entry.skipped} if entry.skipped else {}),
         **({"transform": asdict(entry.transform)} if entry.transform else {}),
         **({"spread": {"by": asdict(entry.spread.by), "ends": list(entry.spread.ends)}} if entry.spread else {}),
+        **({} if entry.sent_from is None else {"sent_from": list(entry.sent_from)}),
     }
 
 
@@ -105,6 +106,7 @@ def _verified(entry: Verified) -> dict[str, Any]:
         **_delivery(entry),
         **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
         **_known(judged_until=entry.judged_until),
+        **({"explained": asdict(entry.explained)} if entry.explained else {}),
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.ledger.placement import (
+    Explained,
     KafkaPartitions,
     KafkaSegments,
     Part,
@@ -80,6 +81,7 @@ class Position:
     skipped: int = 0
     transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
+    sent_from: tuple[int, ...] | None = None  # ends of these partitions before we first wrote without transactions
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +157,7 @@ class Verified:
     lost_in_delivery: int = 0
     duplicates: int = 0
     judged_until: int | None = None  # target offset below which every record is explained
+    explained: Explained | None = None  # the same of several target partitions
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -165,10 +168,7 @@ GAP_KINDS = ("retention", "late", "unverifiable")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Source offsets that a person gave up.
-
-    Written in the same transaction as the position that passes them. Never removed.
-    """
+    """Source offsets that a person gave up. Written with the position that passes them. Never removed."""
 
     generation: int
     kind: str  # one of GAP_KINDS

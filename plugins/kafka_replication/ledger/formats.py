@@ -23,6 +23,7 @@ from kafka_replication.ledger.entries import (
 )
 from kafka_replication.ledger.fields import (
     JsonCoverage,
+    JsonExplained,
     JsonFailed,
     JsonIds,
     JsonMappedOffset,
@@ -65,6 +66,7 @@ class Position1(EntryFormat):
     skipped: Number = 0
     transform: JsonTransform | None = None
     spread: JsonSpread | None = None
+    sent_from: list[Number] | None = None
 
     def value(self) -> Position:
         return Position(
@@ -81,6 +83,7 @@ class Position1(EntryFormat):
             skipped=self.skipped,
             transform=self.transform.value() if self.transform else None,
             spread=self.spread.value() if self.spread else None,
+            sent_from=None if self.sent_from is None else tuple(self.sent_from),
             extra=self.unknown,
         )
 
@@ -96,6 +99,7 @@ class Verified1(EntryFormat):
     lost_in_delivery: Number = 0
     duplicates: Number = 0
     judged_until: Number | None = None
+    explained: JsonExplained | None = None
 
     def value(self) -> Verified:
         return Verified(
@@ -109,6 +113,7 @@ class Verified1(EntryFormat):
             lost_in_delivery=self.lost_in_delivery,
             duplicates=self.duplicates,
             judged_until=self.judged_until,
+            explained=self.explained.value() if self.explained else None,
             extra=self.unknown,
         )
 

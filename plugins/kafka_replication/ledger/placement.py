@@ -105,3 +105,15 @@ class Spread:
     @classmethod
     def nothing(cls, by: PartitionedBy) -> Spread:
         return cls(by, (0,) * by.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """How far it is known of every record in the partitions of a target topic whose it is: below ``ends``, by
+    partition. The receipts below the offset ``receipts_from`` of the receipts topic are not about records above. If
+    ``settled``, all who write there did it in transactions then, so nothing of ours is left over above.
+    """
+
+    ends: tuple[int, ...]
+    receipts_from: int
+    settled: bool = False

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 Delivery = Literal["exactly_once", "at_least_once", "leader_ack", "fire_and_forget"]
 EXACTLY_ONCE: Final = "exactly_once"
+FIRE_AND_FORGET: Final = "fire_and_forget"
 # The profiles, the strongest first.
 PROFILES: Final[tuple[Delivery, ...]] = ("exactly_once", "at_least_once", "leader_ack", "fire_and_forget")
 # The profiles in which records that were sent may be missing on the target.

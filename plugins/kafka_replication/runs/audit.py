@@ -19,6 +19,7 @@ from kafka_replication.model.times import now
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
+from kafka_replication.runs.audit_explaining import Compared, compare_topics, is_intact, not_whole
 from kafka_replication.runs.audit_failed import audit_failed
 from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
@@ -43,6 +44,11 @@ class AuditRequest:
     partition: int | None = None
     range: OffsetRange = EVERYTHING
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole topics are audited."""
+        return self.partition is None and self.range == EVERYTHING
+
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
@@ -53,13 +59,17 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         )
     sides = look(run, keys)
     read = _read_targets(run, sides, keys, request)
+    compared = compare_topics(run, sides, keys, read) if request.is_whole else Compared()
     if (
         not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
         and request.range != EVERYTHING
     ):
         raise BadInput(f"nothing of {request.range} was copied", "kafka-replication ledger lists what was copied")
     return AuditReport(
-        run.replication.name, run.run_id, now(), tuple(_audit_partition(run, sides, key, request, read) for key in keys)
+        run.replication.name,
+        run.run_id,
+        now(),
+        tuple(_audit_partition(run, sides, key, request, read, compared) for key in keys),
     )
 
 
@@ -74,7 +84,7 @@ def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], reques
     such a record may be of one of them.
     """
     read, claims = TargetRead(), _claims(sides, keys, request)
-    whole = request.partition is None and request.range == EVERYTHING and not run.replication.placing.shared
+    whole = request.is_whole and not run.replication.placing.shared
     if whole:
         read.not_searched |= {key.target_topic for key in keys if sides.receipts.incomplete(key)}
     for at, here in sorted(claims.items()):
@@ -123,7 +133,7 @@ def _open_target(run: Run, at: TopicPartition) -> Cursor:
 
 
 def _audit_partition(
-    run: Run, sides: Sides, key: PartitionKey, request: AuditRequest, read: TargetRead
+    run: Run, sides: Sides, key: PartitionKey, request: AuditRequest, read: TargetRead, compared: Compared
 ) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
@@ -152,6 +162,7 @@ def _audit_partition(
             result=result,
             some_expired=bool(expired),
             read=read,
+            compared=compared,
         )
         work.all(complete=request.range == EVERYTHING)
         read.tell_extra(result, sides.view.positions)
@@ -189,6 +200,7 @@ class _PartitionAuditor:
     result: PartitionAudit
     some_expired: bool
     read: TargetRead
+    compared: Compared
     readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be read
     target_log: OffsetRange = field(init=False, default=OffsetRange(0, 0))
 
@@ -204,6 +216,7 @@ class _PartitionAuditor:
     def _spread(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
         chosen = [receipt for receipt in self.chosen if receipt.spread]
+        self.result.duplicates += self.compared.duplicates[self.key]
         if not chosen:
             return
         if self.key.target_topic in self.read.not_searched:
@@ -221,9 +234,14 @@ class _PartitionAuditor:
                 source=lambda receipt: self._written(receipt, _copied(source, receipt)),
             )
             for receipt in chosen:
+                if self.compared.chunk(self.key, receipt, self.result):
+                    continue
                 today = self.result.recomputes(receipt, self.sides.transform)
                 readable = self.readable and receipt.range.intersection(self.readable) == receipt.range
-                auditor.chunk(receipt, readable=bool(readable and today))
+                if receipt.lost_in_delivery and not is_intact(self.key, receipt, self.read):
+                    not_whole(receipt, self.result)
+                else:
+                    auditor.chunk(receipt, readable=bool(readable and today))
 
     def _plain(self, *, complete: bool) -> None:
         """The chunks in a target partition that has no other writer, in its order."""

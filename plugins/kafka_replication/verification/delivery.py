@@ -44,6 +44,9 @@ class BothSides(Protocol):
     def target_log(self, expected: int) -> OffsetRange:
         """What can be read of the target, once it has reached ``expected`` or does not grow any more."""
 
+    def target_end(self, partition: int, expected: int) -> int:
+        """The end of a partition of the target topic, once it has reached ``expected`` or does not grow any more."""
+
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
         """What the copier writes today of the source records in ``wanted``, but for those at the offsets ``without``.
 
@@ -128,21 +131,7 @@ class _Verification:
         return result.error is None
 
     def _source_of(self, receipt: Receipt) -> Iterator[Seen]:
-        log = self._sides.source_log()
-        if receipt.range.intersection(log) != receipt.range:
-            raise VerificationFailed(
-                f"{self._task.key.source} {receipt.range}: the copy differs from its receipt, and the source, which"
-                f" starts at {log.from_} now, cannot show what is missing",
-                "accept the unverified offsets with kafka-replication approve-gap",
-            )
-        if receipt.transform != self._sides.transform:
-            raise VerificationFailed(
-                f"{self._task.key.source} {receipt.range}: the copy, made {how(receipt.transform)}, differs from its"
-                f" receipt, and what is missing cannot be told: today's copies are made {how(self._sides.transform)}",
-                "set filter and transform as they were and run again; or accept the unverified offsets with"
-                " kafka-replication approve-gap",
-            )
-        return self._sides.source(receipt.range, set_aside(receipt))
+        return source_of(self._task.key, receipt, self._sides)
 
     def _origins(self, extra: Sequence[Seen]) -> list[int]:
         """For each record that is there beyond what the receipts say: the source offset of the same content.
@@ -186,29 +175,51 @@ class _Verification:
             delivery=weakest_delivery(receipt.delivery for receipt in self._receipts),
             judged_until=self._window.until,
         )
-        if problem := self._too_many(lost):
+        if problem := too_many(task.key, self._receipts, lost, task.accept_loss):
             nothing = replace(result, verified=Coverage(), lost=0, duplicates=0, judged_until=None)
             return replace(nothing, error=problem.what, remedy=problem.remedy)
         return result
 
-    def _too_many(self, lost: Counter[OffsetRange]) -> VerificationFailed | None:
-        """Why this loss is not accepted; None if it is."""
-        task, lossy = self._task, [receipt for receipt in self._receipts if receipt.delivery in LOSSY]
-        sent, missing = sum(receipt.copied for receipt in lossy), sum(lost[receipt.range] for receipt in lossy)
-        if more := lost.total() - missing:
-            return VerificationFailed(
-                f"{task.key.source}: {more} records were acknowledged and are not on the target {task.key.target}",
-                "find out what removed them (compaction, an unclean election, truncation); compare source and target"
-                " (kafka-replication audit), then copy again under another replication name",
-            )
-        if missing > task.accept_loss * sent:
-            return VerificationFailed(
-                f"{task.key.source}: {missing} of {sent} records were lost in delivery, which is more than accept_loss"
-                f" ({task.accept_loss:g})",
-                f"accept the share {missing / sent:.6f} with accept_loss and run again; or reset the topic and copy it"
-                " in a profile that loses nothing",
-            )
-        return None
+
+def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator[Seen]:
+    """What the source has of a chunk, as the copier writes it. Raises VerificationFailed if nothing can tell that."""
+    log = sides.source_log()
+    if receipt.range.intersection(log) != receipt.range:
+        raise VerificationFailed(
+            f"{key.source} {receipt.range}: the copy differs from its receipt, and the source, which starts at"
+            f" {log.from_} now, cannot show what is missing",
+            "accept the unverified offsets with kafka-replication approve-gap",
+        )
+    if receipt.transform != sides.transform:
+        raise VerificationFailed(
+            f"{key.source} {receipt.range}: the copy, made {how(receipt.transform)}, differs from its receipt, and"
+            f" what is missing cannot be told: today's copies are made {how(sides.transform)}",
+            "set filter and transform as they were and run again; or accept the unverified offsets with"
+            " kafka-replication approve-gap",
+        )
+    return sides.source(receipt.range, set_aside(receipt))
+
+
+def too_many(
+    key: PartitionKey, receipts: Iterable[Receipt], lost: Counter[OffsetRange], accept_loss: float
+) -> VerificationFailed | None:
+    """Why this loss is not accepted, which counts source records by the range of their receipt; None if it is."""
+    lossy = [receipt for receipt in receipts if receipt.delivery in LOSSY]
+    sent, missing = sum(receipt.copied for receipt in lossy), sum(lost[receipt.range] for receipt in lossy)
+    if more := lost.total() - missing:
+        return VerificationFailed(
+            f"{key.source}: {more} records were acknowledged and are not on the target {key.target_topic}",
+            "find out what removed them (compaction, an unclean election, truncation); compare source and target"
+            " (kafka-replication audit), then copy again under another replication name",
+        )
+    if missing > accept_loss * sent:
+        return VerificationFailed(
+            f"{key.source}: {missing} of {sent} records were lost in delivery, which is more than accept_loss"
+            f" ({accept_loss:g})",
+            f"accept the share {missing / sent:.6f} with accept_loss and run again; or reset the topic and copy it"
+            " in a profile that loses nothing",
+        )
+    return None
 
 
 def balance(source: Iterable[Seen], target: Iterable[Seen]) -> tuple[list[int], list[Seen]]:
