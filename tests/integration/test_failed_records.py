@@ -93,6 +93,26 @@ def test_a_size_that_only_the_broker_knows_to_be_too_large(scene: Scenario) -> N
     assert_all_there(scene, [3, 4, 990])
 
 
+def test_a_record_that_the_producer_s_queue_does_not_take_goes_to_quarantine_without_its_content(
+    scene: Scenario,
+) -> None:
+    """Zeros that compress a thousandfold: the topics take them, the producer does not."""
+    for side in (scene.source, scene.target):
+        side.create(scene.topic)
+    records = [*numbered(3), Rec(b"big", bytes(2 << 20)), *numbered(3, 3)]
+    scene.source.produce(scene.topic, records, compression_type="gzip")
+    scene.client["queue.buffering.max.kbytes"] = 1 << 10
+    report = scene.run(failures=QUARANTINE)
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).quarantined) == (6, 1)
+    assert_all_there(scene, [3])
+    (found,) = quarantined(scene)
+    assert (found.key, found.value) == (None, None)
+    assert ("kafka-replication.failed.content", b"incomplete") in found.headers
+    (failed,) = failures(scene)
+    assert (failed.offset, failed.kind, failed.error) == (3, "too_large", "BufferError")
+
+
 @pytest.mark.parametrize("limit", [2, "0.2%"])
 def test_the_limit_fails_the_run_before_more_is_set_aside(scene: Scenario, limit: int | str) -> None:
     scene.source.create(scene.topic)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,12 +17,11 @@ from tests.support.scenario import Addresses, Cluster, Scenario
 
 
 class Behind(Scenario):
-    """A scenario whose replication reaches the target through a proxy. ``client`` has settings of the target's connection."""
+    """A scenario whose replication reaches the target through a proxy."""
 
     def __init__(self, source: Cluster, target: Cluster, folder: Path, proxy: Proxy) -> None:
         super().__init__(source, target, folder)
         self.proxy = proxy
-        self.client: dict[str, Any] = {}
 
     @property
     def connections(self) -> Addresses:

@@ -283,6 +283,7 @@ class Scenario:
         self.name = f"it-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
         self.topic = f"{self.name}.events"
         self.settings: dict[str, Any] = {}
+        self.client: dict[str, Any] = {}  # further settings of the target's connection
         self.store: WatermarkStore = open_store(self.store_url)
 
     @property
@@ -311,7 +312,7 @@ class Scenario:
 
     @property
     def connections(self) -> Addresses:
-        return Addresses(self.source.bootstrap, self.target.bootstrap)
+        return Addresses(self.source.bootstrap, self.target.bootstrap, of_target=self.client)
 
     def run(self, launcher: Launcher | None = None, request: Request = ALL, **more: Any) -> RunReport:
         launch = launcher or InProcess()

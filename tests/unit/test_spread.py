@@ -255,6 +255,8 @@ class Transaction:
 
     def check_failed(self) -> None: ...
 
+    def stall_clock(self) -> None: ...
+
     def failure(self) -> None: ...
 
     def error(self, error: KafkaError, doing: str) -> Exception:
@@ -266,7 +268,6 @@ def writer() -> SpreadWriter:
         key=KEY,
         transaction=cast("Any", Transaction()),
         window=SendWindow(1.0),
-        stall_timeout=1.0,
         limits={},
         check_between=lambda first: None,
         partitioner=partitioner(Partitioning(name="round_robin"), KEY.source, range(2)),

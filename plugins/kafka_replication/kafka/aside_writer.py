@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kafka_replication.kafka import quarantine
 from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.scan import offset_of
-from kafka_replication.kafka.sending import Sender, StallClock
+from kafka_replication.kafka.sending import Sender
 from kafka_replication.kafka.target_limits import TargetLimits, size_of
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
@@ -31,7 +31,6 @@ class AsideWriter:
     origin: Origin
     transaction: Sender  # that of the chunk, where there is one
     partitions: Callable[[], int]  # of the quarantine topic; asked when a record goes there
-    stall_timeout: float
     refused: RefusedAt | None = None
     full: bool = False
     _taken: list[FailedRecord] = field(default_factory=list)  # without the places
@@ -90,24 +89,16 @@ class AsideWriter:
             elif error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD):
                 self.refused = _refused(topic, record, failure, error)
 
-        stall, content = StallClock(self.stall_timeout), record
-        while True:
-            _, _, key, value, _ = content
+        def taken(content: Record, *, whole: bool) -> bool:
             headers: list[Any] = quarantine.headers_for(content, failure, self.origin, whole=whole)
-            try:
-                self.transaction.producer.produce(topic, value, key, partition, delivered, None, 0, headers)
-                return
-            except BufferError:
-                left = len(self.transaction.producer)
-                if left:
-                    self.transaction.check_progress(stall, left)
-                    self.transaction.producer.poll(0.05)
-                elif content[3] is None and content[4] is None:
-                    raise
-                else:
-                    content, whole = (record[0], record[1], None, None, None), False
-            except KafkaException as e:
-                raise self.transaction.error(e.args[0], f"writing to the quarantine topic {topic}") from e
+            produce, (_, _, key, value, _) = self.transaction.producer.produce, content
+            return self.transaction.takes(lambda: produce(topic, value, key, partition, delivered, None, 0, headers))
+
+        try:
+            if not taken(record, whole=whole):
+                taken((record[0], record[1], None, None, None), whole=False)
+        except KafkaException as e:
+            raise self.transaction.error(e.args[0], f"writing to the quarantine topic {topic}") from e
 
 
 _REMEDY = (

@@ -42,7 +42,6 @@ class ChunkWriter:
     key: PartitionKey
     transaction: Sender
     window: SendWindow
-    stall_timeout: float
     limits: Mapping[str, str]  # the target topic's configuration
     aside: AsideWriter | None = None  # None: nothing is set aside
     check_between: Callable[[int], None]  # raises ForeignWriter if a foreign record lies below this target offset
@@ -87,7 +86,7 @@ class ChunkWriter:
         batch = [*self._kept_back, *records]
         self._kept_back = batch[-1:]
         self._act(lambda: self._produce(batch[:-1]))
-        stall = StallClock(self.stall_timeout)
+        stall = self.transaction.stall_clock()
         self.window.hold_back(batch, lambda: len(self.transaction.producer), lambda left: self._wait(stall, left))
 
     def _wait(self, stall: StallClock, left: int) -> None:
@@ -185,19 +184,9 @@ class ChunkWriter:
         _, timestamp, key, value, headers = record
         producer, topic, partition = self.transaction.producer, self.key.target_topic, self._partition(record)
         callback = partial(self._delivered, record) if acknowledge else None
-        stall, empty = StallClock(self.stall_timeout), False
-        while True:
-            try:
-                producer.produce(topic, value, key, partition, callback, None, timestamp, headers)
-                return
-            except BufferError:
-                if empty:
-                    raise self._too_large(record) from None
-                left = len(producer)
-                empty = not left
-                if left:
-                    self.transaction.check_progress(stall, left)
-                    producer.poll(0.05)
+        produce = partial(producer.produce, topic, value, key, partition, callback, None, timestamp, headers)
+        if not self.transaction.takes(produce):
+            raise self._too_large(record)
 
     def _partition(self, record: Record) -> int:  # noqa: ARG002  # all go to one
         """The target partition of this record."""

@@ -104,10 +104,33 @@ class Sender(ABC):
 
     def flush(self) -> None:
         """Wait until the producer's queue is empty. The stall clock restarts whenever records leave the queue."""
-        stall = StallClock(self._settings.stall_timeout)
+        stall = self.stall_clock()
         while left := self.guard("sending", lambda: self.producer.flush(1.0)):
             self.check_failed()
             self.check_progress(stall, left)
+
+    def takes(self, produce: Callable[[], object]) -> bool:
+        """Call ``produce``, and call it again while the producer's queue is full. False if an empty queue is too small.
+
+        Raises what `check_progress` raises.
+        """
+        stall, was_empty = self.stall_clock(), False
+        while True:
+            try:
+                produce()
+                return True
+            except BufferError:
+                if was_empty:
+                    return False
+                left = len(self.producer)
+                was_empty = not left
+                if left:
+                    self.check_progress(stall, left)
+                    self.producer.poll(0.05)
+
+    def stall_clock(self) -> StallClock:
+        """A clock that is over when the target has acknowledged nothing for ``copy.stall_timeout``."""
+        return StallClock(self._settings.stall_timeout)
 
     def check_failed(self) -> None:
         """Raise the reason if what was sent can no longer be committed: the rest would only time out."""

@@ -134,7 +134,6 @@ class PartitionSession:
             key=self.key,
             transaction=self.sender,
             window=window,
-            stall_timeout=self.settings.stall_timeout,
             limits=limits,
             check_between=self.check_between,
             aside=aside,

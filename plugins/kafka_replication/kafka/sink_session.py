@@ -95,7 +95,6 @@ class KafkaSinkSession:
             origin=Origin(self._partition.key, self._ids, self._aside.generation),
             transaction=self._partition.aside_sender,
             partitions=lambda: self._quarantine_partitions,
-            stall_timeout=self._partition.settings.stall_timeout,
         )
 
     @cached_property

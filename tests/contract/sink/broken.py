@@ -49,7 +49,6 @@ class DropsRecords(KafkaSinkSession):
             key=good.key,
             transaction=good.transaction,
             window=good.window,
-            stall_timeout=good.stall_timeout,
             limits=good.limits,
             check_between=good.check_between,
         )
@@ -62,7 +61,6 @@ class MisplacesRecords(KafkaSinkSession):
             key=good.key,
             transaction=good.transaction,
             window=good.window,
-            stall_timeout=good.stall_timeout,
             limits=good.limits,
             check_between=good.check_between,
         )
@@ -187,7 +185,6 @@ class LosesTheLast(AcknowledgedSession):
             key=good.key,
             transaction=good.transaction,
             window=good.window,
-            stall_timeout=good.stall_timeout,
             limits=good.limits,
             check_between=good.check_between,
             area=good.area,
