@@ -5,7 +5,8 @@ brought receipts of format 2, the files of `NOTES` by the version that brought t
 `SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
 the one that brought filters and transforms, `SPREAD_DELIVERED_1` by the one that brought delivery profiles for other
 partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside. Every release has to read them. Never
-change a file or a value here; a new format gets new files."""
+change a file or a value here; a new format gets new files.
+"""
 
 from __future__ import annotations
 
