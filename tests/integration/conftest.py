@@ -3,6 +3,16 @@
 from tests.support.failed import with_failures
 from tests.support.line import behind, line
 from tests.support.received import received
-from tests.support.scenes import clusters, own_scene, own_source_scene, scene
+from tests.support.scenes import clusters, own_scene, own_source_scene, scene, source_data
 
-__all__ = ["behind", "clusters", "line", "own_scene", "own_source_scene", "received", "scene", "with_failures"]
+__all__ = [
+    "behind",
+    "clusters",
+    "line",
+    "own_scene",
+    "own_source_scene",
+    "received",
+    "scene",
+    "source_data",
+    "with_failures",
+]

@@ -57,10 +57,11 @@ def ask(scene: Scenario, action: Action, **asked: Any) -> list[dict[str, Any]]:
     return found
 
 
-def assert_each_once(scene: Scenario, missing: Sequence[int] = ()) -> None:
+def assert_each_once(scene: Scenario, missing: Sequence[int] = (), partition: int = 0) -> None:
     """Whatever the order."""
-    source = [record for offset, record in read(scene.source.bootstrap, scene.topic, 0) if offset not in missing]
-    target = [record for _, record in read(scene.target.bootstrap, scene.topic, 0)]
+    there = read(scene.source.bootstrap, scene.topic, partition)
+    source = [record for offset, record in there if offset not in missing]
+    target = [record for _, record in read(scene.target.bootstrap, scene.topic, partition)]
     assert sorted(map(repr, target)) == sorted(map(repr, source))
 
 

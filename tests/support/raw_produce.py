@@ -12,7 +12,8 @@ from collections.abc import Sequence
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), reflected
 
 
-def _crc32c(data: bytes) -> int:
+def crc32c(data: bytes) -> int:
+    """The checksum of a record batch."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -40,7 +41,7 @@ def _batch(
     record = _sized(fields + b"".join(_sized(name) + _sized(content) for name, content in headers))
     # attributes, last offset delta, first and last timestamp, producer id, its epoch, base sequence, record count
     after_crc = struct.pack(">hiqqqhii", 0, 0, timestamp, timestamp, -1, -1, -1, 1) + record
-    after_length = struct.pack(">ibI", -1, 2, _crc32c(after_crc)) + after_crc
+    after_length = struct.pack(">ibI", -1, 2, crc32c(after_crc)) + after_crc
     return struct.pack(">qi", 0, len(after_length)) + after_length
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stack.kafka_cluster import KafkaCluster
-from tests.support.clusters import Brokers
+from tests.support.clusters import Brokers, shared
 from tests.support.scenario import Cluster, Scenario
 
 
@@ -22,6 +22,15 @@ def scene(clusters: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[Scenari
     made = Scenario(*clusters, tmp_path)
     yield made
     made.store.close()
+
+
+@pytest.fixture
+def source_data(source_cluster: Brokers, stack_folder: Path) -> Path:
+    """The folder of the shared source's only broker. A test changes nothing there but what belongs to its own topics."""
+    (cluster,) = shared(stack_folder, "source")
+    if cluster.bootstrap != source_cluster.bootstrap:
+        pytest.skip("the source's disk is not here")
+    return cluster.brokers[0].data
 
 
 @pytest.fixture

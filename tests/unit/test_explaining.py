@@ -155,7 +155,7 @@ class _Source:
         contents = self.world.sources[self.number]
         return (Seen(offset, contents[offset]) for offset in range(wanted.from_, wanted.until) if offset not in without)
 
-    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
         for record in self.source(wanted):
             self.world.searched += 1
             yield record

@@ -128,6 +128,7 @@ OPTIONAL = {
     "position": {"quarantined", "skipped", "spread", "transform", "delivery", "sent_from"},
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained"},
     "removed": {"target_starts"},
+    "handled": {"not_visible"},
     "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates"},
 }
 

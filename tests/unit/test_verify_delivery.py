@@ -109,7 +109,7 @@ class _Sides:
         records = [Seen(each.offset // 2, each.digest) for each in records] if self.world.halve else records
         return (record for record in records if record.offset not in without)
 
-    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
         return self.source(wanted)
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]:

@@ -48,7 +48,10 @@ class Failures(Section):
     refused: Policy | None = _kind(
         "records that the target refuses for another reason: no key on a compacted topic, a timestamp out of bounds"
     )
-    unreadable: Policy | None = _kind("batches that cannot be read: wrong checksum, not decodable")
+    unreadable: Policy | None = _kind(
+        "batches of the source that cannot be read, because their checksum is wrong or they cannot be decompressed;"
+        " each of their offsets counts as a record, and `quarantine` keeps their coordinates alone"
+    )
     unfaithful: Policy | None = _kind("records that the client cannot copy without changing them")
     transform: Policy | None = _kind("records on which a filter or a transform fails")
     limit: Annotated[Whole, Field(ge=0)] | Annotated[str, AfterValidator(_check_percent)] = Field(

@@ -13,6 +13,7 @@ from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.kafka.sending import Sender
 from kafka_replication.kafka.target_limits import TargetLimits, size_of
+from kafka_replication.kafka.unreadable import REPAIR
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind
@@ -53,7 +54,8 @@ class AsideWriter:
             f" {failure.reason}"
         )
         if action == "fail":
-            raise RefusedAt(what, _REMEDY, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
+            remedy = REPAIR if failure.kind is FailureKind.UNREADABLE else _REMEDY
+            raise RefusedAt(what, remedy, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
         self.rules.check(len(self._taken), failure.offset, what)
         if action == "quarantine":
             self._write(record, failure)

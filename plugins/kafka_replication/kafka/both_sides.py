@@ -67,8 +67,9 @@ class KafkaSides:
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
         return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, without=without)
 
-    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, lenient=True)
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
+        change = self._made if self._pipeline else None
+        return self._cursor("source").seen(wanted, change=change, lenient=True, unreadable=unreadable)
 
     def _made(self, record: Record) -> Sequence[Record]:
         assert self._pipeline is not None

@@ -90,11 +90,10 @@ def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
     return _consumer(config, {**more, **CONSUMER, "group.id": group})
 
 
-def uncommitted_consumer(config: ClientConfig, group: str) -> Consumer:
-    """A consumer for finding open transactions, never for copying."""
-    return _consumer(
-        config, {"fetch.wait.max.ms": 5, **CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
-    )
+def uncommitted_consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
+    """A consumer for finding open transactions, or the next record of any kind; never for copying."""
+    ours = {**CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
+    return _consumer(config, {"fetch.wait.max.ms": 5, **more, **ours})
 
 
 def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:

@@ -12,7 +12,15 @@ from confluent_kafka import Consumer, KafkaError, Message
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.pace import Pace, paced
 from kafka_replication.kafka.pool import lent
-from kafka_replication.kafka.scan import assign, consume, offset_of, raise_read_error, record_of
+from kafka_replication.kafka.scan import (
+    assign,
+    consume,
+    is_unreadable,
+    offset_of,
+    raise_read_error,
+    record_of,
+    settle,
+)
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
@@ -33,10 +41,13 @@ class BoundedReader:
         self._pending: list[Message] = []  # arrived, newest first
         self._reached: int | None = None  # every visible record below this offset has arrived
         self._done = 0  # the end of the last range: reading before it needs a new assignment
+        self._stopped: Message | None = None  # the event for an unreadable batch, behind all that has arrived
 
-    def read(self, wanted: OffsetRange) -> Iterator[Message]:
+    def read(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
         """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.
 
+        A batch that cannot be read is passed over if all of its offsets in ``wanted`` are known to be ``unreadable``.
+        Without that it is an error, even if its header says that it lies behind ``wanted``: the header may be damaged.
         Raises Stalled (also if the range ends above the last stable offset), GapFound, Refused, Unreachable.
         """
         if not wanted.span:
@@ -53,7 +64,9 @@ class BoundedReader:
                     yield message
             if self._reached is not None and self._reached >= wanted.until:
                 return
-            if self._fetch():
+            if self._stopped is not None:
+                self._pass_over(self._stopped, wanted, unreadable)
+            elif self._fetch():
                 heard = time.monotonic()
             elif time.monotonic() - heard > self._stall:
                 raise Stalled(
@@ -64,21 +77,43 @@ class BoundedReader:
     def _go_to(self, wanted: OffsetRange) -> None:
         near = self._reached is not None and self._done <= wanted.from_ <= self._reached + NEAR
         if not near:
-            assign(self._consumer, self._at, wanted.from_)
-            self._pending, self._reached = [], None
+            self._assign(wanted.from_)
         self._done = wanted.until
+
+    def _assign(self, offset: int) -> None:
+        assign(self._consumer, self._at, offset)
+        self._pending, self._reached, self._stopped = [], None, None
+
+    def _pass_over(self, event: Message, wanted: OffsetRange, unreadable: Container[int] | None) -> None:
+        """Go on behind a batch that cannot be read. Raises Refused."""
+        if self._reached is not None and self._reached < wanted.from_:  # it was met on the way
+            self._assign(wanted.from_)
+            return
+        error, position = event.error(), max(wanted.from_, self._reached or 0)
+        assert error is not None
+        known: Container[int] = () if unreadable is None else unreadable
+        first = position if position in known else max(position, offset_of(event))
+        if unreadable is None or (first < wanted.until and first not in known):
+            raise_read_error(self._consumer, error, self._at, position)
+        behind = next((at for at in range(first, wanted.until) if at not in known), wanted.until)
+        self._assign(behind)
+        self._reached = behind
 
     def _fetch(self) -> bool:
         """Store the events that have arrived. Returns True if there were some."""
         arrived = consume(self._consumer, self._at, self._reached or 0)
         kept = []
-        for message in arrived:
+        for number, message in enumerate(arrived):
             error = message.error()
             if error is None:
                 kept.append(message)
                 self._reached = offset_of(message) + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = max(self._reached or 0, offset_of(message))
+            elif is_unreadable(message):
+                self._stopped = message
+                settle(self._consumer, message, arrived[number + 1 :])
+                break
             else:
                 raise_read_error(self._consumer, error, self._at, self._reached or 0)
         self._pending = kept[::-1]
@@ -113,25 +148,27 @@ class Cursor:
     def close(self) -> None:
         self._stack.close()
 
-    def read(self, wanted: OffsetRange) -> Iterator[Message]:
+    def read(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
         """The records in ``wanted``, as `BoundedReader.read`."""
-        return self._reader.read(wanted)
+        return self._reader.read(wanted, unreadable)
 
     def seen(
         self,
         wanted: OffsetRange,
         total: Digest | None = None,
         change: Callable[[Record], Iterable[Record]] | None = None,
-        without: Container[int] = (),
+        without: Container[int] | None = None,
         *,
         lenient: bool = False,
+        unreadable: Container[int] | None = None,
     ) -> Iterator[Seen]:
         """The offset and digest of each record in ``wanted``, or of what ``change`` makes of it. Each of these is also
         added to ``total``. The offsets ``without`` are left out, and if ``lenient`` records that cannot be copied.
+        Those ``without`` may be in batches that cannot be read, or if given the ``unreadable`` ones.
         """
-        for message in self.read(wanted):
+        for message in self.read(wanted, without if unreadable is None else unreadable):
             self.records += 1
-            if offset_of(message) in without:
+            if without is not None and offset_of(message) in without:
                 continue
             try:
                 record = record_of(message)

@@ -45,14 +45,15 @@ def partition_of(key: PartitionKey, partitions: int) -> int:
 
 def failed(record: Record, failure: Failure) -> FailedRecord:
     """What a receipt says of the record, without its place."""
+    readable = failure.kind is not FailureKind.UNREADABLE
     return FailedRecord(
         offset=failure.offset,
         kind=failure.kind.value,
         reason=shortened(failure.reason),
         error=failure.error,
-        size=-1 if failure.kind is FailureKind.UNREADABLE else size_of(record),
+        size=size_of(record) if readable else -1,
         key_digest=key_digest(record[2]),
-        digest=digest_of(record),
+        digest=digest_of(record) if readable else "",
     )
 
 

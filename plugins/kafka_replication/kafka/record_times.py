@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.pool import lent
-from kafka_replication.kafka.scan import POLL, offset_of
+from kafka_replication.kafka.scan import POLL, is_unreadable, offset_of, settle
 from kafka_replication.model.offsets import TopicPartition
 
 AT_ONCE = 100
@@ -49,6 +49,7 @@ def _in_groups(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPart
 def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -> dict[TopicPartition, int | None]:
     read: dict[TopicPartition, int | None] = {}
     failed: set[TopicPartition] = set()
+    unreadable = list[Message]()
     reader.assign([ClientPartition(at.topic, at.partition, offset) for at, offset in offsets.items()])
     while len(read.keys() | failed) < len(offsets) and time.monotonic() < end:
         try:
@@ -67,6 +68,10 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
                 read[at] = None
         else:
             failed.add(at)
+            if is_unreadable(message):
+                unreadable.append(message)
+    for event in unreadable[-1:]:
+        settle(reader, event, ())
     return read
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +21,12 @@ from kafka_replication.sinks.port import Record
 
 BATCH = 5_000
 POLL = 0.1  # seconds to wait for a first event
+AGAIN, SETTLE = 4, 10.0  # events for the same unreadable batch that show that the client stays there; most seconds
+# What is wrong with a batch that cannot be read, by the client's error.
+UNREADABLE = {
+    KafkaError._BAD_MSG: "its checksum is wrong",
+    KafkaError._BAD_COMPRESSION: "it cannot be decompressed",
+}
 
 
 # If a header name is not UTF-8, the client's `Message.headers` returns a broken list and sets an exception. A call from
@@ -70,7 +77,7 @@ def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, po
             f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
             "find out which records were lost (unclean leader election?) before going on",
         )
-    if code == KafkaError._BAD_MSG:
+    if code in UNREADABLE:
         raise Refused(
             f"{at}: a batch at or after offset {position} is corrupted ({error.str()})",
             "repair the broker's log or its replica",
@@ -85,8 +92,43 @@ def _asked(reader: Consumer, at: TopicPartition) -> Asked:
     return Asked.of(reader, topic=(Operation.READ, at.topic), group=group)
 
 
+def is_end(event: Message) -> bool:
+    """Whether this is the event at the end of the partition."""
+    error = event.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+
+def is_unreadable(event: Message) -> bool:
+    """Whether this is the event for a batch that cannot be read. It has the batch's first offset."""
+    error = event.error()
+    return error is not None and error.code() in UNREADABLE and offset_of(event) >= 0
+
+
+def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
+    """Wait until the consumer is at rest after the event for an unreadable batch; ``arrived`` came behind it. Only then
+    it can be assigned anew, or closed.
+
+    After a wrong checksum librdkafka 2.16 may go on at an offset that it finds in the batch (measured). If the broker
+    answers that there is no such offset while the consumer is closed, closing never ends: a thread waits for a lock
+    that it holds. Otherwise it fetches the batch again and again, which harms nothing.
+    """
+    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + SETTLE
+    error: KafkaError | None
+    if (error := unreadable.error()) is None or error.code() != KafkaError._BAD_MSG:
+        return
+    while met < AGAIN and time.monotonic() < until:
+        event = waiting.pop() if waiting else reader.poll(POLL)
+        if event is None:
+            continue
+        error = event.error()
+        if is_unreadable(event):
+            met += 1
+        elif error is None or error.code() != KafkaError._NOT_IMPLEMENTED:
+            return
+
+
 def offset_of(message: Message) -> int:
-    """The offset of a record or of an end-of-partition event."""
+    """The offset of a record, or that of an event: the end of the partition, an unreadable batch, an unknown offset."""
     return message.offset()  # type: ignore[return-value]  # None only for messages not yet sent
 
 

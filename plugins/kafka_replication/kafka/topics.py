@@ -125,6 +125,8 @@ def _ask(
                 answers[about] = future.result(seconds + TIMEOUT)
             except KafkaException as e:
                 answers[about] = e.args[0]
+            except TimeoutError:  # this process slept, and the client has not noticed yet
+                answers[about] = KafkaError(KafkaError._TIMED_OUT, "no answer from the client")
         errors = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
         if errors:
             raise_if_shut_out(admin)

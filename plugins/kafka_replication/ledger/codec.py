@@ -140,6 +140,8 @@ def _handled(entry: Handled) -> dict[str, Any]:
         "digest": entry.digest,
         "digest_kind": entry.digest_kind,
         "placement": _placement(entry.placement),
+        # optional
+        **({"not_visible": entry.not_visible.encode()} if entry.not_visible else {}),
     }
 
 

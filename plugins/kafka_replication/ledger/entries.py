@@ -194,7 +194,7 @@ class Gap:
 class Start:
     """Where a partition of the first opening starts that could not be opened then.
 
-    Written in the transaction that opens the other partitions, and without meaning once the partition has a position.
+    Written in the transaction that opens the others. Without meaning once the partition has a position.
     """
 
     source_cluster: str
@@ -290,8 +290,7 @@ class Receipt:
     of source records that these come from: another one only where a transform makes several records of one. Records
     that it read and did not write are ``filtered`` (a filter or the transform dropped them), ``quarantined`` (written
     to another place) or ``skipped`` (left out); ``failures`` names these two. The other offsets had no visible record.
-    ``offset_map`` is sparse: it has some of the chunk's records. ``throttled`` is for how many seconds the brokers'
-    quotas made it wait.
+    ``offset_map`` is sparse: it has some of the chunk's records. ``throttled``: seconds for which quotas made it wait.
 
     A chunk without a transaction, and the first one after such chunks, has ``after``: the target offset behind the
     chunk before it. What lies from there on has to be explained. Verification adds how many source records are
@@ -354,8 +353,8 @@ HANDLED_STATES = ("retried", "discarded")
 class Handled:
     """Records that were set aside, and that a person has decided about: in one transaction, by one command.
 
-    ``quarantined`` and ``skipped`` are their source offsets. If they were retried, ``placement`` says where they are on
-    the target, in source order, and ``count`` and ``digest`` are those of the records. Never removed.
+    ``quarantined`` and ``skipped`` are source offsets; ``not_visible``: of these, unreadable ones without a record.
+    ``count`` and ``digest`` are those of retried records, which are at ``placement`` in source order. Never removed.
     """
 
     generation: int
@@ -371,6 +370,7 @@ class Handled:
     digest: str = ""
     digest_kind: str = ""
     placement: Placement = field(default_factory=KafkaSegments)
+    not_visible: Coverage = field(default_factory=Coverage)
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ from kafka_replication.ledger.fields import (
 )
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.offsets import Coverage
 
 
 class EntryFormat(BaseModel, ABC):
@@ -210,6 +211,7 @@ class Handled1(EntryFormat):
     digest: str
     digest_kind: str
     placement: JsonPlacement
+    not_visible: JsonCoverage = Field(default_factory=Coverage)
 
     def value(self) -> Handled:
         return Handled(
@@ -226,6 +228,7 @@ class Handled1(EntryFormat):
             digest=self.digest,
             digest_kind=self.digest_kind,
             placement=self.placement,
+            not_visible=self.not_visible,
             extra=self.unknown,
         )
 

@@ -163,7 +163,12 @@ class LedgerView:
 
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that were set aside, and copied after all."""
-        return _united(entry.offsets for entry in self.handled_in(key, generation, "retried"))
+        retried = self.handled_in(key, generation, "retried")
+        return _united(entry.offsets.subtract(entry.not_visible) for entry in retried)
+
+    def not_visible(self, key: PartitionKey, generation: int) -> Coverage:
+        """The offsets that were set aside because they could not be read, and turned out to have no visible record."""
+        return _united(entry.not_visible for entry in self.handled_in(key, generation, "retried"))
 
     def retried_at(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets of the key's own target partition where records lie that were set aside, and copied after all."""
@@ -171,7 +176,10 @@ class LedgerView:
         return _united(part.offsets for part in parts if part.partition == key.target.partition)
 
     def set_aside(self, key: PartitionKey) -> tuple[int, int]:
-        """How many records of a known partition are quarantined and skipped now, without those that were retried."""
+        """How many records of a known partition are quarantined and skipped now, without those that were retried.
+
+        Those that turned out not to be visible count as retried.
+        """
         position = self.positions[key]
         retried = self.handled_in(key, position.generation, "retried")
         quarantined, skipped = (_united(getattr(entry, name) for entry in retried).span for name in ASIDE)
@@ -183,7 +191,8 @@ class LedgerView:
         discarded = _united(entry.offsets for entry in self.handled_in(key, position.generation, "discarded"))
         # A chunk with a discarded record may be copied again, and then without setting it aside.
         discarded = discarded.subtract(self.given_back(key, position.generation))
-        decided = discarded.union(self.retried(key, position.generation)).span
+        retried = self.retried(key, position.generation).union(self.not_visible(key, position.generation))
+        decided = discarded.union(retried).span
         return max(0, position.quarantined + position.skipped - decided)
 
     def pending(self, key: PartitionKey) -> Coverage:

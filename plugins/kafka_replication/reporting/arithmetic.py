@@ -114,19 +114,20 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
         )
         for name in ASIDE
     }
+    not_visible = min(sum(again.values()), evidence.view.not_visible(key, planned.generation).within(range_).span)
     lost = evidence.view.lost(key, planned.generation).subtract(counted).within(range_).span
     return RangeReport(
         key=key,
         range=range_,
         copied=here.records,
         written=here.written,
-        copied_before=before.records + sum(again.values()),
+        copied_before=before.records + sum(again.values()) - not_visible,
         filtered=whole.filtered,
         quarantined=whole.quarantined - again["quarantined"],
         skipped=whole.skipped - again["skipped"],
         lost_in_delivery=whole.lost_in_delivery,
         duplicates=whole.duplicates,
-        not_visible=whole.not_visible,
+        not_visible=whole.not_visible + not_visible,
         missing=range_.span - whole.span - lost,
         lost=lost,
         watermark=evidence.watermarks.get(key),

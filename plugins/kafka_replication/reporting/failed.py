@@ -65,14 +65,14 @@ def shown(rows: Sequence[FailedRow]) -> str:
 
 
 def _shown(row: FailedRow) -> str:
-    record = row.record
+    record, read = row.record, row.record.size >= 0
     fields = {
         "kind": f"{record.kind} ({record.error})",
         "state": row.state,
         "reason": record.reason,
-        "size": "not known" if record.size < 0 else f"{record.size:,} bytes",
-        "key digest": record.key_digest or "no key",
-        "digest": record.digest,
+        "size": f"{record.size:,} bytes" if read else "not known",
+        "key digest": record.key_digest or ("no key" if read else "not known"),
+        "digest": record.digest or "not known",
         "target": f"{row.key.target_topic}, generation {row.generation}",
         "quarantined at": str(record.place or "nowhere: it was skipped"),
     }

@@ -231,7 +231,7 @@ class _PartitionAuditor:
                 result=self.result,
                 open_target=partial(_open_target, self.run),
                 log=self.sides.log,
-                source=lambda receipt: self._written(receipt, records(source.read(receipt.range), set_aside(receipt))),
+                source=lambda receipt: self._written(receipt, _copied(source, receipt)),
             )
             for receipt in chosen:
                 if self.compared.chunk(self.key, receipt, self.result):
@@ -375,6 +375,12 @@ class _PartitionAuditor:
         for record in found:
             self.result.source_records += 1
             yield from change(record) if change else (record,)
+
+
+def _copied(source: Cursor, receipt: Receipt) -> Iterator[Record]:
+    """The source records of a chunk that were not set aside."""
+    aside = set_aside(receipt)
+    return records(source.read(receipt.range, aside), aside)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:

@@ -78,7 +78,8 @@ class DeliveryAudit:
     def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Seen]:
         """What could be made of these source records, which perhaps were never copied."""
         change = self.sides.change(self.result.key, receipts[0])
-        return self.source.seen(wanted, change=change, lenient=True)
+        aside = frozenset[int]().union(*map(set_aside, receipts))
+        return self.source.seen(wanted, change=change, lenient=True, unreadable=aside)
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()

@@ -31,8 +31,11 @@ def _look_into_quarantine(
     sides: Sides, chosen: Sequence[Receipt], result: PartitionAudit, reader: SegmentReader
 ) -> None:
     retried = sides.view.retried(result.key, result.generation)
+    not_visible = sides.view.not_visible(result.key, result.generation)
     decided = [entry.offsets for entry in sides.view.handled_in(result.key, result.generation)]
     for failed in (failed for receipt in chosen for failed in receipt.failures):
+        if failed.offset in not_visible:
+            continue
         result.set_aside(failed, is_retried=failed.offset in retried)
         if failed.place is None or any(failed.offset in offsets for offsets in decided):
             continue

@@ -53,8 +53,10 @@ class BothSides(Protocol):
         Raises RefusedAt for a record that cannot be transformed.
         """
 
-    def around(self, wanted: OffsetRange) -> Iterator[Seen]:
-        """The same for records that were perhaps never copied: those that cannot be copied are left out."""
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
+        """The same for records that were perhaps never copied: those that cannot be copied are left out, and so are
+        ``unreadable`` ones.
+        """
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]: ...
 
@@ -139,7 +141,8 @@ class _Verification:
         if not extra:
             return []
         log = self._sides.source_log()
-        near = chain.from_iterable(map(self._sides.around, near_to(self._receipts, log)))
+        aside = frozenset[int]().union(*map(set_aside, (*self._receipts, *self._task.others)))
+        near = chain.from_iterable(self._sides.around(range_, aside) for range_ in near_to(self._receipts, log))
         found, foreign = origins(extra, near)
         if foreign:
             raise ForeignWriter(

@@ -23,7 +23,7 @@ from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.verification.audit import Seen
-from kafka_replication.verification.delivery import AROUND, BothSides, source_of
+from kafka_replication.verification.delivery import AROUND, BothSides, set_aside, source_of
 
 
 class At(NamedTuple):
@@ -83,6 +83,11 @@ class Writer:
         if self.sent_from is None:
             return None
         return _of(self.sent_from if self.explained is None else self.explained, partition)
+
+    @property
+    def set_aside(self) -> frozenset[int]:
+        """The source offsets that these chunks quarantined or skipped."""
+        return frozenset[int]().union(*map(set_aside, self.receipts))
 
     def is_new(self, at: At) -> bool:
         begin = self.begin(at.partition)
@@ -186,7 +191,7 @@ def _origins(
     for at, digest in extra:
         wanted[digest].append(at)
     for writer, range_ in _near(writers, sides) if wanted else ():
-        for record in sides.of(writer.key).around(range_):
+        for record in sides.of(writer.key).around(range_, writer.set_aside):
             places = wanted.get(record.digest, ())
             if mine := [at for at in places if writer.sent(at)]:
                 copies += (Copied(writer.key, record.offset, at) for at in mine)

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
 from kafka_replication.model.keys import PartitionKey
 
-QUARANTINED, SKIPPED, RETRIED, DISCARDED = STATES = ("quarantined", "skipped", "retried", "discarded")
+# not_visible: it could not be read, and when it could, there was no visible record.
+STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
+QUARANTINED, SKIPPED, RETRIED, DISCARDED, NOT_VISIBLE = STATES
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
 
 
@@ -95,7 +97,8 @@ def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
 def _decisions(generation: int, offset: int, handled: Iterable[Handled]) -> Iterable[Step]:
     for entry in handled:
         if entry.generation == generation and offset in entry.offsets:
-            yield Step(entry.time, entry.state, entry.run_id, entry.by, entry.reason)
+            state = NOT_VISIBLE if offset in entry.not_visible else entry.state
+            yield Step(entry.time, state, entry.run_id, entry.by, entry.reason)
 
 
 def is_within(seconds: float, time: str) -> bool:

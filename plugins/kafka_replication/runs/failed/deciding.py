@@ -125,7 +125,10 @@ def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it."""
+    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it.
+
+    Nothing, if the offset could not be read before and turned out to have no visible record.
+    """
 
     row: FailedRow
     written: Sequence[Record]
@@ -143,7 +146,8 @@ class _Retry:
 
     def all(self, rows: Sequence[FailedRow]) -> Iterator[Outcome]:
         with _session(self.run, self.key) as (session, position):
-            self.contents.look(self.run.clusters.source_admin, position.ids)
+            unreadable = _unreadable(self.run, self.key, position.generation)
+            self.contents.look(self.run.clusters.source_admin, position.ids, unreadable)
             left, done = _left(self.run, self.key, position, rows)
             limits = session.limits()
         yield from done
@@ -166,6 +170,12 @@ class _Retry:
         if row.record.kind == FailureKind.UNFAITHFUL:
             return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
         record = self.contents.of(row.record)
+        if record is None and self.contents.is_not_visible(row.record):
+            return _Content(row, ())
+        if record is None and row.record.kind == FailureKind.UNREADABLE:
+            return Outcome(
+                row=row, why="the source has no batch there that can be read, or not all of those next to it"
+            )
         if record is None:
             return Outcome(row=row, why="neither the source nor the quarantine topic has its content")
         try:
@@ -216,22 +226,28 @@ class _Retry:
                 count=digest.count,
                 digest=digest.hexdigest(),
                 digest_kind=DIGEST_KIND,
+                not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
             )
             session.decide(_moved(self.run, position, placement), entry)
         noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
         return [
             replace(outcome, why=why, target=at, behind_newer=position.next_offset > outcome.row.offset + 1)
+            if at
+            else outcome
             for outcome, at in zip(noted, self._places(chunk, entry), strict=True)
         ]
 
     def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
-        """Where each record is on the target. In several partitions only the entry of the ledger says it exactly."""
+        """Where each record is on the target; empty for none. In several partitions only the entry of the ledger says
+        it exactly.
+        """
         if not isinstance(entry.placement, KafkaSegments):
-            yield from (f"{self.key.target_topic} (by {self.run.replication.placing.name})" for _ in chunk)
+            where = f"{self.key.target_topic} (by {self.run.replication.placing.name})"
+            yield from (where if content.written else "" for content in chunk)
             return
-        at = entry.parts[0].first
+        at = entry.parts[0].first if entry.parts else 0
         for content in chunk:
-            yield f"{self.key.target} offset {at}"
+            yield f"{self.key.target} offset {at}" if content.written else ""
             at += len(content.written)
 
     def _not_proven(self, entry: Handled) -> str:
@@ -256,6 +272,18 @@ class _Retry:
                         f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until})",
                         "find out who changed the target, then audit the topic (kafka-replication audit)",
                     )
+
+
+def _unreadable(run: LeasedRun, key: PartitionKey, generation: int) -> Coverage:
+    """All offsets of a partition that could not be read when they were to be copied, whatever became of them.
+
+    The store forgets what was decided, the ledger does not. It does not tell the kinds: they are read for nothing then.
+    """
+    rows = run.store.failed(run.replication.name)
+    known = (row for row in rows if (row.key, row.generation) == (key, generation))
+    unread = _offsets([row.offset for row in known if row.record.kind == FailureKind.UNREADABLE])
+    handled = run.view().handled_in(key, generation)
+    return Coverage.of(range_ for entry in handled for range_ in entry.offsets).union(unread)
 
 
 def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:

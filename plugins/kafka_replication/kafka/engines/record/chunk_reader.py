@@ -11,7 +11,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.pace import Pace
-from kafka_replication.kafka.scan import consume, headers_of, raise_read_error
+from kafka_replication.kafka.scan import consume, headers_of, is_unreadable, raise_read_error, settle
+from kafka_replication.kafka.unreadable import REPAIR, UnreadableBatch
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -36,7 +37,9 @@ class Target(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ChunkReader:
-    """Reads ``left`` from its start until the chunk is full or the range ends."""
+    """Reads ``left`` from its start until the chunk is full, the range ends, or a batch cannot be read: then it is
+    ``stopped``, and the consumer gives nothing of use until it is assigned anew.
+    """
 
     at: TopicPartition
     consumer: Consumer
@@ -49,6 +52,7 @@ class ChunkReader:
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
     last: Message | None = field(init=False, default=None)  # the last record read
+    stopped: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.position = self.left.from_
@@ -112,6 +116,10 @@ class ChunkReader:
                 error = message.error()
                 offset: int = message.offset()  # type: ignore[assignment]  # None only for messages not yet sent
                 if error is not None:
+                    if is_unreadable(message):
+                        self.stopped = full = True
+                        settle(self.consumer, message, pending[::-1])
+                        break
                     position = max(position, min(self._end_of_partition(error, offset, position), until))
                     continue
                 if not position <= offset < until:
@@ -151,21 +159,41 @@ class ChunkReader:
             raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
         return self.left.until
 
+    def leave_out(self, batch: UnreadableBatch, writer: Target) -> None:
+        """Set aside the batch's offsets in the range, until the chunk is full. Before the batch nothing is visible.
+
+        Raises RefusedAt if the policy is to fail, TooManyFailed.
+        """
+        first = max(self.position, min(batch.offsets.from_, self.left.until))
+        self.position = first
+        for offset in range(first, min(batch.offsets.until, self.left.until)):
+            self._set_aside(writer, (offset, _NO_TIME, None, None, None), batch.failure(offset))
+            self.position = offset + 1
+            if writer.full:
+                return
+
     def _set_aside(self, writer: Target, record: Record, failure: Failure) -> None:
         """Raises RefusedAt if nothing is set aside."""
         if writer.screen is not None:
             writer.set_aside(record, failure)
             return
+        unreadable = failure.kind is FailureKind.UNREADABLE
         raise RefusedAt(
-            f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be copied"
-            f" unchanged: {failure.reason}",
-            "remove the record at the source, or exclude the topic, or choose failures.policy quarantine or skip:"
-            " nothing after it is copied",
+            f"{self.at}: the record at offset {failure.offset} (partition {self.at.partition}) cannot be"
+            f" {'read' if unreadable else 'copied unchanged'}: {failure.reason}",
+            REPAIR if unreadable else _CHANGED,
             failure.offset,
             kind=failure.kind,
             error=failure.error,
             key=record[2],
         )
+
+
+_NO_TIME = -1
+_CHANGED = (
+    "remove the record at the source, or exclude the topic, or choose failures.policy quarantine or skip: nothing after"
+    " it is copied"
+)
 
 
 def _failure(record: Record, unfaithful: bool, screen: Screen | None) -> Failure | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,16 +15,19 @@ from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
-from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
+from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
 from kafka_replication.kafka.pace import Pace, paced
 from kafka_replication.kafka.scan import assign, without_gc
 from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.unreadable import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import DIGEST_KIND
 
+log = logging.getLogger(__name__)
 # Records that a pipeline gets at a time where it can set records aside: a chunk ends behind those that fill it.
 AT_ONCE = 500
 
@@ -61,6 +65,7 @@ class RecordReader:
         self._throttling = Throttling(str(self._at), "source")
         self._pending: list[Message] = []
         self._next: int | None = None  # the offset that the consumer reads next
+        self._unreadable: UnreadableBatch | None = None  # the one that was met last
         self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
 
     @cached_property
@@ -79,12 +84,13 @@ class RecordReader:
     def close(self) -> None:
         if "_consumer" in self.__dict__:
             self._consumer.close()
+            del self._consumer
 
     def check_ids(self, ids: Ids) -> None:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        if self._next != left.from_:
+        if self._next != left.from_ and not self._in_unreadable(left.from_):
             self._go_to(left, position)
         chunk = ChunkReader(
             at=self._at,
@@ -100,10 +106,9 @@ class RecordReader:
         if self._pipeline is not None:
             return self._changed(left, chunk, Piped(self._pipeline, self._origin, writer))
         with without_gc():
-            chunk.read(writer)
+            self._read(chunk, writer)
         digest = chunk.seen.hexdigest()
         placement = writer.finish(digest)
-        self._next = chunk.position
         return Chunk(
             range=OffsetRange(left.from_, chunk.position),
             count=chunk.seen.count,
@@ -120,9 +125,8 @@ class RecordReader:
         """
         if piped.screen is not None:
             chunk.at_once = AT_ONCE
-        chunk.read(piped)
+        self._read(chunk, piped)
         placement = piped.finish()
-        self._next = chunk.position
         return Chunk(
             range=OffsetRange(left.from_, chunk.position),
             count=piped.written.count,
@@ -135,6 +139,44 @@ class RecordReader:
             failures=piped.writer.failures,
             transform=piped.pipeline.identity,
         )
+
+    def _read(self, chunk: ChunkReader, writer: Target) -> None:
+        """Read a chunk. One that begins at a batch that cannot be read has the offsets of that batch, and ends there;
+        what lies before the batch is a chunk of its own.
+        """
+        began = chunk.position
+        if not self._in_unreadable(began):
+            chunk.read(writer)
+            self._next = None if chunk.stopped else chunk.position
+            if not chunk.stopped:
+                return
+            self.close()  # what it would give from now on cannot be relied on
+            if chunk.position > began:
+                return
+            self._unreadable = self._look_again(began)
+        assert self._unreadable is not None
+        chunk.leave_out(self._unreadable, writer)
+
+    def _in_unreadable(self, offset: int) -> bool:
+        return self._unreadable is not None and offset in self._unreadable.offsets
+
+    def _look_again(self, position: int) -> UnreadableBatch:
+        """Raises SessionEnded if the batch can be read now."""
+        looking = SecondLook(
+            source=self._source,
+            admin=self._admin,
+            group=self._group,
+            at=self._at,
+            stall=self._settings.stall_timeout,
+        )
+        batch = looking.batch(position)
+        if batch is None:
+            raise SessionEnded(
+                f"{self._at}: a batch at or after offset {position} was corrupted when it was read, and is not now",
+                "a new session reads it again",
+            )
+        log.warning("%s: offsets %s cannot be read (%s): %s", self._at, batch.offsets, batch.error, batch.why)
+        return batch
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         epoch = position.leader_epoch if left.from_ == position.next_offset else None

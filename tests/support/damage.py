@@ -1,0 +1,69 @@
+"""Damages batches on a broker's disk, and mends them. The broker runs on: it does not look into what it sends."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.raw_produce import crc32c
+
+HEADER = 61  # bytes before a batch's first record
+LAST_OFFSET_DELTA = 23  # place of that field in the header
+_CRC, _AFTER_CRC = 17, 21
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of a partition: offsets ``first`` to ``last``, ``size`` bytes from ``at`` on."""
+
+    file: Path
+    first: int
+    last: int
+    at: int
+    size: int
+
+    def write(self, place: int, content: bytes) -> None:
+        """Overwrite bytes; ``place`` counts from the batch's beginning, or from its end if it is negative."""
+        with self.file.open("r+b") as log:
+            log.seek(self.at + (self.size + place if place < 0 else place))
+            log.write(content)
+
+    def read(self) -> bytes:
+        return self.file.read_bytes()[self.at : self.at + self.size]
+
+    def break_checksum(self) -> None:
+        self.write(-8, bytes(byte ^ 1 for byte in self.read()[-8:]))
+
+    def break_compression(self) -> None:
+        """With a checksum that is right, as a faulty producer would write it."""
+        self.write(HEADER, b"\xff" * 16)
+        self.write(_CRC, struct.pack(">I", crc32c(self.read()[_AFTER_CRC:])))
+
+
+def batches(data: Path, topic: str, partition: int = 0) -> list[Batch]:
+    """``data`` is the broker's folder."""
+    files = sorted((data / f"{topic}-{partition}").glob("*.log"))
+    return [batch for file in files for batch in _in(file)]
+
+
+def _in(file: Path) -> Iterator[Batch]:
+    content, at = file.read_bytes(), 0
+    while at + HEADER <= len(content):
+        first, length = struct.unpack_from(">qi", content, at)
+        if length <= 0:  # a segment may have been given its space before
+            break
+        (delta,) = struct.unpack_from(">i", content, at + LAST_OFFSET_DELTA)
+        yield Batch(file, first, first + delta, at, 12 + length)
+        at += 12 + length
+
+
+@contextmanager
+def healed(*damaged: Batch) -> Iterator[None]:
+    """The batches, as they are before the body, are restored after it."""
+    before = [batch.read() for batch in damaged]
+    yield
+    for batch, content in zip(damaged, before, strict=True):
+        batch.write(0, content)
