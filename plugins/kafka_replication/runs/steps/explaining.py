@@ -40,7 +40,7 @@ def explain_topics(run: Run, keys: Sequence[PartitionKey], patience: float = mat
         return []
     view, results = run.view(), list[VerifyResult]()
     for name in sorted({key.target_topic for key in keys}):
-        writers = sorted(key for key in view.positions if key.target_topic == name)
+        writers = writers_to(view, [key for key in keys if key.target_topic == name])
         if not any(view.positions[key].sent_from is not None for key in writers):
             continue
         try:
@@ -50,6 +50,14 @@ def explain_topics(run: Run, keys: Sequence[PartitionKey], patience: float = mat
             log.warning("%s: what lies on the target %s was not explained: %s", run.replication.name, name, error)
             results += _not_explained(run, [key for key in keys if key in writers], error)
     return results
+
+
+def writers_to(view: LedgerView, keys: Sequence[PartitionKey]) -> list[PartitionKey]:
+    """All that write to the target topic of these keys. Those of which a topic was re-created since, with fewer
+    partitions, do not.
+    """
+    topics_ = {(key.target_topic, view.positions[key].ids) for key in keys if key in view.positions}
+    return sorted(key for key, position in view.positions.items() if (key.target_topic, position.ids) in topics_)
 
 
 def _explained(run: Run, name: str, writers: Sequence[PartitionKey]) -> list[VerifyResult]:
