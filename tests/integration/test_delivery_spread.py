@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,11 @@ from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.failed.deciding import Decision
 from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.runtime import failpoints
+from kafka_replication.spark.jobs import Job, JobEnd
+from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.audit import Kind
 from tests.support.checker import Record, read
 from tests.support.children import end_of, run_process
@@ -120,6 +124,68 @@ def test_every_chunk_that_a_dead_copier_left_is_counted(scene: Scenario, monkeyp
     assert judged(scene, 4, 3) == counted(scene) == (0, doubled)
     scene.idle_run()  # nothing that was left over counts as somebody else's record
     assert_audited(scene, 0, doubled)
+
+
+class Without(InProcess):
+    """The workers of this source partition do not answer."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__()
+        self._partition = partition
+
+    def submit(self, job: Job, deliver: Deliver) -> JobEnd:
+        tasks = [task for task in job.tasks if task.key.source.partition != self._partition]
+        return super().submit(replace(job, tasks=tasks), deliver)
+
+
+def test_what_a_source_partition_left_counts_before_it_copies_again(
+    scene: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later, another one has a record of the same content. Nor does one at rest keep records of others from being
+    found.
+    """
+    scene.settings |= {"delivery": "at_least_once", "partitioning": "by_key", "target_topics": {"partitions": 2}}
+    scene.source.create(scene.topic, 2)
+    same = [Rec(b"same", b"same", (), BASE)]
+    scene.source.produce(scene.topic, same, 1)
+    dies_at(scene, monkeypatch, "P1")
+    scene.source.produce(scene.topic, [Rec(b"k", b"v", (), BASE)], 0)
+    assert scene.run(Without(1)).outcome == "failed"
+    assert counted(scene) == (0, 1)
+    scene.source.produce(scene.topic, same, 0)
+    assert scene.run().outcome == "done"
+    assert judged(scene, 2, 2) == counted(scene) == (0, 1)
+    assert_audited(scene, 0, 1)
+
+    scene.settings["delivery"] = "exactly_once"  # and nothing more of partition 1
+    for number in range(2):
+        scene.source.produce(scene.topic, [Rec(b"k", b"%d" % number, (), BASE)], 0)
+        assert scene.run().outcome == "done"
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"nobody's")], 1)
+    scene.source.produce(scene.topic, [Rec(b"k", b"last", (), BASE)], 0)
+    report = scene.run()
+    assert report.outcome == "failed" and "1 records that no source has" in report.table()
+
+
+@pytest.mark.slow
+def test_topics_that_were_created_again_with_fewer_partitions(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receipts and positions from before are about other topics."""
+    scene.settings |= {"delivery": "at_least_once", "partitioning": "by_key", "copy": {"chunk_records": 20}}
+    scene.source.create(scene.topic, 3)
+    scene.target.create(scene.topic, 2)
+    fill(scene, 3, 40)
+    assert scene.run().outcome == "done"
+    for side, partitions in ((scene.source, 2), (scene.target, 2)):
+        side.delete(scene.topic)
+        side.create(scene.topic, partitions)
+    fill(scene, 2, 40)
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    dies_at(scene, monkeypatch, "P1:3")
+    assert scene.run().outcome == "done"
+    assert judged(scene, 2, 2) == counted(scene) == (0, 20)
+    audited = audit(scene.bare_run()).partitions[:2]  # the third one has no topic any more
+    assert [one.outcome for one in audited] == ["clean", "clean"]
+    assert sum(one.duplicates for one in audited) == 20
 
 
 def dies_at_second_count(scene: Scenario, patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 
 from kafka_replication.kafka.topic_sides import topic_sides
 from kafka_replication.ledger.entries import Receipt
-from kafka_replication.ledger.receipts import committed
+from kafka_replication.ledger.receipts import committed, of_earlier
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
@@ -73,7 +73,10 @@ def compare_topics(run: Run, sides: Sides, keys: Collection[PartitionKey], read:
     for name in sorted({key.target_topic for key in keys if sides.view.positions[key].sent_from is not None}):
         if name in read.not_searched or name not in sides.target:
             continue
-        writers = sorted(key for key in keys if key.target_topic == name)
+        here, positions = sides.target[name].topic_id, sides.view.positions
+        writers = sorted(k for k in keys if k.target_topic == name and positions[k].ids.target_topic == here)
+        if not writers:  # all of it was copied to a topic that is gone
+            continue
         try:
             _Comparing(run, sides, read, name, writers).add_to(compared)
         except ReplicationError as error:
@@ -139,8 +142,7 @@ class _Comparing:
         """Of earlier generations, and of records that were retried."""
         places = defaultdict[int, list[OffsetRange]](list)
         for key in self._keys:
-            generation = self._sides.view.positions[key].generation
-            older = (receipt for receipt in self._sides.receipts.all(key) if receipt.generation != generation)
+            older = of_earlier(self._sides.receipts.all(key), self._sides.view.positions[key])
             parts = chain.from_iterable(receipt.parts for receipt in older)
             for part in chain(parts, (part for _, part in self._sides.retried(key))):
                 places[part.partition] += part.offsets
@@ -154,15 +156,19 @@ class _Comparing:
                 if lost.key == writer.key:
                     chunks[lost.chunk].append(lost.offset)
             compared.lost[writer.key] = chunks
-        gone = sum(self._not_shown(writer) for writer in topic.writers)
+        gone = sum(self._not_shown(writer, compared.duplicates[writer.key]) for writer in topic.writers)
         counted = min(len(explanation.foreign), gone)  # which ones, nothing tells any more
         compared.duplicates[self._keys[0]] += counted
         self._replace_extra(topic, explanation.foreign[counted:])
 
-    def _not_shown(self, writer: Writer) -> int:
-        """How many duplicates were counted of source records that the source no longer has."""
-        log = self._source_log(writer.key)
-        return sum(r.duplicates for r in writer.receipts if log is None or r.range.from_ < log.from_)
+    def _not_shown(self, writer: Writer, found: int) -> int:
+        """How many duplicates were counted that cannot be found because the source no longer has their records."""
+        view, log = self._sides.view, self._source_log(writer.key)
+        position = view.positions[writer.key]
+        counted = view.delivered(writer.key, position.generation)
+        if counted is None or (log is not None and log.from_ <= position.start):
+            return 0
+        return max(0, counted.duplicates - found)
 
     def _replace_extra(self, topic: Topic, foreign: Sequence[At]) -> None:
         for number in topic.logs:

@@ -17,7 +17,7 @@ from kafka_replication.kafka.both_sides import target_log
 from kafka_replication.kafka.topic_sides import topic_sides
 from kafka_replication.ledger.entries import ONE_WRITER, Receipt
 from kafka_replication.ledger.placement import Explained
-from kafka_replication.ledger.receipts import committed
+from kafka_replication.ledger.receipts import committed, of_earlier
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, weakest_delivery
 from kafka_replication.model.errors import ForeignWriter, Refused, ReplicationError, VerificationFailed
@@ -40,7 +40,7 @@ def explain_topics(run: Run, keys: Sequence[PartitionKey], patience: float = mat
         return []
     view, results = run.view(), list[VerifyResult]()
     for name in sorted({key.target_topic for key in keys}):
-        writers = sorted(key for key in view.positions if key.target_topic == name)
+        writers = writers_to(view, [key for key in keys if key.target_topic == name])
         if not any(view.positions[key].sent_from is not None for key in writers):
             continue
         try:
@@ -50,6 +50,14 @@ def explain_topics(run: Run, keys: Sequence[PartitionKey], patience: float = mat
             log.warning("%s: what lies on the target %s was not explained: %s", run.replication.name, name, error)
             results += _not_explained(run, [key for key in keys if key in writers], error)
     return results
+
+
+def writers_to(view: LedgerView, keys: Sequence[PartitionKey]) -> list[PartitionKey]:
+    """All that write to the target topic of these keys. Those of which a topic was re-created since, with fewer
+    partitions, do not.
+    """
+    topics_ = {(key.target_topic, view.positions[key].ids) for key in keys if key in view.positions}
+    return sorted(key for key, position in view.positions.items() if (key.target_topic, position.ids) in topics_)
 
 
 def _explained(run: Run, name: str, writers: Sequence[PartitionKey]) -> list[VerifyResult]:
@@ -101,8 +109,7 @@ class _Explaining:
         missing.
         """
         run, topic = self._run, self._topic()
-        receipts = chain.from_iterable(writer.receipts for writer in topic.writers)
-        if run.replication.delivery == EXACTLY_ONCE and all(receipt.after is None for receipt in receipts):
+        if run.replication.delivery == EXACTLY_ONCE and all(map(self._leaves_nothing, topic.writers)):
             return []
         stall, pipeline = run.replication.copying.stall_timeout, run.pipeline
         source, target = run.clusters.source, run.clusters.target
@@ -116,6 +123,14 @@ class _Explaining:
                 ONE_WRITER,
             )
         return self._judged(topic, explanation)
+
+    def _leaves_nothing(self, writer: Writer) -> bool:
+        """Whether all that it sent without a transaction is explained, and nobody sends anything so any more. Until
+        then nothing else looks for records of others (`runs.comparing`).
+        """
+        known = self._view.explained(writer.key, self._view.positions[writer.key].generation)
+        settled = writer.sent_from is None or (known is not None and known.settled)
+        return settled and all(receipt.after is None for receipt in writer.receipts)
 
     def _topic(self) -> Topic:
         bare = tuple(map(self._bare, self._keys))
@@ -169,7 +184,7 @@ class _Explaining:
         places, view = defaultdict[int, list[OffsetRange]](list), self._view
         for key in self._keys:
             generation = view.positions[key].generation
-            older = (receipt for receipt in self._receipts.all(key) if receipt.generation != generation)
+            older = of_earlier(self._receipts.all(key), view.positions[key])
             retried = view.handled_in(key, generation, "retried")
             for part in chain.from_iterable(chain((r.parts for r in older), (entry.parts for entry in retried))):
                 places[part.partition] += part.offsets
@@ -189,13 +204,13 @@ class _Explaining:
     def _judged(self, topic: Topic, explanation: Explanation) -> list[VerifyResult]:
         senders = [writer for writer in topic.writers if writer.sent_from is not None]
         results = {writer.key: self._result(writer, explanation) for writer in senders}
-        done = all(result is not None and not result.error for result in results.values())
+        done = not any(result.error for result in results.values())
         ends = tuple(self._logs[number].until if number in self._logs else 0 for number in range(max(self._logs) + 1))
         settled = all(self._view.positions[key].delivery == EXACTLY_ONCE for key in self._keys)
         found = list[VerifyResult]()
         for key, result in results.items():
-            if result is None or result.error:
-                found += [result] if result else []
+            if result.error:
+                found.append(result)
                 continue
             known = self._view.explained(key, self._view.positions[key].generation)
             if result.verified or result.judged or known is None or known.ends != ends:
@@ -214,16 +229,17 @@ class _Explaining:
         )
         return min(above, default=self._receipts.ends[key.ledger_partition])
 
-    def _result(self, writer: Writer, explanation: Explanation) -> VerifyResult | None:
-        """What became of the records of one source partition. None: copies of its records are there, but no chunk yet
-        that they could be counted with; they are when it has copied one.
+    def _result(self, writer: Writer, explanation: Explanation) -> VerifyResult:
+        """What became of the records of one source partition. Copies are counted at once, also if it has copied no new
+        chunk, whose receipt could say so, too: later, another source partition may have a record of the same content.
         """
         own = [receipt for receipt in writer.receipts if _is_new(receipt, writer)]
         lost, copies = explanation.lost_of(writer, own), explanation.copies_of(writer)
         if copies and not own:
-            return None
+            message = "%s: %s copied no chunk, and %d further copies of its records lie on the target"
+            log.warning(message, self._run.replication.name, writer.key.source, len(copies))
         doubled = dict.fromkeys((receipt.range for receipt in own), 0)
-        for copy in copies:
+        for copy in copies if own else ():
             chunk = next((range_ for range_ in doubled if copy.offset in range_), next(iter(doubled)))
             doubled[chunk] += 1
         pending = self._view.pending(writer.key)
