@@ -6,22 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kafka_replication.config import Replication
 from kafka_replication.config.file import load_all, load_replication, parse_replication
 from kafka_replication.config.yaml import MAX_BYTES
 from kafka_replication.model.errors import BadInput, ConfigError
+from tests.support.config_texts import HEAD, MINIMAL
 
 ROOT = Path(__file__).parents[2]
-HEAD = """\
-name: orders-dr
-source: {connection: kafka_source}
-target: {connection: kafka_target}
-"""
-MINIMAL = HEAD + "topics: {include: [orders]}\n"
 
 
 def complaint(text: str | bytes) -> str:
@@ -336,75 +327,3 @@ def test_the_files_that_come_with_the_product_load() -> None:
     demo = loaded["demo-orders"]
     assert demo.schedule is None
     assert demo.selects("demo.orders") and not demo.selects("orders")
-
-
-def loads_or_complains(data: bytes) -> None:
-    try:
-        assert isinstance(parse_replication(data, "F"), Replication)
-    except ConfigError as error:
-        lines = error.what.split("\n")
-        assert all(line.startswith("F:") and line.isprintable() for line in lines)
-
-
-@given(st.binary(max_size=300))
-def test_bytes_raise_nothing_but_config_errors(data: bytes) -> None:
-    loads_or_complains(data)
-    loads_or_complains(MINIMAL.encode() + data)
-
-
-YAML_TEXT = st.lists(
-    st.sampled_from(
-        [
-            *"ab:-?[]{},&*!|>'\"%@\\#~<=0 1\n\t\x85\u2028\x00",
-            "\n  ",
-            ": ",
-            "- ",
-            "---\n",
-            "\\U",
-            "name",
-            "topics",
-            "include",
-            "copy",
-        ]
-    )
-)
-
-
-@given(YAML_TEXT.map("".join))
-def test_texts_raise_nothing_but_config_errors(text: str) -> None:
-    loads_or_complains(text.encode())
-    loads_or_complains((MINIMAL + text).encode())
-    loads_or_complains((HEAD + "topics: {include: [a]}\nspark: " + text).encode())
-
-
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.dates()
-    | st.datetimes()
-    | st.binary(max_size=20)
-)
-KEYS = (
-    st.text()
-    | st.integers()
-    | st.sampled_from(
-        [*Replication.model_fields, "copy", "include", "exclude", "rename", "connection", "config", "conf"]
-    )
-)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=10
-)
-
-
-@given(st.dictionaries(KEYS, VALUES, max_size=6))
-def test_values_raise_nothing_but_config_errors(value: dict[object, object]) -> None:
-    loads_or_complains(yaml.safe_dump(value, allow_unicode=True).encode("utf-8", "surrogatepass"))
-
-
-@given(st.sampled_from(sorted({*Replication.model_fields, "copy"} - {"copying"})), VALUES)
-def test_any_value_of_any_key_raises_nothing_but_config_errors(key: str, value: object) -> None:
-    minimal = yaml.safe_load(MINIMAL)
-    loads_or_complains(yaml.safe_dump(minimal | {key: value}).encode())

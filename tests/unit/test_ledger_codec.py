@@ -19,7 +19,8 @@ from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy
-from tests.golden.ledger_entries import FILES, FOLDER, GOLDEN, POSITIONS, RECEIPT, VERIFIED, decode, golden, kind_of
+from tests.golden.first_entries import POSITIONS, RECEIPT, VERIFIED
+from tests.golden.ledger_entries import FILES, FOLDER, GOLDEN, decode, golden, kind_of
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 3), "dr.orders")
 LEVELS = ("digest", "count")

@@ -1,0 +1,385 @@
+"""A simulated source and target for the copier's tests: every call may fail, before or after it took effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from kafka_replication.config import Copy
+from kafka_replication.copying.engine import Chunk, CopyResult, CopyTask
+from kafka_replication.copying.protocol import Copier
+from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Position, Receipt
+from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stalled, Unreachable
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
+from kafka_replication.sinks.set_aside import SetAside
+from kafka_replication.verification.verify import TargetReader, select_receipts
+
+KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
+IDS = Ids("SRC", "s-orders", "t-orders")
+
+
+def record_of(offset: int) -> Record:
+    return (offset, 1, b"k%d" % offset, None, None)
+
+
+class Killed(BaseException):
+    """The process dies here; nothing of it runs any more, its transaction stays open."""
+
+
+@dataclass
+class Slot:
+    """One offset of the target's log: a record (by its source offset) or a transaction's marker."""
+
+    record: int | None
+    state: Literal["open", "prepared", "committed", "aborted"]
+
+
+@dataclass
+class Target:
+    """A partition and its ledger as transactions leave them. Only `fence` settles what a dead session left behind."""
+
+    log: list[Slot] = field(default_factory=list)
+    position: Position | None = None
+    receipts: dict[int, Receipt] = field(default_factory=dict)
+    epoch: int = 0
+    in_doubt: tuple[list[Slot], Position, Receipt] | None = (
+        None  # the coordinator has PrepareCommit, nobody sees it yet
+    )
+    open: list[Slot] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """What `init_transactions` does to the transaction of this id: complete what was prepared, abort what was open."""
+        if self.in_doubt:
+            self.apply(*self.in_doubt)
+        elif self.open:
+            self.end("aborted")
+
+    def apply(self, slots: list[Slot], position: Position, receipt: Receipt) -> None:
+        self.position = position
+        self.receipts[receipt.range.from_] = receipt
+        self.end("committed")
+        self.in_doubt = None
+
+    def end(self, state: Literal["committed", "aborted"]) -> None:
+        for slot in self.open:
+            slot.state = state
+        self.open = []
+        self.log.append(Slot(None, state))  # the marker takes an offset of its own
+
+    def visible(self) -> list[int]:
+        """What a `read_committed` reader sees."""
+        return [slot.record for slot in self.log if slot.state == "committed" and slot.record is not None]
+
+
+@dataclass
+class World:
+    """The source's visible offsets, the target, and what goes wrong at which call."""
+
+    records: list[int]
+    target: Target = field(default_factory=Target)
+    chunk: int = 3
+    faults: dict[int, str] = field(default_factory=dict)  # call number -> kind
+    refused_late: set[int] = field(default_factory=set)  # the broker refuses, some time after the client took it
+    refused_at_once: set[int] = field(default_factory=set)  # the client itself refuses
+    kinds: dict[int, FailureKind] = field(default_factory=dict)  # of refused records
+    ids: Ids = IDS
+    calls: int = 0
+    most: int = 10_000  # records that the target takes in the time of a chunk
+    sizes: list[int] = field(default_factory=list)  # records of each chunk that was begun
+    trace: list[str] = field(default_factory=list)
+    during: Callable[[str], None] = lambda call: None
+
+    def call(self, name: str) -> str | None:
+        """Count one call; raise here, or return the fault that the call itself has to play."""
+        self.trace.append(name)
+        fault = self.faults.pop(self.calls, None)
+        self.calls += 1
+        self.during(name)
+        match fault:
+            case "killed":
+                raise Killed
+            case "fenced":
+                raise Fenced("orders-0: a newer copier took over", "")
+            case "unreachable":
+                raise Unreachable(f"orders-0: {name} was not answered", "run again")
+            case "stalled":
+                raise Stalled(f"orders-0: {name} made no progress", "run again")
+        return fault
+
+
+class Session:
+    """A `SinkSession` on the simulated target."""
+
+    def __init__(self, world: World, aside: SetAside | None = None) -> None:
+        self.world, self.epoch, self.known = world, -1, 0
+        self.aside = aside or SetAside()
+        self.writer: Writer | None = None
+
+    @property
+    def written(self) -> int:
+        return 0 if self.writer is None else len(self.writer.written)
+
+    @property
+    def first(self) -> Record | None:
+        return record_of(self.writer.written[0]) if self.writer and self.writer.written else None
+
+    @property
+    def throttled(self) -> float:
+        return 0.5
+
+    def _check_epoch(self) -> None:
+        assert self.epoch >= 0, "used before it fenced the others"
+        if self.epoch != self.world.target.epoch:
+            raise Fenced("orders-0: a newer copier took over", "")
+
+    def fence(self) -> None:
+        fault = self.world.call("fence")
+        target = self.world.target
+        target.settle()
+        target.epoch += 1
+        self.epoch = target.epoch
+        if fault == "after":
+            raise Unreachable("orders-0: init_transactions was not answered", "run again")
+
+    def position(self) -> Position | None:
+        self.world.call("position")
+        return self.world.target.position
+
+    def check_target(self, position: Position) -> None:
+        self.world.call("check_target")
+        self.known = position.target_end
+        self.check_between(len(self.world.target.log))
+
+    def check_between(self, first: int) -> None:
+        slots, self.known = self.world.target.log[self.known : first], first
+        if any(slot.state == "committed" and slot.record is not None for slot in slots):
+            raise ForeignWriter(
+                "orders-0 on the target holds a record that the ledger does not know", "stop the other writer"
+            )
+
+    def check_ids(self, ids: Ids) -> None:
+        self.world.call("check_ids")
+        if self.world.ids != ids:
+            raise Refused("orders-0: a topic was re-created during the copy", "plan again")
+
+    def begin(self) -> Writer:
+        self._check_epoch()
+        self.writer = Writer(self.world, len(self.world.target.log), self.aside)
+        return self.writer
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        target, fault = self.world.target, self.world.call("commit")
+        self._check_epoch()
+        if fault == "prepared":  # sent, and the answer lost: it takes effect when somebody fences
+            target.in_doubt = (target.open, position, receipt)
+            raise Unreachable("orders-0: commit_transaction was not answered", "run again")
+        target.apply(target.open, position, receipt)
+        self.known, self.writer = len(target.log), None
+        if fault == "after":
+            raise Unreachable("orders-0: commit_transaction was not answered", "run again")
+        if fault == "killed after":
+            raise Killed
+
+    def close(self) -> None:
+        """A living session aborts what it left open, unless the commit is already under way or it was fenced."""
+        target = self.world.target
+        if self.epoch == target.epoch and target.open and not target.in_doubt:
+            target.end("aborted")
+
+
+@dataclass
+class Writer:
+    """A `RecordWriter` on the simulated target."""
+
+    world: World
+    first: int
+    aside: SetAside
+    written: list[int] = field(default_factory=list)
+    taken: list[FailedRecord] = field(default_factory=list)
+
+    def screen(self, record: Record) -> Failure | None:
+        return self.aside.known.get(record[0])
+
+    full = False
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        self.aside.check(len(self.taken), failure.offset, failure.reason)
+        place = Place("quarantine", 0, 7) if self.aside.action(failure) == "quarantine" else None
+        self.taken.append(
+            FailedRecord(
+                offset=record[0],
+                kind=failure.kind.value,
+                reason=failure.reason,
+                error="",
+                size=0,
+                key_digest="",
+                digest="",
+                place=place,
+            )
+        )
+
+    @property
+    def failures(self) -> tuple[FailedRecord, ...]:
+        return tuple(self.taken)
+
+    def write(self, records: Sequence[Record]) -> None:
+        for offset, *_ in records:
+            if offset in self.world.refused_at_once:
+                kind = self.world.kinds.get(offset, FailureKind.REFUSED)
+                key = record_of(offset)[2]
+                raise RefusedAt(f"the record at offset {offset} is refused", "remove it", offset, kind=kind, key=key)
+            slot = Slot(offset, "open")
+            self.world.target.log.append(slot)
+            self.world.target.open.append(slot)
+            self.written.append(offset)
+
+    def finish(self, digest: str) -> Placement:
+        if late := sorted(self.world.refused_late & set(self.written)):
+            named = late[0] if len(self.written) == 1 else None
+            key = None if named is None else record_of(named)[2]
+            what = f"the record at offset {named} is refused"
+            raise RefusedAt(what, "raise the limit", named, len(self.written), key=key)
+        if not self.written:
+            return KafkaSegments()
+        last = len(self.world.target.log) - 1
+        count = len(self.written)
+        return KafkaSegments((Segment(partition=0, first=self.first, last=last, count=count, digest=digest),))
+
+
+@dataclass
+class Reader:
+    """A `SourceReader` of the simulated source."""
+
+    world: World
+    throttled: float = 0.25
+
+    def check_ids(self, ids: Ids) -> None:
+        self.world.trace.append("check_source")
+        if self.world.ids != ids:
+            raise Refused("orders-0: a topic was re-created during the copy", "plan again")
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        world = self.world
+        fault = world.call("copy_chunk")
+        ready = [offset for offset in world.records if offset in left]
+        taken = ready[: min(most_records, world.chunk)]
+        world.sizes.append(len(taken))
+        writer = target.begin()
+        records: list[Record] = [record_of(offset) for offset in taken]
+        failed = {record[0]: failure for record in records if writer.screen and (failure := writer.screen(record))}
+        for record in records:
+            if record[0] in failed:
+                writer.set_aside(record, failed[record[0]])
+        written = [record for record in records if record[0] not in failed]
+        writer.write(written)
+        if fault == "after" or len(taken) > world.most:
+            raise Unreachable("orders-0: records not delivered", "run again")
+        placement = writer.finish(str(taken))
+        until = left.until if len(taken) == len(ready) else ready[len(taken)]
+        return Chunk(
+            range=OffsetRange(left.from_, until),
+            count=len(written),
+            bytes=10 * len(written),
+            digest=str(taken),
+            placement=placement,
+            leader_epoch=5 if taken else None,
+            failures=writer.failures,
+        )
+
+
+@dataclass
+class Engine:
+    world: World
+    name: str = "simulated/1"
+    digest_kind: str = "list"
+
+    def supports(self, task: CopyTask, sink: Sink) -> str | None:
+        return None
+
+    @contextmanager
+    def reader(self, task: CopyTask) -> Iterator[Reader]:
+        yield Reader(self.world)
+
+
+@dataclass
+class SimulatedSink:
+    world: World
+    guarantee: Guarantee = "transactional"
+
+    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
+        raise NotImplementedError
+
+    def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
+        raise NotImplementedError
+
+    @contextmanager
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[Session]:
+        session = Session(self.world, aside)
+        self.world.trace.append("session")
+        try:
+            yield session
+        except Killed:
+            raise
+        except BaseException:
+            session.close()
+            raise
+        else:
+            session.close()
+
+
+def opened(start: int = 0, **more: Any) -> Target:
+    return Target(position=Position(generation=1, ids=IDS, start=start, next_offset=start), **more)
+
+
+def task(from_: int, until: int, **changes: Any) -> CopyTask:
+    made = CopyTask(key=KEY, range=OffsetRange(from_, until), ids=IDS, generation=1, run_id="run-1")
+    return replace(made, **changes)
+
+
+def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
+    return Copier(
+        engine=Engine(world),
+        sink=SimulatedSink(world),
+        settings=Copy(attempts=sessions),
+        **{"pause": lambda seconds: None, **more},
+    )
+
+
+def until_settled(world: World, wanted: CopyTask, sessions: int = 4, **more: Any) -> CopyResult:
+    """Run again after every death and every error that running again can heal; look at the target after each."""
+    for _ in range(100):
+        try:
+            result = copier(world, sessions=sessions, **more).copy(wanted)
+        except Killed:
+            assert_consistent(world)
+            continue
+        assert_consistent(world)
+        if result.error is None or not result.retriable:
+            return result
+    raise AssertionError("never done")
+
+
+def assert_consistent(world: World) -> None:
+    """What readers of the target see is what the ledger says (once an answer that got lost takes effect), each record once."""
+    target = world.target
+    if target.in_doubt:
+        return  # not decided yet, neither way
+    assert target.position is not None
+    coverage = target.position.coverage
+    aside = {failed.offset for receipt in target.receipts.values() for failed in receipt.failures}
+    expected = [offset for offset in world.records if any(offset in each for each in coverage) and offset not in aside]
+    assert target.visible() == expected
+    receipts = select_receipts(coverage, target.receipts.values())
+    assert Coverage.of(each.range for each in receipts) == coverage
+    for receipt in receipts:
+        failed = [each.offset for each in receipt.failures]
+        inside = [offset for offset in world.records if offset in receipt.range and offset not in failed]
+        assert receipt.count == len(inside)
+        assert receipt.quarantined + receipt.skipped == len(failed) == len(set(failed))
+        assert [target.log[at].record for each in receipt.parts for at in range(each.first, each.until)] == inside

@@ -1,0 +1,242 @@
+"""How a report is told: its JSON, its table, its sum; and what a plan says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.planning.gaps import listed
+from kafka_replication.planning.plan import PartitionPlan, Plan, State
+from kafka_replication.reporting.report import RangeReport, RunReport, plan_as_json, plan_summary
+from kafka_replication.reporting.table import table
+from tests.support.reports import KEY, gap
+
+LINE = RangeReport(
+    key=KEY,
+    range=OffsetRange(0, 100),
+    copied=85,
+    copied_before=5,
+    not_visible=10,
+    missing=0,
+    digest_ok=True,
+    watermark=100,
+    bytes=3_000_000,
+    seconds=1.5,
+)
+FAILED = RangeReport(
+    key=KEY,
+    range=OffsetRange(100, 130),
+    missing=30,
+    error="the target refuses the record at offset 100",
+    remedy="raise the limit",
+)
+
+
+def test_the_json_of_a_run_is_the_documented_one() -> None:
+    assert RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, FAILED)).as_json() == {
+        "replication": "orders-dr",
+        "run_id": "run-2",
+        "outcome": "failed",
+        "ranges": [
+            {
+                "topic": "orders",
+                "partition": 3,
+                "target_topic": "dr.orders",
+                "from": 0,
+                "until": 100,
+                "copied": 85,
+                "copied_before": 5,
+                "written": 85,
+                "filtered": 0,
+                "quarantined": 0,
+                "skipped": 0,
+                "lost_in_delivery": 0,
+                "duplicates": 0,
+                "not_visible": 10,
+                "lost": 0,
+                "missing": 0,
+                "digest_ok": True,
+                "watermark": 100,
+                "bytes": 3_000_000,
+                "seconds": 1.5,
+                "error": None,
+            },
+            {
+                "topic": "orders",
+                "partition": 3,
+                "target_topic": "dr.orders",
+                "from": 100,
+                "until": 130,
+                "copied": 0,
+                "copied_before": 0,
+                "written": 0,
+                "filtered": 0,
+                "quarantined": 0,
+                "skipped": 0,
+                "lost_in_delivery": 0,
+                "duplicates": 0,
+                "not_visible": 0,
+                "lost": 0,
+                "missing": 30,
+                "digest_ok": None,
+                "watermark": None,
+                "bytes": 0,
+                "seconds": 0.0,
+                "error": "the target refuses the record at offset 100. Remedy: raise the limit",
+            },
+        ],
+        "gaps": [],
+        "removed": [],
+        "verified_by": "none",
+        "delivery": "exactly_once",
+        "notes": [],
+    }
+
+
+def test_records_left_out_are_in_the_table_of_a_run() -> None:
+    line = replace(LINE, copied=75, filtered=7, quarantined=2, skipped=1)
+    (text,) = [
+        row
+        for row in RunReport(replication="orders-dr", run_id="run-2", ranges=(line, FAILED)).table().splitlines()
+        if "filtered" in row
+    ]
+    assert "orders-3 [0, 100)" in text and "7 filtered, 2 quarantined, 1 skipped" in text
+    assert "filtered" not in RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE,)).table()
+
+
+@pytest.mark.parametrize(
+    ("ranges", "outcome"), [((), "nothing_to_do"), ((LINE,), "done"), ((LINE, FAILED), "failed"), ((FAILED,), "failed")]
+)
+def test_the_outcome_of_a_run(ranges: tuple[RangeReport, ...], outcome: str) -> None:
+    assert RunReport(replication="orders-dr", run_id="run-2", ranges=ranges).outcome == outcome
+
+
+def test_the_table_names_each_range_and_each_failure() -> None:
+    head, first, second, meaning, *failures = (
+        RunReport(replication="orders-dr", run_id="run-2", ranges=(LINE, replace(FAILED, digest_ok=False)))
+        .table()
+        .splitlines()
+    )
+    assert head.split() == [
+        "partition",
+        "target",
+        "range",
+        "span",
+        "copied",
+        "before",
+        "not",
+        "visible",
+        "lost",
+        "missing",
+        "digest",
+        "watermark",
+        "MB/s",
+    ]
+    assert first.split() == [
+        "orders-3",
+        "dr.orders",
+        "[0,",
+        "100)",
+        "100",
+        "85",
+        "5",
+        "10",
+        "0",
+        "0",
+        "equal",
+        "100",
+        "2.0",
+    ]
+    assert second.split()[:11] == ["orders-3", "dr.orders", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
+    assert meaning.startswith("(before: ") and "not visible: " in meaning and "missing: " in meaning
+    assert "lost: " not in meaning
+    assert second.split()[-1] == "-"
+    assert failures == [
+        "FAILED orders-3 [100, 130): the target refuses the record at offset 100",
+        "  remedy: raise the limit",
+    ]
+
+
+def test_the_sum_of_a_run() -> None:
+    def summary(*ranges: RangeReport) -> str:
+        return RunReport(replication="orders-dr", run_id="run-2", ranges=ranges).summary()
+
+    many = replace(LINE, copied=1_171_875, bytes=1_200_000_000)
+    assert summary() == "nothing to do"
+    assert summary(many) == "done: 1 partitions, 1,171,875 records copied, 1.2 GB"
+    assert summary(LINE, FAILED) == "failed: 1 partitions, 85 records copied, 3.0 MB; 1 of 2 ranges failed"
+
+
+def test_large_numbers_are_grouped_in_a_table_and_plain_numbers_in_json() -> None:
+    many = replace(LINE, copied=1_171_875)
+    made = RunReport(replication="orders-dr", run_id="run-2", ranges=(many,))
+    assert "1,171,875" in made.table() and made.as_json()["ranges"][0]["copied"] == 1_171_875
+
+
+def planned(**changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "key": KEY,
+        "state": State.OPENING,
+        "ids": Ids("c", "s", ""),
+        "generation": 0,
+        "start": 0,
+        "position": 0,
+        "source_end": 120_000,
+        "watermark": None,
+        "copy": OffsetRange(0, 120_000),
+    }
+    return Plan("orders-dr", (PartitionPlan(**values | changes),))
+
+
+def test_a_plan_says_in_a_line_what_a_run_would_do() -> None:
+    there = {"ids": Ids("c", "s", "t")}
+    idle = {**there, "state": State.IN_SYNC, "copy": None}
+    assert plan_summary(planned()) == ("to copy: 120,000 offsets of 1 partitions\nto create on the target: dr.orders")
+    assert plan_summary(planned(**there)) == "to copy: 120,000 offsets of 1 partitions"
+    assert plan_summary(planned(**idle)) == "nothing to do: all of it is on the target"
+    assert plan_summary(planned(**idle, verify=Coverage.of([OffsetRange(0, 5)]))) == "to verify: 1 partitions"
+    document = plan_as_json(planned())
+    assert (document["outcome"], document["offsets_to_copy"], document["topics_to_create"]) == (
+        "planned",
+        120_000,
+        ["dr.orders"],
+    )
+    assert plan_as_json(planned(**idle))["outcome"] == "nothing_to_do"
+
+
+def test_a_run_with_nothing_to_do_says_so_and_still_what_was_given_up() -> None:
+    made = RunReport(replication="orders-dr", run_id="run-2", ranges=(), gaps=listed({KEY: [gap("retention", 60, 90)]}))
+    made = replace(made, level="count")
+    assert made.table().splitlines() == [
+        "everything is copied and verified (by count)",
+        "LOST orders-3 [60, 90): 30 offsets (retention, generation 1), given up by ann at time: too late",
+    ]
+    assert made.as_json()["gaps"][0]["from"] == 60
+
+
+def test_a_failure_without_remedy_says_run_again() -> None:
+    assert (
+        RunReport(replication="orders-dr", run_id="run-2", ranges=(replace(FAILED, remedy=""),))
+        .table()
+        .endswith("\n  remedy: run again")
+    )
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert table(("a", "long head"), [("wider", "x")]) == "a      long head\nwider  x"
+
+
+def test_a_cell_is_shown_as_it_is_however_narrow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cells = ("[bold]", "[120, 480)", ":smile:", "a" * 500)
+    assert table(("a", "b", "c", "d"), [cells]).splitlines()[1] == "  ".join(cells)
+
+
+def test_speed_is_megabytes_a_second_of_the_copy() -> None:
+    assert LINE.mb_per_second == pytest.approx(2.0)
+    assert replace(LINE, seconds=0.0).mb_per_second == 0
