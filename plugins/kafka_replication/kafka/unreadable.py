@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients, offsets
@@ -23,6 +23,7 @@ from kafka_replication.kafka.scan import (
     assign,
     consume,
     is_end,
+    is_left_over,
     is_unreadable,
     offset_of,
     raise_read_error,
@@ -176,9 +177,8 @@ class SecondLook:
             arrived = consume(consumer, self.at, offset)
             for number, event in enumerate(arrived):
                 error = event.error()
-                left_over = error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET
-                if left_over and offset_of(event) != offset:
-                    continue  # of an earlier assignment: librdkafka 2.16 does not always drop this one
+                if is_left_over(event, offset):
+                    continue
                 if is_unreadable(event):
                     settle(consumer, event, arrived[number + 1 :])
                 elif error is not None and not is_end(event):
