@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
-from kafka_replication.kafka import unreadable
+from kafka_replication.kafka import clients, unreadable
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed.handling import Action
@@ -188,3 +190,45 @@ def test_what_can_be_read_the_second_time_is_copied(
     assert report.outcome == "done", report.table()
     assert (len(looks), offsets(scene)) == (unreadable.LOOKS, [])
     scene.assert_copied()
+
+
+def test_a_readable_batch_before_another_bad_one(
+    scene: Scenario, source_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was met can be read just when its end is searched. The search then meets the other one."""
+    scene.source.create(scene.topic)
+    fill(scene)
+    _, met, _, other = batches(source_data, scene.topic)
+    good, make = met.read(), clients.uncommitted_consumer
+
+    def mended(*args: Any, **more: Any) -> Consumer:
+        met.write(0, good)
+        return make(*args, **more)
+
+    monkeypatch.setattr(clients, "uncommitted_consumer", mended)
+    with healed(met, other):
+        met.break_checksum()
+        other.break_checksum()
+        report = scene.run(failures=SKIP)
+        assert report.outcome == "done", report.table()
+        assert offsets(scene) == list(range(30, 40))
+    assert_rest_copied(scene, range(30, 40))
+
+
+def test_a_batch_that_hides_its_rest_is_not_divided(scene: Scenario, source_data: Path) -> None:
+    """Its header says that it has one record: a range that began behind that one would pass over the others."""
+    scene.source.create(scene.topic)
+    fill(scene)
+    bad = batches(source_data, scene.topic)[1]
+    scene.settings |= {"failures": SKIP, "max_records_per_run": 13}
+    with healed(bad):
+        bad.break_checksum()
+        bad.write(LAST_OFFSET_DELTA, bytes(4))
+        divided = scene.run()
+        assert divided.outcome == "failed" and "set aside together" in (only(divided).error or ""), divided.table()
+        assert (scene.watermark(), offsets(scene)) == (10, [])
+        limited = scene.run(failures={**SKIP, "limit": 4})
+        assert limited.outcome == "failed", limited.table()
+        assert (scene.watermark(), offsets(scene)) == (10, [])
+        assert only(scene.run(max_records_per_run=30)).skipped == 10
+    assert_rest_copied(scene, range(10, 20))

@@ -104,6 +104,14 @@ def is_unreadable(event: Message) -> bool:
     return error is not None and error.code() in UNREADABLE and offset_of(event) >= 0
 
 
+def is_left_over(event: Message, start: int) -> bool:
+    """Whether the first event since ``start`` was assigned says that an earlier assignment lost its place: librdkafka
+    2.16 does not always drop that one.
+    """
+    error = event.error()
+    return error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET and offset_of(event) != start
+
+
 def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
     """Wait until the consumer is at rest after the event for an unreadable batch; ``arrived`` came behind it. Only then
     it can be assigned anew, or closed.

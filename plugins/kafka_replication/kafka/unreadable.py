@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka import clients, offsets
@@ -23,14 +23,16 @@ from kafka_replication.kafka.scan import (
     assign,
     consume,
     is_end,
+    is_left_over,
     is_unreadable,
     offset_of,
     raise_read_error,
     settle,
 )
-from kafka_replication.model.errors import Stalled
+from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.set_aside import MOST_IN_CHUNK
 
 LOOKS = 3  # times that a batch is read again before it counts as unreadable: each with new connections and metadata
 PAUSE = 1.0  # seconds before each of them; meanwhile a replica with a good copy may become leader
@@ -53,17 +55,37 @@ class UnreadableBatch:
     """The offsets from the batch to the next record that can be read. ``error`` is Kafka's name, ``why`` is for people.
 
     Which of the offsets have a record, and which are of control or aborted records or were compacted, nobody can know.
+    A reader that starts at ``met_below`` or behind does not meet the batch: either the batch ends there, or its header
+    is damaged, and says so.
     """
 
     offsets: OffsetRange
+    met_below: int
     error: str
     why: str
 
     @classmethod
-    def of(cls, event: Message, unreadable: OffsetRange) -> Self:
+    def of(cls, event: Message, unreadable: OffsetRange, met_below: int) -> Self:
         error = event.error()
         assert error is not None
-        return cls(unreadable, error.name(), UNREADABLE[error.code()])
+        return cls(unreadable, met_below, error.name(), UNREADABLE[error.code()])
+
+    def end_within(self, within: OffsetRange) -> int:
+        """Where its part of ``within`` ends. Behind that end a new reader has to meet the rest of the batch.
+
+        Raises Refused if no part can be set aside without the rest.
+        """
+        end, rest = min(self.offsets.until, within.until), OffsetRange(self.met_below, self.offsets.until)
+        if end not in rest and rest.span <= MOST_IN_CHUNK:
+            return end
+        if self.met_below - 1 > within.from_:
+            return min(end, self.met_below - 1)
+        raise Refused(
+            f"offsets {self.offsets} cannot be read ({self.why}), and a reader that starts in {rest} does not notice"
+            f" that: they have to be set aside together, but {within} ends before, or they are more than"
+            f" {MOST_IN_CHUNK}",
+            "raise what the run may have (max_records_per_run, failures.limit), or repair the broker's log",
+        )
 
     def failure(self, offset: int) -> Failure:
         reason = (
@@ -88,16 +110,22 @@ class SecondLook:
 
         None if it can be read now. Raises Stalled, GapFound, Refused, Unreachable.
         """
+        first = position
         for _ in range(LOOKS):
             time.sleep(PAUSE)
             with closing(clients.consumer(self.source, self.group, **_EAGER)) as consumer:
-                if not is_unreadable(self._first(consumer, position)):
+                event = self._first(consumer, position)
+                if not is_unreadable(event):
                     return None
+                first = offset_of(event)
         with closing(clients.uncommitted_consumer(self.source, self.group, **_EAGER)) as consumer:
-            return self._extent(consumer, position)
+            return self._extent(consumer, position, first)
 
-    def _extent(self, consumer: Consumer, position: int) -> UnreadableBatch | None:
+    def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> UnreadableBatch | None:
         """How far it goes. Aborted records count as records that can be read: the copier then passes over them.
+
+        So nothing visible may lie before it: if it does not begin at or before ``nothing_below``, where a
+        ``read_committed`` consumer met a batch, that batch can be read now, and this is another one.
 
         The header, which may be damaged, is believed only if it says what reading says.
         """
@@ -105,16 +133,16 @@ class SecondLook:
             if event.error() is not None:
                 break
             position = offset_of(event) + 1
-        if not is_unreadable(event):
+        if not is_unreadable(event) or offset_of(event) > nothing_below:
             return None
         first, end = offset_of(event), offsets.high_watermarks(self.admin, [self.at])[self.at]
-        behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
+        met_below, behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
         from_ = max(position, first) if first < behind else position
-        return UnreadableBatch.of(event, OffsetRange(from_, behind))
+        return UnreadableBatch.of(event, OffsetRange(from_, behind), met_below)
 
-    def _behind(self, consumer: Consumer, first: int, within: OffsetRange) -> int:
-        """The first offset behind the batch at ``first`` where there is a record, or another such batch; the end of
-        ``within`` if there is none. A reader that starts below finds the batch.
+    def _behind(self, consumer: Consumer, first: int, within: OffsetRange) -> tuple[int, int]:
+        """The lowest offset at which a reader does not meet the batch at ``first``, and the first one from there on
+        where there is a record, or another such batch; the end of ``within`` if there is none.
         """
 
         def is_in(offset: int) -> bool:
@@ -129,11 +157,13 @@ class SecondLook:
             middle = (inside + outside) // 2
             inside, outside = (middle, outside) if is_in(middle) else (inside, middle)
         if outside == within.until:
-            return outside
+            return outside, outside
         event = self._first(consumer, outside)
-        if is_end(event):
-            return within.until
-        return offset_of(event) if outside <= offset_of(event) <= within.until else outside
+        next_ = offset_of(event)
+        # A header that is damaged may name any offset. A record, or the end of what a new leader gives, is there.
+        if next_ < outside or (is_unreadable(event) and next_ > within.until):
+            return outside, outside
+        return outside, min(next_, within.until)
 
     def _first(self, consumer: Consumer, offset: int) -> Message:
         """The first event at or after the offset: a record, an unreadable batch, or the end of the partition."""
@@ -147,9 +177,8 @@ class SecondLook:
             arrived = consume(consumer, self.at, offset)
             for number, event in enumerate(arrived):
                 error = event.error()
-                left_over = error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET
-                if left_over and offset_of(event) != offset:
-                    continue  # of an earlier assignment: librdkafka 2.16 does not always drop this one
+                if is_left_over(event, offset):
+                    continue
                 if is_unreadable(event):
                     settle(consumer, event, arrived[number + 1 :])
                 elif error is not None and not is_end(event):

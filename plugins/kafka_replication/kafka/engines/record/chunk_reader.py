@@ -162,14 +162,19 @@ class ChunkReader:
     def leave_out(self, batch: UnreadableBatch, writer: Target) -> None:
         """Set aside the batch's offsets in the range, until the chunk is full. Before the batch nothing is visible.
 
-        Raises RefusedAt if the policy is to fail, TooManyFailed.
+        Raises RefusedAt if the policy is to fail, TooManyFailed, and Refused if the chunk cannot have all that it must.
         """
         first = max(self.position, min(batch.offsets.from_, self.left.until))
         self.position = first
-        for offset in range(first, min(batch.offsets.until, self.left.until)):
-            self._set_aside(writer, (offset, _NO_TIME, None, None, None), batch.failure(offset))
-            self.position = offset + 1
-            if writer.full:
+        if first == self.left.until:
+            return
+        until = first + 1  # the policy comes first
+        while self.position < until:
+            self._set_aside(writer, (self.position, _NO_TIME, None, None, None), batch.failure(self.position))
+            self.position += 1
+            if self.position == until:
+                until = batch.end_within(OffsetRange(first, self.left.until))
+            if writer.full and self.position < batch.met_below:
                 return
 
     def _set_aside(self, writer: Target, record: Record, failure: Failure) -> None:
