@@ -209,6 +209,7 @@ def counted(report: RunReport) -> tuple[int, int]:
     return sum(line.lost_in_delivery for line in report.ranges), sum(line.duplicates for line in report.ranges)
 
 
+@pytest.mark.slow
 def test_at_least_once_loses_nothing_of_what_it_spreads(
     spread: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None
 ) -> None:
@@ -219,6 +220,7 @@ def test_at_least_once_loses_nothing_of_what_it_spreads(
     assert told(spread) == counted(report) and not told(spread)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept", [0.0, 0.5])
 def test_what_leader_ack_loses_of_several_source_partitions_is_told_apart_from_what_is_there(
     spread: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None, accept: float

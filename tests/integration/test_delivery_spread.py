@@ -138,6 +138,7 @@ class Without(InProcess):
         return super().submit(replace(job, tasks=tasks), deliver)
 
 
+@pytest.mark.slow
 def test_what_a_source_partition_left_counts_before_it_copies_again(
     scene: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:

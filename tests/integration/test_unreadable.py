@@ -51,6 +51,7 @@ def assert_clean(scene: Scenario) -> None:
     assert audited.outcome == "clean", audited.text()
 
 
+@pytest.mark.slow
 def test_wherever_the_batch_lies(scene: Scenario, source_data: Path) -> None:
     """The first and the last; one that cannot be decompressed; two together, one with a header that says that it has
     one record only. A retry copies them when they can be read again.
@@ -89,6 +90,7 @@ def test_wherever_the_batch_lies(scene: Scenario, source_data: Path) -> None:
     assert_clean(scene)
 
 
+@pytest.mark.slow
 def test_the_marker_of_an_aborted_transaction(scene: Scenario, source_data: Path) -> None:
     """Without it a reader takes the next transaction of the same producer for aborted, too: that one is copied. A retry
     finds nothing that is visible at its offset, as soon as it can be read.
@@ -116,6 +118,7 @@ def test_the_marker_of_an_aborted_transaction(scene: Scenario, source_data: Path
     assert_clean(scene)
 
 
+@pytest.mark.slow
 def test_a_range_that_begins_and_ends_inside_of_the_batch(
     scene: Scenario, source_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
