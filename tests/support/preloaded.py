@@ -31,6 +31,7 @@ class Request(TypedDict):
     arguments: Sequence[str]
     folder: str
     environment: Mapping[str, str]
+    interruptible: bool  # whether SIGINT ends it: a child inherits it if it is ignored
 
 
 def serve(path: str) -> Request:
@@ -75,6 +76,7 @@ def _program(connection: socket.socket) -> Request:
 
 def become(request: Request) -> None:
     """What the interpreter would find if it were started for this request alone."""
+    signal.signal(signal.SIGINT, signal.default_int_handler if request["interruptible"] else signal.SIG_IGN)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -6,6 +6,7 @@ import atexit
 import functools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class Program:
             "arguments": arguments,
             "folder": str(folder),
             "environment": {**os.environ, "PYTHONPATH": f"{ROOT}/plugins:{ROOT}", **environment},
+            "interruptible": signal.getsignal(signal.SIGINT) is not signal.SIG_IGN,
         }
         out, into = os.pipe()
         with Path(os.devnull).open() as nothing:
