@@ -8,7 +8,6 @@ start, as in ``3.9.1,4.3.1``: the source's and that of all other clusters (`make
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,9 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if WORKER:  # the clusters that it started end with the session
-        warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
-    else:
+    if not WORKER:
         session_folder.remove()
 
 

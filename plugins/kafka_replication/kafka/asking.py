@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AdminClient,
     NewTopic,
@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, pool
+from kafka_replication.kafka.scan import code_of
 from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.kafka.translate import translate
 from kafka_replication.ledger.entries import POSITIONS
@@ -49,7 +50,9 @@ def may_describe_group(config: clients.ClientConfig, group: str, seconds: float)
                 return True
             except KafkaException as e:
                 # That it must not even ask for the coordinator comes as an event, not as an answer.
-                if KafkaError.GROUP_AUTHORIZATION_FAILED in (e.args[0].code(), _code(consumer.poll(0))):
+                event = consumer.poll(0)
+                codes = e.args[0].code(), None if event is None else code_of(event)
+                if KafkaError.GROUP_AUTHORIZATION_FAILED in codes:
                     raise _GroupDenied from e  # so that this consumer is not used again
         return True
     return False
@@ -57,11 +60,6 @@ def may_describe_group(config: clients.ClientConfig, group: str, seconds: float)
 
 class _GroupDenied(Exception):
     """The brokers deny ``Describe`` on the group."""
-
-
-def _code(event: Message | None) -> int | None:
-    error = None if event is None else event.error()
-    return None if error is None else error.code()
 
 
 def check_transactions(target: clients.ClientConfig, replication: str, settings: Copy, deadline: Deadline) -> None:

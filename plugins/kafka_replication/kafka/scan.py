@@ -92,24 +92,27 @@ def _asked(reader: Consumer, at: TopicPartition) -> Asked:
     return Asked.of(reader, topic=(Operation.READ, at.topic), group=group)
 
 
+def code_of(event: Message) -> int | None:
+    """The code of the event's error; None for a record."""
+    error = event.error()
+    return None if error is None else error.code()
+
+
 def is_end(event: Message) -> bool:
     """Whether this is the event at the end of the partition."""
-    error = event.error()
-    return error is not None and error.code() == KafkaError._PARTITION_EOF
+    return code_of(event) == KafkaError._PARTITION_EOF
 
 
 def is_unreadable(event: Message) -> bool:
     """Whether this is the event for a batch that cannot be read. It has the batch's first offset."""
-    error = event.error()
-    return error is not None and error.code() in UNREADABLE and offset_of(event) >= 0
+    return code_of(event) in UNREADABLE and offset_of(event) >= 0
 
 
 def is_left_over(event: Message, start: int) -> bool:
     """Whether the first event since ``start`` was assigned says that an earlier assignment lost its place: librdkafka
     2.16 does not always drop that one.
     """
-    error = event.error()
-    return error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET and offset_of(event) != start
+    return code_of(event) == KafkaError._AUTO_OFFSET_RESET and offset_of(event) != start
 
 
 def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
@@ -120,18 +123,16 @@ def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) ->
     answers that there is no such offset while the consumer is closed, closing never ends: a thread waits for a lock
     that it holds. Otherwise it fetches the batch again and again, which harms nothing.
     """
-    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + SETTLE
-    error: KafkaError | None
-    if (error := unreadable.error()) is None or error.code() != KafkaError._BAD_MSG:
+    if code_of(unreadable) != KafkaError._BAD_MSG:
         return
+    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + SETTLE
     while met < AGAIN and time.monotonic() < until:
         event = waiting.pop() if waiting else reader.poll(POLL)
         if event is None:
             continue
-        error = event.error()
         if is_unreadable(event):
             met += 1
-        elif error is None or error.code() != KafkaError._NOT_IMPLEMENTED:
+        elif code_of(event) != KafkaError._NOT_IMPLEMENTED:
             return
 
 

@@ -16,7 +16,7 @@ from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digests import Digest
-from kafka_replication.verification.verify import PartDigest
+from kafka_replication.verification.verify import PartDigest, removed_early
 
 OPEN = 8  # consumers at a time; each may hold `queued.max.messages.kbytes` of records
 
@@ -78,9 +78,11 @@ class SegmentReader:
 
     def _removed(self, at: TopicPartition, part: Part) -> VerificationFailed:
         start = offsets.log_starts(clients.shared_admin(self._config), [at])[at]
-        return VerificationFailed(
-            f"{self._key.source}: unverifiable: {at} on the target now starts at {start}; our records from"
-            f" {part.first} on were removed (retention or deletion) before they could be read back",
+        return removed_early(
+            self._key,
+            at,
+            start,
+            f"from {part.first} on",
             "raise retention.ms on the target; then copy again what the source still has (kafka-replication backfill),"
             " or accept the unverified offsets with kafka-replication approve-gap",
         )

@@ -30,6 +30,17 @@ from kafka_replication.runtime.deadline import Deadline
 EVERYWHERE = 0
 
 
+def check_end(at: TopicPartition, end: int, ours: int, position: Position) -> None:
+    """Raise ForeignWriter if a target partition that ``end``s here does not have all of our records, which were there
+    up to ``ours``. A profile that loses records may have fewer.
+    """
+    if end < ours and position.delivery not in LOSSY:
+        raise ForeignWriter(
+            f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
+            "find out what truncated or restored it; replicate again under another name to an empty topic",
+        )
+
+
 class PartitionSession:
     """One producer session for one key. It owns the transaction, reads the ledger, and checks the target."""
 
@@ -86,13 +97,8 @@ class PartitionSession:
         A session without transactions may have left records behind the position, and a profile that loses records may
         have fewer: who reads them back judges them.
         """
-        at, ours = self.key.target, position.target_end
-        end = self.target_end()
-        if end < ours and position.delivery not in LOSSY:
-            raise ForeignWriter(
-                f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
-                "find out what truncated or restored it; replicate again under another name to an empty topic",
-            )
+        ours, end = position.target_end, self.target_end()
+        check_end(self.key.target, end, ours, position)
         if position.delivery == EXACTLY_ONCE:
             self._refuse_foreign_records(ours, end)
         else:

@@ -17,12 +17,12 @@ from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.partitioner import Partitioner, partitioner
 from kafka_replication.kafka.scan import offset_of
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.session import PartitionSession, check_end
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
-from kafka_replication.model.errors import ForeignWriter, Refused, Stalled
+from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.sinks.port import Record
@@ -168,12 +168,7 @@ class SpreadSession(KafkaSinkSession):
         places = [TopicPartition(key.target_topic, number) for number in sorted(numbers)]
         there = offsets.high_watermarks(self._partition.target_admin, places)
         for at, end in there.items():
-            if end < ours.get(at.partition, 0) and position.delivery not in LOSSY:
-                raise ForeignWriter(
-                    f"{at} on the target ends at {end}, but our records were there up to {ours[at.partition]}: the"
-                    " target lost data",
-                    "find out what truncated or restored it; replicate again under another name to an empty topic",
-                )
+            check_end(at, end, ours.get(at.partition, 0), position)
         if not self._partitioning.keeps:
             self._partition.spread_over(position, {at.partition: end for at, end in there.items()})
 

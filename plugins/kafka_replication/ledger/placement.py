@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,14 @@ def ends_of(parts: Iterable[Part]) -> dict[int, int]:
     for part in parts:
         ends[part.partition] = max(part.until, ends.get(part.partition, 0))
     return ends
+
+
+def offsets_by_partition(parts: Iterable[Part]) -> dict[int, Coverage]:
+    """The offsets of these parts in each target partition."""
+    ranges = defaultdict[int, list[OffsetRange]](list)
+    for part in parts:
+        ranges[part.partition] += part.offsets
+    return {partition: Coverage.of(there) for partition, there in ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,10 @@ class LedgerView:
             if entry.generation == generation and state in (None, entry.state)
         )
 
+    def decided(self, key: PartitionKey, generation: int, state: str) -> Coverage:
+        """The offsets that were set aside, and decided about so; see `Handled`."""
+        return _united(entry.offsets for entry in self.handled_in(key, generation, state))
+
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that were set aside, and copied after all."""
         retried = self.handled_in(key, generation, "retried")
@@ -188,12 +192,11 @@ class LedgerView:
     def undecided(self, key: PartitionKey) -> int:
         """How many records of a known partition are set aside, and nobody has decided about them."""
         position = self.positions[key]
-        discarded = _united(entry.offsets for entry in self.handled_in(key, position.generation, "discarded"))
+        discarded = self.decided(key, position.generation, "discarded")
         # A chunk with a discarded record may be copied again, and then without setting it aside.
         discarded = discarded.subtract(self.given_back(key, position.generation))
-        retried = self.retried(key, position.generation).union(self.not_visible(key, position.generation))
-        decided = discarded.union(retried).span
-        return max(0, position.quarantined + position.skipped - decided)
+        decided = discarded.union(self.decided(key, position.generation, "retried"))
+        return max(0, position.quarantined + position.skipped - decided.span)
 
     def pending(self, key: PartitionKey) -> Coverage:
         """The offsets of a known partition that are on the target, but neither verified nor waived by an approval."""

@@ -50,7 +50,7 @@ def to_copy_again(
         return Coverage()
     gone = entry.coverage.intersection(position.coverage)
     # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
-    retried = view.retried(key, position.generation).union(view.not_visible(key, position.generation))
+    retried = view.decided(key, position.generation, "retried")
     gone = gone.subtract(Coverage.of(receipt.range for receipt in receipts if retried.within(receipt.range)))
     asked = gone.within(wanted)
     chunks = Coverage.of(

@@ -13,7 +13,7 @@ from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit_sides import Sides
 from kafka_replication.verification.audit import Difference, Kind, Seen, area_of, claimed
-from kafka_replication.verification.delivery import balance, near_to, origins, set_aside
+from kafka_replication.verification.delivery import all_set_aside, balance, near_to, origins, set_aside
 from kafka_replication.verification.digests import digest_for
 
 
@@ -78,8 +78,7 @@ class DeliveryAudit:
     def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Seen]:
         """What could be made of these source records, which perhaps were never copied."""
         change = self.sides.change(self.result.key, receipts[0])
-        aside = frozenset[int]().union(*map(set_aside, receipts))
-        return self.source.seen(wanted, change=change, lenient=True, unreadable=aside)
+        return self.source.seen(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
 
     def _by_receipt(self, receipt: Receipt) -> None:
         area, total = area_of(receipt), digest_for(receipt)()

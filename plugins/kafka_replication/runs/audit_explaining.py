@@ -4,13 +4,14 @@ names, and what is missing, can only be told of all of them together.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from kafka_replication.kafka.topic_sides import topic_sides
 from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.placement import Part, offsets_by_partition
 from kafka_replication.ledger.receipts import committed, of_earlier
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
@@ -140,13 +141,12 @@ class _Comparing:
 
     def _known(self) -> dict[int, Coverage]:
         """Of earlier generations, and of records that were retried."""
-        places = defaultdict[int, list[OffsetRange]](list)
+        parts = list[Part]()
         for key in self._keys:
             older = of_earlier(self._sides.receipts.all(key), self._sides.view.positions[key])
-            parts = chain.from_iterable(receipt.parts for receipt in older)
-            for part in chain(parts, (part for _, part in self._sides.retried(key))):
-                places[part.partition] += part.offsets
-        return {number: Coverage.of(ranges) for number, ranges in places.items()}
+            parts += chain.from_iterable(receipt.parts for receipt in older)
+            parts += (part for _, part in self._sides.retried(key))
+        return offsets_by_partition(parts)
 
     def _add(self, compared: Compared, topic: Topic, explanation: Explanation) -> None:
         compared.duplicates.update(copy.key for copy in explanation.copies)

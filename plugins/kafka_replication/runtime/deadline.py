@@ -130,8 +130,8 @@ def retry(
 
     The count, and the deadline's clock, restart whenever ``progress`` returns another value than after the previous
     failure. `Busy` is never retried, because work must stop when the lease is lost; neither is `NoProgress`. Raises
-    last error after the last attempt, or what ``exhausted`` makes of it, or after ``patience`` seconds; or OutOfTime or
-    NoProgress if the deadline comes before the next attempt.
+    the last error after the last attempt, or what ``exhausted`` makes of it, or after ``patience`` seconds; or
+    OutOfTime or NoProgress if the deadline comes before the next attempt.
     """
     row = _FailuresInARow(progress, deadline)
     patient = Deadline.after(patience)

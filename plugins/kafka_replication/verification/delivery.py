@@ -25,6 +25,7 @@ from kafka_replication.verification.verify import (
     VerifyResult,
     VerifyTask,
     find_quarantined,
+    removed_early,
     verify,
 )
 
@@ -98,9 +99,11 @@ class _Verification:
         first = first if task.judged_until is None else task.judged_until
         gone = min((area.from_ for area in areas), default=log.until) < log.from_
         if gone:
-            raise VerificationFailed(
-                f"{task.key.source}: unverifiable: {task.key.target} on the target now starts at {log.from_}; our"
-                " records before it were removed (retention or deletion) before they could be read back",
+            raise removed_early(
+                task.key,
+                task.key.target,
+                log.from_,
+                "before it",
                 "raise retention.ms on the target; accept the unverified offsets with kafka-replication approve-gap",
             )
         first = max(first, log.from_)
@@ -141,7 +144,7 @@ class _Verification:
         if not extra:
             return []
         log = self._sides.source_log()
-        aside = frozenset[int]().union(*map(set_aside, (*self._receipts, *self._task.others)))
+        aside = all_set_aside((*self._receipts, *self._task.others))
         near = chain.from_iterable(self._sides.around(range_, aside) for range_ in near_to(self._receipts, log))
         found, foreign = origins(extra, near)
         if foreign:
@@ -254,6 +257,11 @@ def _take(waiting: dict[bytes, deque[int]] | dict[bytes, deque[Seen]], digest: b
 def set_aside(receipt: Receipt) -> frozenset[int]:
     """The source offsets of the records that the chunk quarantined or skipped."""
     return frozenset(failed.offset for failed in receipt.failures)
+
+
+def all_set_aside(receipts: Iterable[Receipt]) -> frozenset[int]:
+    """The same of several chunks."""
+    return frozenset[int]().union(*map(set_aside, receipts))
 
 
 def near_to(receipts: Iterable[Receipt], log: OffsetRange) -> Iterator[OffsetRange]:

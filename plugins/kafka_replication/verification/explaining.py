@@ -23,7 +23,7 @@ from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.verification.audit import Seen
-from kafka_replication.verification.delivery import AROUND, BothSides, set_aside, source_of
+from kafka_replication.verification.delivery import AROUND, BothSides, all_set_aside, source_of
 
 
 class At(NamedTuple):
@@ -87,7 +87,7 @@ class Writer:
     @property
     def set_aside(self) -> frozenset[int]:
         """The source offsets that these chunks quarantined or skipped."""
-        return frozenset[int]().union(*map(set_aside, self.receipts))
+        return all_set_aside(self.receipts)
 
     def is_new(self, at: At) -> bool:
         begin = self.begin(at.partition)

@@ -15,7 +15,7 @@ from kafka_replication.ledger.placement import Explained, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
 from kafka_replication.model.errors import ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.digests import Digest, digest_for
 
 
@@ -105,6 +105,15 @@ class TargetReader(Protocol):
 
         Raises Stalled, Unreachable.
         """
+
+
+def removed_early(key: PartitionKey, at: TopicPartition, start: int, which: str, remedy: str) -> VerificationFailed:
+    """The error about ``which`` of our copies the target partition ``at`` no longer has: it begins at ``start`` now."""
+    return VerificationFailed(
+        f"{key.source}: unverifiable: {at} on the target now starts at {start}; our records {which} were removed"
+        " (retention or deletion) before they could be read back",
+        remedy,
+    )
 
 
 def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Receipt, ...]:

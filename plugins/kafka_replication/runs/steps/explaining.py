@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,18 +14,18 @@ from itertools import chain
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.both_sides import target_log
 from kafka_replication.kafka.topic_sides import topic_sides
-from kafka_replication.ledger.entries import ONE_WRITER, Receipt
-from kafka_replication.ledger.placement import Explained
+from kafka_replication.ledger.entries import ONE_WRITER, Handled, Receipt
+from kafka_replication.ledger.placement import Explained, offsets_by_partition
 from kafka_replication.ledger.receipts import committed, of_earlier
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, weakest_delivery
-from kafka_replication.model.errors import ForeignWriter, Refused, ReplicationError, VerificationFailed
+from kafka_replication.model.errors import ForeignWriter, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.runs.run import Run
 from kafka_replication.verification.delivery import too_many
 from kafka_replication.verification.explaining import At, Explanation, Topic, Writer, explain, overlapping
-from kafka_replication.verification.verify import Judged, VerifyResult
+from kafka_replication.verification.verify import Judged, VerifyResult, removed_early
 
 log = logging.getLogger(__name__)
 
@@ -171,24 +170,22 @@ class _Explaining:
         )
         for part in (part for receipt in compared for part in receipt.parts):
             if part.partition in self._logs and part.first < self._logs[part.partition].from_:
-                raise VerificationFailed(
-                    f"{writer.key.source}: unverifiable: {self._name}-{part.partition} on the target now starts at"
-                    f" {self._logs[part.partition].from_}; our records from {part.first} on were removed (retention or"
-                    " deletion) before they could be read back",
+                raise removed_early(
+                    writer.key,
+                    TopicPartition(self._name, part.partition),
+                    self._logs[part.partition].from_,
+                    f"from {part.first} on",
                     "raise retention.ms on the target; accept these offsets with kafka-replication approve-gap",
                 )
         return replace(writer, receipts=receipts, compared=compared)
 
     def _known(self) -> dict[int, Coverage]:
         """Target offsets of chunks of earlier generations, and of records that were retried."""
-        places, view = defaultdict[int, list[OffsetRange]](list), self._view
+        entries, view = list[Receipt | Handled](), self._view
         for key in self._keys:
-            generation = view.positions[key].generation
-            older = of_earlier(self._receipts.all(key), view.positions[key])
-            retried = view.handled_in(key, generation, "retried")
-            for part in chain.from_iterable(chain((r.parts for r in older), (entry.parts for entry in retried))):
-                places[part.partition] += part.offsets
-        return {number: Coverage.of(ranges) for number, ranges in places.items()}
+            entries += of_earlier(self._receipts.all(key), view.positions[key])
+            entries += view.handled_in(key, view.positions[key].generation, "retried")
+        return offsets_by_partition(chain.from_iterable(entry.parts for entry in entries))
 
     def _floor(self, writers: Sequence[Writer]) -> dict[int, int]:
         """Where receipts may have expired, only what follows the first one can be told."""
