@@ -23,7 +23,7 @@ from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import Fenced
+from kafka_replication.model.errors import AttemptsExhausted, Fenced
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.live import own
@@ -76,10 +76,11 @@ class Run:
 
     def retry(self, doing: str, call: Callable[[], T], patience: float = math.inf) -> T:
         """Call, and retry until the deadline, or for ``patience`` seconds. For clusters that answered before: brokers
-        restart, leaders move.
+        restart, leaders move. Raises AttemptsExhausted after ``copy.attempts`` attempts.
         """
-        attempts = self.replication.copying.attempts
-        return retry(f"{self.replication.name}: {doing}", call, self.deadline, attempts, patience=patience)
+        attempts, named = self.replication.copying.attempts, AttemptsExhausted.of
+        doing = f"{self.replication.name}: {doing}"
+        return retry(doing, call, self.deadline, attempts, patience=patience, exhausted=named)
 
     @property
     def patience_after_failure(self) -> float:
