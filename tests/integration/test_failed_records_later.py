@@ -22,7 +22,9 @@ from kafka_replication.verification.audit import Kind
 from tests.support.actions import put
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store
 from tests.support.jobs import InProcess, after_copy
+from tests.support.leases import acquire, exactly
 from tests.support.scenario import Rec, Scenario, numbered, only
+from tests.support.waiting import wait_until
 
 SOMEBODY = "kafka-replication.failed."
 
@@ -217,7 +219,7 @@ def test_what_the_quarantine_topic_refuses_is_told_behind_all_that_lies_before_i
     assert_each_once(scene, [30, 41])
 
 
-def test_a_topic_that_is_refused_holds_up_no_other(scene: Scenario) -> None:
+def test_a_topic_that_is_busy_or_refused_holds_up_no_other(scene: Scenario) -> None:
     """It is named, with the reason, and its records stay."""
     other = f"{scene.name}.a"  # the first one in order
     for topic in (other, scene.topic):
@@ -226,13 +228,26 @@ def test_a_topic_that_is_refused_holds_up_no_other(scene: Scenario) -> None:
         scene.source.produce(topic, [Rec(None, b"no key"), *numbered(3), Rec(None, b"nor this")])
     scene.settings |= {"failures": QUARANTINE, "topics": {"include": [other, scene.topic]}}
     assert scene.run().outcome == "done"
-    scene.target.delete(other)
+    scene.settings["lease"] = {"duration": 10, "wait": 0}
     scene.target.set(scene.topic, cleanup_policy="delete")
+    lease = acquire(scene.store, scene.name, "backfill-7", "try 1", 600, exactly(other))
+
+    def others(action: Action) -> list[tuple[str, int, bool]]:
+        """What became of the records of the free topic."""
+        busy, *rest = ask(scene, action, until=1)
+        assert (busy["topic"], busy["offset"], busy["done"]) == (other, 0, False)
+        assert busy["why"].startswith(f"backfill-7 (try 1) is at work on {other}. Remedy: ")
+        return [(row["topic"], row["offset"], row["done"]) for row in rest]
+
+    # The broker obeys the changed cleanup.policy some time after the change was answered.
+    wait_until(lambda: others(Action.RETRY) == [(scene.topic, 0, True)])
+    assert others(Action.DISCARD) == []
+    scene.store.release_lease(lease)
+    scene.target.delete(other)
     decided = ask(scene, Action.RETRY, everything=True)
     assert [(row["topic"], row["offset"], row["done"]) for row in decided] == [
         (other, 0, False),
         (other, 4, False),
-        (scene.topic, 0, True),
         (scene.topic, 4, True),
     ]
     assert all("was re-created or deleted" in row["why"] and "Remedy: " in row["why"] for row in decided[:2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,9 +16,12 @@ from kafka_replication.runs.failed import deciding
 from kafka_replication.runs.failed.deciding import Decision, Outcome
 from kafka_replication.runs.failed.knowing import Selection, failed_records
 from kafka_replication.runs.leasing import leased
-from kafka_replication.runs.run import Run
+from kafka_replication.runs.run import LeasedRun, Run
+from kafka_replication.runs.steps.preparing import at_work
 from kafka_replication.watermarks.failed import OPEN, STATES, FailedRow
 from kafka_replication.watermarks.topics import Scope, TargetTopics
+
+log = logging.getLogger(__name__)
 
 
 class Action(StrEnum):
@@ -83,7 +87,7 @@ class Answer:
 
 
 def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer:
-    """Do what was asked. Raises BadInput, Busy, Refused, Unreachable."""
+    """Do what was asked. Raises BadInput, Refused, Unreachable, and Busy if the lease is lost meanwhile."""
     rows = failed_records(run, asked.selection(action))
     document: dict[str, Any] = {"replication": run.replication.name}
     if action in (Action.LIST, Action.SHOW):
@@ -104,10 +108,28 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
 
 
 def _decide(run: Run, action: Action, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
+    """What became of the records. Those of a target topic that another run is at work on, longer than this one waits,
+    stay as they are; all others are decided about.
+    """
     decide = deciding.retry if action is Action.RETRY else deciding.discard
-    scope = Scope.exactly(TargetTopics.of({row.key.target_topic for row in rows}))
-    with leased(run, scope) as leased_run:
-        return decide(leased_run, rows, decision)
+    targets = TargetTopics.of({row.key.target_topic for row in rows})
+    with leased(run, Scope(wants=targets, needs=targets, at_least=TargetTopics.NONE)) as leased_run:
+        held = [row for row in rows if leased_run.holds(row.key.target_topic)]
+        outcomes = _busy(leased_run, [row for row in rows if not leased_run.holds(row.key.target_topic)])
+        outcomes += decide(leased_run, held, decision) if held else []
+    return sorted(outcomes, key=lambda outcome: outcome.row.id)
+
+
+def _busy(run: LeasedRun, rows: Sequence[FailedRow]) -> list[Outcome]:
+    """The records of target topics that other runs are at work on."""
+    others = [lease for lease in run.store.leases(run.replication.name) if lease.owner != run.run_id]
+    why = {
+        target: f"{at_work(target, others)} is at work on {target}. Remedy: ask again when that run has ended"
+        for target in {row.key.target_topic for row in rows}
+    }
+    for target in sorted(why):
+        log.warning("%s: %s", run.replication.name, why[target])
+    return [Outcome(row=row, why=why[row.key.target_topic]) for row in rows]
 
 
 def _text(action: Action, outcomes: Sequence[Outcome]) -> str:
