@@ -1,15 +1,21 @@
-"""What a bounded reader makes of events that no broker sends on demand."""
+"""What readers make of events that no broker sends on demand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, Message
 
+from kafka_replication.config import Copy
 from kafka_replication.kafka.cursor import BoundedReader
+from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
+from kafka_replication.kafka.pace import Pace
 from kafka_replication.model.errors import GapFound
+from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import Record
 
 AT = TopicPartition("events", 0)
 
@@ -32,7 +38,8 @@ class Scripted:
 
 def event(offset: int, code: int | None = None) -> Message:
     error = None if code is None else KafkaError(code)
-    return Message(topic=AT.topic, partition=AT.partition, offset=offset, value=b"", error=error)
+    time = TIMESTAMP_CREATE_TIME, 1_700_000_000_000
+    return Message(topic=AT.topic, partition=AT.partition, offset=offset, value=b"", error=error, timestamp=time)
 
 
 @pytest.mark.parametrize("lost", [7, 20])
@@ -47,3 +54,55 @@ def test_behind_an_unreadable_batch_only_its_own_place_can_be_lost(lost: int) ->
     else:
         assert [message.offset() for message in reading] == [0, 20, 21]
     assert consumer.assigned == [0, 20]
+
+
+@pytest.mark.parametrize("lost", [7, 30_000])
+def test_an_earlier_assignment_may_lose_its_place_behind_its_range(lost: int) -> None:
+    """It had fetched a batch ahead that cannot be read."""
+    consumer = Scripted(event(0), event(1), event(lost, KafkaError._AUTO_OFFSET_RESET), event(30_000))
+    reader = BoundedReader(cast(Consumer, consumer), AT, stall=0)
+    assert [message.offset() for message in reader.read(OffsetRange(0, 2))] == [0, 1]
+    reading = reader.read(OffsetRange(30_000, 30_001))
+    if lost == 30_000:
+        with pytest.raises(GapFound):
+            list(reading)
+    else:
+        assert [message.offset() for message in reading] == [30_000]
+    assert consumer.assigned == [0, 30_000]
+
+
+class Written:
+    """A writer that takes everything."""
+
+    screen, full = None, False
+
+    def __init__(self) -> None:
+        self.records = list[Record]()
+
+    def set_aside(self, record: Record, failure: Failure) -> None:
+        raise AssertionError
+
+    def write(self, records: Sequence[Record]) -> None:
+        self.records += records
+
+
+@pytest.mark.parametrize(("lost", "assigned"), [(7, True), (20, True), (7, False)])
+def test_a_copy_whose_earlier_assignment_lost_its_place_goes_on(lost: int, *, assigned: bool) -> None:
+    """Only just after it was assigned anew, and only at another offset."""
+    consumer, writer = Scripted(event(lost, KafkaError._AUTO_OFFSET_RESET), event(20), event(21)), Written()
+    chunk = ChunkReader(
+        at=AT,
+        consumer=cast(Consumer, consumer),
+        pending=[],
+        left=OffsetRange(20, 22),
+        most_records=10,
+        settings=Copy(),
+        pace=Pace(None),
+        assigned=assigned,
+    )
+    if lost == 20 or not assigned:
+        with pytest.raises(GapFound):
+            chunk.read(writer)
+    else:
+        chunk.read(writer)
+        assert [record[0] for record in writer.records] == [20, 21] and chunk.position == 22

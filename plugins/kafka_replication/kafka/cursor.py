@@ -43,7 +43,7 @@ class BoundedReader:
         self._reached: int | None = None  # every visible record below this offset has arrived
         self._done = 0  # the end of the last range: reading before it needs a new assignment
         self._stopped: Message | None = None  # the event for an unreadable batch, behind all that has arrived
-        self._passed: int | None = None  # where reading began again behind such a batch
+        self._assigned: int | None = None  # where reading began
 
     def read(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
         """The ``read_committed`` records in ``wanted``. Ends when the position reaches its end, never on an empty poll.
@@ -84,7 +84,7 @@ class BoundedReader:
 
     def _assign(self, offset: int) -> None:
         assign(self._consumer, self._at, offset)
-        self._pending, self._reached, self._stopped, self._passed = [], None, None, None
+        self._pending, self._reached, self._stopped, self._assigned = [], None, None, offset
 
     def _pass_over(self, event: Message, wanted: OffsetRange, unreadable: Container[int] | None) -> None:
         """Go on behind a batch that cannot be read. Raises Refused."""
@@ -99,7 +99,12 @@ class BoundedReader:
             raise_read_error(self._consumer, error, self._at, position)
         behind = next((at for at in range(first, wanted.until) if at not in known), wanted.until)
         self._assign(behind)
-        self._reached = self._passed = behind
+        self._reached = behind
+
+    def _is_left_over(self, event: Message) -> bool:
+        """Whether it is about an earlier assignment, which met a batch that cannot be read, behind its range."""
+        start = self._assigned
+        return start is not None and self._reached in (None, start) and is_left_over(event, start)
 
     def _fetch(self) -> bool:
         """Store the events that have arrived. Returns True if there were some."""
@@ -112,7 +117,7 @@ class BoundedReader:
                 self._reached = offset_of(message) + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = max(self._reached or 0, offset_of(message))
-            elif self._passed is not None and self._passed == self._reached and is_left_over(message, self._passed):
+            elif self._is_left_over(message):
                 continue
             elif is_unreadable(message):
                 self._stopped = message

@@ -19,6 +19,7 @@ from kafka_replication.kafka.translate import Asked, translate
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
+from kafka_replication.model.times import from_millis, to_text
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -37,7 +38,8 @@ _PASSING = frozenset(
         KafkaError._NO_OFFSET,
     }
 )
-
+# What Kafka 4.3 answers to a search for a time that ends at a damaged compressed batch (measured).
+_CANNOT_DECODE = frozenset({KafkaError.UNKNOWN, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG})
 
 # Seconds; each further request may take twice as long. As long as librdkafka 2.16 takes a broker that is down for a
 # leader, a request keeps a processor busy until its end. The next one comes after new metadata, and fails at once.
@@ -222,10 +224,25 @@ def at_time_each(
     first, failures = _list_each(
         admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
     )
+    failures = {at: _not_searched(at, error, timestamp) for at, error in failures.items()}
     without = [at for at, offset in first.items() if offset < 0]
     ends, failed = last_stable_each(admin, without, patience)
     found = {at: ends.get(at, offset) for at, offset in first.items() if at not in failed}
     return found, failures | failed
+
+
+def _not_searched(at: TopicPartition, error: ReplicationError, timestamp: int) -> ReplicationError:
+    """The error of a search for a time; named if the broker could not decode the batch where the search ended."""
+    raised = error.__cause__
+    if not isinstance(raised, KafkaException) or raised.args[0].code() not in _CANNOT_DECODE:
+        return error
+    named = NotReady(
+        f"{at}: its broker cannot find the first record from {to_text(from_millis(timestamp))} on"
+        f" ({raised.args[0].name()}); most likely the batch there is damaged on its disk",
+        "name an offset, or another time; or repair the broker's log, or let a good replica lead",
+    )
+    named.__cause__ = raised
+    return named
 
 
 def log_starts_each(

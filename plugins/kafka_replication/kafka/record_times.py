@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.pool import lent
-from kafka_replication.kafka.scan import POLL, is_unreadable, offset_of, settle
+from kafka_replication.kafka.scan import POLL, is_left_over, is_unreadable, offset_of, settle
 from kafka_replication.model.offsets import TopicPartition
 
 AT_ONCE = 100
@@ -57,7 +57,7 @@ def _read(reader: Consumer, offsets: Mapping[TopicPartition, int], end: float) -
         except KafkaException:
             return read
         at = None if message is None else _place(message)
-        if message is None or at is None or at not in offsets or at in read:
+        if message is None or at is None or at not in offsets or at in read or is_left_over(message, offsets[at]):
             continue
         error = message.error()
         if error is None:

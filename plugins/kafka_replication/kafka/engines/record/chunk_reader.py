@@ -11,7 +11,15 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.pace import Pace
-from kafka_replication.kafka.scan import consume, headers_of, is_unreadable, raise_read_error, settle
+from kafka_replication.kafka.scan import (
+    consume,
+    headers_of,
+    is_left_over,
+    is_unreadable,
+    offset_of,
+    raise_read_error,
+    settle,
+)
 from kafka_replication.kafka.unreadable import REPAIR, UnreadableBatch
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
@@ -48,6 +56,7 @@ class ChunkReader:
     most_records: int
     settings: Copy
     pace: Pace
+    assigned: bool = False  # the consumer was just assigned; it may still say that an earlier assignment lost its place
     at_once: int | None = None  # records that are given to the writer at a time, at most
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
@@ -120,7 +129,7 @@ class ChunkReader:
                         self.stopped = full = True
                         settle(self.consumer, message, pending[::-1])
                         break
-                    position = max(position, min(self._end_of_partition(error, offset, position), until))
+                    position = max(position, min(self._end_of_partition(message, position), until))
                     continue
                 if not position <= offset < until:
                     pending.append(message)
@@ -147,11 +156,17 @@ class ChunkReader:
             self.position, self.last = position, last
         return records, full
 
-    def _end_of_partition(self, error: KafkaError, offset: int, position: int) -> int:
-        """The current end of the partition from an end-of-partition event. Raises the error of any other event."""
-        if error.code() != KafkaError._PARTITION_EOF:
+    def _end_of_partition(self, event: Message, position: int) -> int:
+        """The current end of the partition from an end-of-partition event; ``position`` from one about an earlier
+        assignment. Raises the error of any other event.
+        """
+        error = event.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            return offset_of(event)
+        if not (self.assigned and position == self.left.from_ and is_left_over(event, position)):
             raise_read_error(self.consumer, error, self.at, position)
-        return offset
+        return position
 
     def _beyond(self, offset: int, position: int) -> int:
         """The end of the range, as a later record has arrived. Raises Refused for a record before ``position``."""

@@ -17,7 +17,7 @@ from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
 from kafka_replication.kafka.pace import Pace, paced
-from kafka_replication.kafka.scan import assign, without_gc
+from kafka_replication.kafka.scan import assign, is_unreadable, settle, without_gc
 from kafka_replication.kafka.throttling import Throttling
 from kafka_replication.kafka.unreadable import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
@@ -83,6 +83,7 @@ class RecordReader:
 
     def close(self) -> None:
         if "_consumer" in self.__dict__:
+            self._come_to_rest()
             self._consumer.close()
             del self._consumer
 
@@ -90,7 +91,8 @@ class RecordReader:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        if self._next != left.from_ and not self._in_unreadable(left.from_):
+        assigned = self._next != left.from_ and not self._in_unreadable(left.from_)
+        if assigned:
             self._go_to(left, position)
         chunk = ChunkReader(
             at=self._at,
@@ -100,6 +102,7 @@ class RecordReader:
             most_records=most_records,
             settings=self._settings,
             pace=self._pace,
+            assigned=assigned,
         )
         self._pace.wait()
         writer = target.begin()
@@ -150,7 +153,8 @@ class RecordReader:
             self._next = None if chunk.stopped else chunk.position
             if not chunk.stopped:
                 return
-            self.close()  # what it would give from now on cannot be relied on
+            self._pending.clear()  # what it gives from now on cannot be relied on
+            self.close()
             if chunk.position > began:
                 return
             self._unreadable = self._look_again(began)
@@ -181,8 +185,16 @@ class RecordReader:
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         epoch = position.leader_epoch if left.from_ == position.next_offset else None
         self._epoch_at_assign = offsets.leader_epoch(self._admin, self._at)
+        self._come_to_rest()
         assign(self._consumer, self._at, left.from_, epoch)
+
+    def _come_to_rest(self) -> None:
+        """Drop what has arrived. A batch that cannot be read may be among that, behind the range."""
+        arrived = self._pending[::-1]
         self._pending.clear()
+        met = next((number for number, event in enumerate(arrived) if is_unreadable(event)), None)
+        if met is not None:
+            settle(self._consumer, arrived[met], arrived[met + 1 :])
 
     def _last_epoch(self, chunk: ChunkReader) -> int | None:
         """The leader epoch of the chunk's last offset.
