@@ -91,8 +91,9 @@ def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], reques
         if (log_ := sides.log(at)) is None:
             read.failed[at] = sides.failures.get(at) or _gone(at)
             continue
-        if run.replication.on_existing_target == "append":
-            first = min((claim.part.first for claim in here), default=log_.until)
+        if run.replication.on_existing_target == "append" or sides.was_reset(at.topic):
+            current = (claim.part.first for claim in here if sides.is_current(*claim.name[:2]))
+            first = min(current, default=log_.until)
             log_ = OffsetRange(min(max(first, log_.from_), log_.until), log_.until)
         read_it = read.read_all if whole and at.topic not in read.not_searched else read.read
         read_it(partial(_open_target, run), at, here, log_)
@@ -318,19 +319,19 @@ class _PartitionAuditor:
     def _window(self, complete: bool) -> OffsetRange | None:
         """The target offsets to search for records of other writers: the whole log, or the requested chunks.
 
-        With ``on_existing_target: append``, records before our first one may be older than the replication. If receipts
-        have expired, records before the first chunk with a receipt belong to expired ones, because receipts and records
-        have the same order.
+        With ``on_existing_target: append``, records before our first one may be older than the replication, and after a
+        reset than its generation. If receipts have expired, records before the first chunk with a receipt belong to
+        expired ones, because receipts and records have the same order.
         """
-        at = self.key.target
-        if self.run.replication.placing.shared or at in self.read.extra or self.sides.view.positions[self.key].spread:
+        at, position = self.key.target, self.sides.view.positions[self.key]
+        if self.run.replication.placing.shared or at in self.read.extra or position.spread:
             return None  # others may write there, or it was read whole already
-        if self.some_expired and complete and self.run.replication.on_existing_target == "refuse":
+        if complete and self.run.replication.on_existing_target == "refuse" and position.generation == 1:
+            if not self.some_expired:
+                return self.target_log
             areas = [area for receipt in self.sides.receipts.all(self.key) if (area := area_of(receipt))]
             first = min((area.from_ for area in areas), default=self.target_log.until)
             return OffsetRange(first, MAX_OFFSET).intersection(self.target_log)
-        if complete and self.run.replication.on_existing_target == "refuse":
-            return self.target_log
         areas = [area for receipt in self.chosen if (area := area_of(receipt))]
         if not areas:
             return None
