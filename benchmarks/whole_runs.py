@@ -1,7 +1,8 @@
 """``make bench``: whole runs, from their start to the verified watermark, as a user starts them.
 
-On two brokers of this machine: 1,000 records and an idle run from the terminal and with Airflow, RECORDS (default
-1,000,000) of 1 KiB beside MirrorMaker 2 from its start to its last record, and 1,000 partitions with 100 records each.
+On two brokers of this machine: 1,000 records and an idle run from the terminal and with Airflow; RECORDS (default
+1,000,000) of 1 KiB with each copy engine, beside MirrorMaker 2 from its start to its last record; and 1,000 partitions
+with 100 records each.
 Seconds are of the wall clock, CPU seconds those of all processes of the run; the brokers are not counted. With Airflow
 they are those of all its processes meanwhile, its scheduler and its API among them.
 """
@@ -29,6 +30,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from benchmarks import mirrormaker
 from benchmarks.throughput import TOPIC, fill, send
+from kafka_replication.kafka.engines import ENGINES
 from kafka_replication.store import open_store
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
 from stack.kafka_cluster import BENCH, KafkaCluster, start_all, stop_all
@@ -130,9 +132,9 @@ class Stage:
             "KAFKA_REPLICATION_STORE_URL": self.store_url,
         }
 
-    def file(self, name: str, topic: str) -> Path:
+    def file(self, name: str, topic: str, **more: Any) -> Path:
         file = self.folder / f"{name}.yaml"
-        file.write_text(json.dumps(document(name, topic)))
+        file.write_text(json.dumps(document(name, topic) | more))
         return file
 
     def watermarks(self, name: str) -> int:
@@ -243,14 +245,19 @@ def airflow_run(stage: Stage) -> Measured:
 
 
 def beside_mirrormaker(stage: Stage, records: int) -> Iterator[Measured]:
-    """The same topic, in turn; the last of two turns, as the first warms the brokers up."""
-    what, several = f"{records * 1024 / 1e9:.1f} GB", list[tuple[Measured, Measured]]()
+    """The same topic, in turn, with each copy engine; the last of two turns, as the first warms the brokers up."""
+    what, several = f"{records * 1024 / 1e9:.1f} GB", list[tuple[Measured, ...]]()
     for turn in range(2):
-        ours = stage.terminal(f"{what}, terminal", stage.file(f"big{turn}", TOPIC), records)
+        ours = [
+            stage.terminal(
+                f"{what}, terminal, {engine}", stage.file(f"{engine}{turn}", TOPIC, copy={"engine": engine}), records
+            )
+            for engine in ENGINES
+        ]
         seconds, cpu = mirrormaker.start_to_end(
             stage.folder / f"mm{turn}", stage.source, stage.target, TOPIC, records, f"peer{turn}"
         )
-        several.append((ours, Measured(f"{what}, MirrorMaker 2", seconds, seconds, cpu)))
+        several.append((*ours, Measured(f"{what}, MirrorMaker 2", seconds, seconds, cpu)))
     yield from several[-1]
 
 
@@ -279,10 +286,12 @@ def main() -> None:
             show(airflow_run(stage))
         if not only or "big" in only:
             fill(stage.source, records)
-            ours, peer = beside_mirrormaker(stage, records)
-            show(ours)
+            *ours, peer = beside_mirrormaker(stage, records)
             show(peer)
-            print(json.dumps({"what": "ours / MirrorMaker 2", "seconds": round(ours.verified / peer.verified, 2)}))
+            for engine, own in zip(ENGINES, ours, strict=True):
+                show(own)
+                ratio = round(own.verified / peer.verified, 2)
+                print(json.dumps({"what": f"{engine} engine / MirrorMaker 2", "seconds": ratio}))
         if not only or "many" in only:
             show(many_partitions(stage))
     finally:

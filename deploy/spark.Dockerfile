@@ -11,9 +11,12 @@ ENV PATH="/opt/java/openjdk/bin:${PATH}"
 
 RUN pip install --no-cache-dir \
     confluent-kafka==2.16.1 \
+    crc32c==2.9.post0 \
     jmespath==1.1.0 \
+    kio==0.6.5 \
     pydantic==2.14.3 \
     pyspark==4.2.0 \
+    scramp==1.5.0 \
     tenacity==9.2.1 \
     xxhash==4.1.0
 

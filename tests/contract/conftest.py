@@ -93,8 +93,7 @@ def kafka_sides(source_cluster: Brokers, target_cluster: Brokers) -> tuple[Clust
     return Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
 
 
-# A suite's next implementation is one more parameter here: what it changes in the case.
-@pytest.fixture(params=["kafka"])
+@pytest.fixture
 def copy_case(kafka_sides: tuple[Cluster, Cluster]) -> CopyCase:
-    """A fresh topic on both sides, opened, with the engine and the sink under test."""
+    """A fresh topic on both sides, opened, with the record engine and Kafka's sink."""
     return CopyCase(*kafka_sides)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafka_replication.config import Copy, Replication
-from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask
+from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver
 from kafka_replication.kafka import offsets, topics
-from kafka_replication.kafka.engines.record.engine import RecordEngine
+from kafka_replication.kafka.engines import ENGINES, FALLBACK
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
@@ -26,7 +26,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, Sink, SinkSession
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digest import Fingerprint
 from tests.support.checker import Record as Seen
 from tests.support.checker import read
 from tests.support.scenario import Cluster, Rec
@@ -53,13 +53,15 @@ class CopyCase:
     topic: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex[:8]}")
     target_config: dict[str, str] = field(default_factory=dict)
     delivery: Delivery = EXACTLY_ONCE
+    engine_name: str = "record"
 
     def __post_init__(self) -> None:
         self.source.create(self.topic)
         self.target.create(self.topic, config=self.target_config)
         self.key = PartitionKey(self.topic, TopicPartition(self.topic, 0), self.topic)
-        self.sink: Sink = KafkaSink(self.target_settings, SETTINGS, delivery=self.delivery)
-        self.engine: CopyEngine = RecordEngine(self.source_settings, SETTINGS)
+        settings = SETTINGS.model_copy(update={"engine": self.engine_name})
+        self.sink: Sink = KafkaSink(self.target_settings, settings, delivery=self.delivery)
+        self.engine: CopyEngine = ENGINES[self.engine_name](self.source_settings, settings, None)
         self._open()
 
     @property
@@ -126,27 +128,41 @@ class CopyCase:
         return CopyTask(key=self.key, range=OffsetRange(from_, until), ids=self.ids, generation=1, run_id="contract")
 
     def copy(self, left: OffsetRange, most_records: int = 100_000) -> list[Chunk]:
-        """Copy a range with engine and sink, as the copier does; the chunks."""
-        chunks = []
-        with self.fenced() as (session, position), self.engine.reader(self.task(left.until)) as reader:
+        """Copy a range with engine and sink, as the copier does; the chunks. What the engine hands over is copied by
+        another one.
+        """
+        chunks, engine, until = list[Chunk](), self.engine, left.until
+        while left.span:
+            before = len(chunks)
+            try:
+                chunks += self._session(engine, OffsetRange(left.from_, until), left.until, most_records)
+            except HandOver as e:
+                left = OffsetRange(chunks[-1].range.until, left.until) if chunks[before:] else left
+                engine, until = ENGINES[FALLBACK](self.source_settings, SETTINGS, None), e.until
+                continue
+            left, engine, until = OffsetRange(until, left.until), self.engine, left.until
+        return chunks
+
+    def _session(self, engine: CopyEngine, left: OffsetRange, end: int, most_records: int) -> Iterator[Chunk]:
+        with self.fenced() as (session, position), engine.reader(self.task(end)) as reader:
             session.check_target(position)
             while left.span:
                 chunk = reader.copy_chunk(left, position, session, most_records)
-                chunks.append(chunk)
                 position = chunk.moved(position)
-                session.commit(position, self.receipt(chunk))
+                session.commit(position, self.receipt(chunk, engine))
                 left = OffsetRange(chunk.range.until, left.until)
-        return chunks
+                yield chunk
 
-    def receipt(self, chunk: Chunk) -> Receipt:
+    def receipt(self, chunk: Chunk, engine: CopyEngine | None = None) -> Receipt:
+        engine = engine or self.engine
         return Receipt(
             generation=1,
             range=chunk.range,
             count=chunk.count,
             bytes=chunk.bytes,
             digest=chunk.digest,
-            digest_kind=DIGEST_KIND,
-            engine=self.engine.name,
+            digest_kind=engine.digest_kind,
+            engine=engine.name,
             placement=chunk.placement,
             ids=self.ids,
             run_id="contract",

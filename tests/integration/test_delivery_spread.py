@@ -189,6 +189,29 @@ def test_topics_that_were_created_again_with_fewer_partitions(scene: Scenario, m
     assert sum(one.duplicates for one in audited) == 20
 
 
+@pytest.mark.parametrize("partitioning", ["by_key", pytest.param("keep", marks=pytest.mark.slow)])
+def test_what_an_earlier_generation_left_is_not_extra(
+    scene: Scenario, partitioning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the file was changed for the reset alone. What others write behind the new generation is extra as ever."""
+    scene.settings |= {"delivery": "at_least_once", "partitioning": partitioning, "copy": {"chunk_records": 20}}
+    for side in (scene.source, scene.target):
+        side.create(scene.topic, 2)
+    fill(scene, 2, 40)
+    dies_at(scene, monkeypatch, "P1:3")
+    assert scene.run().outcome == "done"
+    scene.settings["on_existing_target"] = "append"
+    reset_topic(scene.bare_run("reset"), scene.topic)
+    assert scene.run().outcome == "done"
+    assert judged(scene, 2, 2) == (0, 80 + 20)
+    for existing in ("append", "refuse"):
+        scene.settings["on_existing_target"] = existing
+        assert_audited(scene, 0, 0)
+    scene.target.produce(scene.topic, [Rec(b"foreign", b"nobody's")], 1)
+    found = audit(scene.bare_run())
+    assert [one.counts[Kind.EXTRA] for one in found.partitions] == [0, 1], found.text()
+
+
 def dies_at_second_count(scene: Scenario, patch: pytest.MonkeyPatch) -> None:
     """The entry of one source partition says what was counted, that of the next one does not."""
     produce, counts = AcknowledgedProducer._produce, list[bytes]()

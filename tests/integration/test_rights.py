@@ -245,6 +245,18 @@ def test_a_whole_replication_needs_no_other_right(pair: Pair) -> None:
     pair.assert_copied()
 
 
+def test_whole_batches_need_no_other_right(pair: Pair) -> None:
+    """Their connections of their own log in, too."""
+    pair.fill_the_target()
+    pair.produce(10)
+    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch"}) == ""
+    pair.assert_copied()
+    run = open_run(Replication.model_validate(pair.document()), pair, pair.store, "look")
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))
+    engines = {max(receipts.all(key), key=lambda receipt: receipt.range.from_).engine for key in run.view().positions}
+    assert "batch/1" in engines
+
+
 class Withdrawing(logging.Handler):
     """Withdraws a right when the first chunk was committed."""
 

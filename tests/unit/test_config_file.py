@@ -26,7 +26,10 @@ def complaint(text: str | bytes) -> str:
 FIFTH_LINE = [
     ("sink: {}", "F:5: key 'sink': unknown key; allowed: name, source, target, topics, schedule, "),
     ("topcs: {}", "did you mean 'topics'?"),
-    ("copy: {chunk_record: 1}", "F:5: key 'copy.chunk_record': unknown key; allowed: engine, chunk_records, "),
+    (
+        "copy: {chunk_record: 1}",
+        "F:5: key 'copy.chunk_record': unknown key; allowed: engine, least_batch_bytes, chunk_records, ",
+    ),
     ("copy: {chunk_record: 1}", "did you mean 'chunk_records'?"),
     (
         "copy: {chunk_records: many}",
@@ -45,8 +48,8 @@ FIFTH_LINE = [
         "F:5: key 'copy.chunk_seconds': chunk_seconds (301) must be at most half of transaction_timeout (600)",
     ),
     ("copy: {transaction_timeout: 100}", "chunk_seconds (60) must be at most half of transaction_timeout (100)"),
-    ("copy: {engine: spark}", "key 'copy.engine': must be record; found 'spark'"),
-    ("copy: 5", "key 'copy': must be a mapping with the keys engine, chunk_records, "),
+    ("copy: {engine: spark}", "key 'copy.engine': must be record or batch; found 'spark'"),
+    ("copy: 5", "key 'copy': must be a mapping with the keys engine, least_batch_bytes, chunk_records, "),
     ("copy:", "found nothing (null)"),
     ("verify: {level: Digset}", "must be digest or count; found 'Digset', did you mean 'digest'?"),
     ("target_topics: {create: yes}", "key 'target_topics.create': must be true or false; found 'yes'"),

@@ -121,6 +121,16 @@ class CopyResult:
         )
 
 
+class HandOver(Exception):
+    """An engine cannot copy the offsets before ``until`` as they are, which shows only when they are read. Another
+    engine has to, in a session of its own.
+    """
+
+    def __init__(self, until: int, why: str) -> None:
+        super().__init__(why)
+        self.until = until
+
+
 class SourceReader(Protocol):
     """Reads one source partition for one session. Any error ends the session."""
 
@@ -138,7 +148,8 @@ class SourceReader(Protocol):
         The chunk ends at ``most_records``, at another limit of the engine, or at the end of ``left``, whichever comes
         first. Its range includes all offsets that were read, also those without a visible record.
 
-        Raises RefusedAt for a record that cannot be copied unchanged, GapFound, Stalled, Unreachable, Refused, Fenced.
+        Raises RefusedAt for a record that cannot be copied unchanged, HandOver unless the engine copies everything,
+        GapFound, Stalled, Unreachable, Refused, Fenced.
         """
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from kafka_replication.config import Copy
 from kafka_replication.config.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
-from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, SourceReader, Stop
+from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.errors import (
     AttemptsExhausted,
@@ -49,6 +49,7 @@ class Copier:
     """
 
     engine: CopyEngine
+    fallback: CopyEngine | None = None  # copies what the engine hands over; None: the engine copies everything
     sink: Sink
     settings: Copy
     progress: Progress = lambda task, result: None
@@ -59,6 +60,7 @@ class Copier:
     _aside: SetAside = field(init=False)
     _result: CopyResult = field(init=False)
     _size: ChunkSize = field(init=False)
+    _handed_over: int | None = field(init=False, default=None)  # the fallback copies up to here; None: it has no work
     _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
     _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
     _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
@@ -68,6 +70,7 @@ class Copier:
         started = self._moved = time.monotonic()
         self._at, self._attempts = (task.range.from_, ""), 0
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
+        self._handed_over = None
         self._aside = SetAside(
             policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
         )
@@ -99,7 +102,7 @@ class Copier:
         while True:
             self.deadline.check(f"copying {task.key.source} {task.range}")
             try:
-                self._session(task)
+                self._by_turns(task)
                 return
             except RefusedAt as refused:
                 if self._learned(refused):
@@ -149,13 +152,24 @@ class Copier:
             self._aside.searching = False
             self._sessions(replace(task, range=OffsetRange(task.range.from_, refused)))
 
-    def _session(self, task: CopyTask) -> None:
+    def _by_turns(self, task: CopyTask) -> None:
+        """Copy the range in sessions of one engine after the other, as they hand over to each other."""
+        copied = False
+        while not copied:
+            try:
+                copied = self._session(task, self._engine)
+            except HandOver as e:
+                log.info("%s: offsets before %d are for another engine: %s", task.key.source, e.until, e)
+                self._handed_over = e.until
+
+    def _session(self, task: CopyTask, engine: CopyEngine) -> bool:
+        """Copy until the range or the work of the engine ends. Returns whether the range is copied."""
         self._result = replace(self._result, sessions=self._result.sessions + 1)
         self._attempts += 1
         failpoints.reached("P0")
         with (
             self.sink.session(task.key, task.ids, self._aside) as target,
-            self.engine.reader(task) as source,
+            engine.reader(task) as source,
             self._noting(source, target),
         ):
             target.fence()
@@ -165,9 +179,23 @@ class Copier:
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
             while left := position.left_of(task.range):
-                self.deadline.check(f"copying {task.key.source} {left[0]}")
-                with self._noting_where(left[0], target):
-                    position = self._chunk(task, source, target, left[0], position)
+                if (first := self._part(left[0])) is None:
+                    self._handed_over = None
+                    return False
+                self.deadline.check(f"copying {task.key.source} {first}")
+                with self._noting_where(first, target):
+                    position = self._chunk(task, source, target, first, position)
+        return True
+
+    @property
+    def _engine(self) -> CopyEngine:
+        """The one whose turn it is."""
+        return self.engine if self._handed_over is None or self.fallback is None else self.fallback
+
+    def _part(self, left: OffsetRange) -> OffsetRange | None:
+        """What this session copies of ``left``; None if that is for another engine."""
+        until = left.until if self._handed_over is None else min(left.until, self._handed_over)
+        return OffsetRange(left.from_, until) if left.from_ < until else None
 
     @contextmanager
     def _noting_where(self, left: OffsetRange, target: SinkSession) -> Iterator[None]:
@@ -229,8 +257,8 @@ class Copier:
             count=chunk.count,
             bytes=chunk.bytes,
             digest=chunk.digest,
-            digest_kind=self.engine.digest_kind,
-            engine=self.engine.name,
+            digest_kind=self._engine.digest_kind,
+            engine=self._engine.name,
             placement=chunk.placement,
             ids=task.ids,
             run_id=task.run_id,

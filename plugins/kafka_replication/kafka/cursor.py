@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message
@@ -26,7 +26,7 @@ from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.audit import Seen
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from kafka_replication.verification.digests import Digest
 
 # A broker answers a fetch that finds nothing after its longest wait, by default 100 ms.
@@ -150,12 +150,28 @@ class Cursor:
     def __init__(
         self, config: clients.ClientConfig, group: str, at: TopicPartition, stall: float, limit: int | None = None
     ) -> None:
+        self._config, self._at, self._stall, self._limit = config, at, stall, limit
         self._stack = ExitStack()
         self._reader = BoundedReader(self._stack.enter_context(lent(paced(config, limit), group)), at, stall, limit)
         self.records = 0  # how many `seen` returned
 
     def close(self) -> None:
         self._stack.close()
+
+    def add_to(self, total: Digest, wanted: OffsetRange) -> None:
+        """Add what is in ``wanted``."""
+        if isinstance(total, BatchDigest):
+            self._add_batches(wanted, total)
+            self.records += total.count
+        else:
+            for _ in self.seen(wanted, total):
+                pass
+
+    def _add_batches(self, wanted: OffsetRange, total: BatchDigest) -> None:
+        from kafka_replication.kafka.batches.reading_back import BatchCursor  # only who needs it loads it
+
+        with closing(BatchCursor(self._config, self._at, self._stall, self._limit)) as batches:
+            batches.read([wanted], total)
 
     def read(self, wanted: OffsetRange, unreadable: Container[int] | None = None) -> Iterator[Message]:
         """The records in ``wanted``, as `BoundedReader.read`."""
@@ -172,9 +188,13 @@ class Cursor:
         unreadable: Container[int] | None = None,
     ) -> Iterator[Seen]:
         """The offset and digest of each record in ``wanted``, or of what ``change`` makes of it. Each of these is also
-        added to ``total``. The offsets ``without`` are left out, and if ``lenient`` records that cannot be copied.
-        Those ``without`` may be in batches that cannot be read, or if given the ``unreadable`` ones.
+        added to ``total``, unless that is a digest of batches: it gets those that are there. The offsets ``without``
+        are left out, and if ``lenient`` records that cannot be copied. Those ``without`` may be in batches that cannot
+        be read, or if given the ``unreadable`` ones.
         """
+        if isinstance(total, BatchDigest):
+            self._add_batches(wanted, total)
+            total = None
         for message in self.read(wanted, without if unreadable is None else unreadable):
             self.records += 1
             if without is not None and offset_of(message) in without:

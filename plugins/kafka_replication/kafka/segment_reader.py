@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafka_replication.kafka import clients, offsets, quarantine
 from kafka_replication.kafka.cursor import Cursor
@@ -15,8 +16,12 @@ from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import GapFound, Stalled, VerificationFailed
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.verification.digests import Digest, RecordDigest
 from kafka_replication.verification.verify import PartDigest, removed_early
+
+if TYPE_CHECKING:
+    from kafka_replication.kafka.batches.reading_back import BatchCursor
 
 OPEN = 8  # consumers at a time; each may hold `queued.max.messages.kbytes` of records
 
@@ -31,6 +36,7 @@ class SegmentReader:
     def __init__(self, config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None) -> None:
         self._config, self._key, self._stall, self._limit = config, key, stall, limit
         self._cursors: dict[TopicPartition, Cursor] = {}  # the one that was used last is the last
+        self._scans: dict[TopicPartition, BatchCursor] = {}
 
     @cached_property
     def _quarantine(self) -> QuarantineEnds:
@@ -38,14 +44,11 @@ class SegmentReader:
 
     def read(self, part: Part, digest: Digest | None) -> PartDigest:
         at = TopicPartition(self._key.target_topic, part.partition)
-        cursor, count = self._cursor(at), 0
         try:
-            with without_gc():
-                for range_ in part.offsets:
-                    for message in cursor.read(range_):
-                        if digest is not None:
-                            digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
-                        count += 1
+            if isinstance(digest, BatchDigest):
+                count = self._batches(at).read(part.offsets, digest)
+            else:
+                count = self._records(at, part, digest)
         except GapFound as e:
             raise self._removed(at, part) from e
         except Stalled as e:
@@ -54,6 +57,24 @@ class SegmentReader:
                 f"{e.what}; the last stable offset of {at} is {stable}, waiting for {part.until}", e.remedy
             ) from e
         return PartDigest(count, "" if digest is None else digest.hexdigest())
+
+    def _records(self, at: TopicPartition, part: Part, digest: RecordDigest | None) -> int:
+        """Returns how many there are."""
+        cursor, count = self._cursor(at), 0
+        with without_gc():
+            for range_ in part.offsets:
+                for message in cursor.read(range_):
+                    if digest is not None:
+                        digest.add(message.timestamp()[1], message.key(), message.value(), headers_of(message))
+                    count += 1
+        return count
+
+    def _batches(self, at: TopicPartition) -> BatchCursor:
+        if at not in self._scans:
+            from kafka_replication.kafka.batches.reading_back import BatchCursor  # only who needs it loads it
+
+            self._scans[at] = BatchCursor(self._config, at, self._stall, self._limit)
+        return self._scans[at]
 
     def quarantined(self, failed: FailedRecord) -> bool:
         assert failed.place is not None
@@ -90,6 +111,8 @@ class SegmentReader:
     def close(self) -> None:
         for cursor in self._cursors.values():
             cursor.close()
+        for scan in self._scans.values():
+            scan.close()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
@@ -14,6 +15,7 @@ from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink_session import KafkaSinkSession
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
@@ -22,6 +24,9 @@ from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
 from kafka_replication.sinks.set_aside import SetAside
+
+if TYPE_CHECKING:
+    from kafka_replication.kafka.batches.lane import BatchLane
 
 _GUARANTEES: Mapping[Delivery, Guarantee] = {
     "exactly_once": "transactional",
@@ -68,7 +73,7 @@ class KafkaSink:
             key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact, spread=spread
         )
         if not spread:
-            session = KafkaSinkSession(partition, ids, aside)
+            session = KafkaSinkSession(partition, ids, aside, self._lane(partition))
         else:
             from kafka_replication.kafka.spread import SpreadSession  # only a worker that needs it loads it
 
@@ -78,8 +83,39 @@ class KafkaSink:
         finally:
             session.close()
 
+    def _lane(self, partition: PartitionSession) -> BatchLane | None:
+        if self._settings.engine != "batch" or not isinstance(partition.sender, TransactionalProducer):
+            return None
+        from kafka_replication.kafka.batches.lane import BatchLane
+
+        partition.sender.tell_identity()
+        return BatchLane(partition.key, self._target, partition.sender)
+
+    def why_not_batches(self, topic: str) -> str | None:
+        """Why whole batches cannot be written to this target topic; None if they can. Raises Unreachable."""
+        from kafka_replication.kafka.batches.leader import unsupported
+
+        if self._delivery != EXACTLY_ONCE:
+            return f"delivery is {self._delivery}"
+        if not self._partitioning.sole:
+            return "records of several source partitions may lie in one partition of the target"
+        if "stats_cb" in self._target:
+            return "the target's connection sets stats_cb"
+        return unsupported(self._target) or _rewrites(topics.config(clients.shared_admin(self._target), topic))
+
     def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:
         return segment_reader(self._target, key, self._settings.stall_timeout, self._settings.throughput_limit)
+
+
+_STORED_UNCHANGED = {"compression.type": "producer", "message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
+
+
+def _rewrites(config: Mapping[str, str]) -> str | None:
+    """The setting of a topic because of which brokers may store another batch than they were given."""
+    for name, kept in _STORED_UNCHANGED.items():
+        if config.get(name, kept) != kept:
+            return f"the target topic has {name}={config[name]}"
+    return None
 
 
 def session_of(

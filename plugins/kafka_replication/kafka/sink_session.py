@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_replication.kafka import topics
 from kafka_replication.kafka.aside_writer import AsideWriter
@@ -19,15 +19,21 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.sinks.port import Record
 from kafka_replication.sinks.set_aside import SetAside
 
+if TYPE_CHECKING:  # only a worker that needs it loads it
+    from kafka_replication.kafka.batches.lane import BatchLane, BatchWriter
+
 
 class KafkaSinkSession:
     """A `SinkSession`: one session of a partition's producer."""
 
-    def __init__(self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None) -> None:
-        self._partition, self._ids, self._aside = partition, ids, aside
+    def __init__(
+        self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None, lane: BatchLane | None = None
+    ) -> None:
+        """``lane`` carries whole batches; None: only records are written."""
+        self._partition, self._ids, self._aside, self._lane = partition, ids, aside, lane
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
         self._window = SendWindow(partition.settings.chunk_seconds / 4)
-        self._writer: ChunkWriter | None = None
+        self._writer: ChunkWriter | BatchWriter | None = None
 
     @property
     def written(self) -> int:
@@ -42,6 +48,11 @@ class KafkaSinkSession:
         return topics.config(self._partition.target_admin, self._partition.key.target_topic)
 
     @property
+    def largest_batch(self) -> int:
+        """In bytes: what the target topic takes."""
+        return int(self._limits[SIZE])
+
+    @property
     def throttled(self) -> float:
         return self._partition.sender.throttling.seconds
 
@@ -54,7 +65,7 @@ class KafkaSinkSession:
 
     def _largest_batch(self) -> int:
         """In bytes: what the target topic takes, and the quarantine topic if records may go there."""
-        limit = int(self._limits[SIZE])
+        limit = self.largest_batch
         if self._aside is None or "quarantine" not in self._aside.policy.policies:
             return limit
         admin, quarantine = self._partition.target_admin, self._aside.topic
@@ -71,13 +82,20 @@ class KafkaSinkSession:
         self._partition.check_ids(ids)
 
     def begin(self) -> ChunkWriter:
-        self._writer = self._partition.begin_chunk(
+        self._writer = writer = self._partition.begin_chunk(
             self._new_writer,
             window=self._window,
             limits=self._limits,
             aside=self._aside_writer(),
         )
-        return self._writer
+        return writer
+
+    def begin_batches(self) -> BatchWriter:
+        """Begin the next chunk, of whole batches. A session writes either these or records."""
+        assert self._lane is not None
+        self._partition.transaction.begin()
+        self._writer = writer = self._lane.writer(self._partition.check_between)
+        return writer
 
     def _new_writer(self, **common: Any) -> ChunkWriter:
         return ChunkWriter(**common)
@@ -114,6 +132,10 @@ class KafkaSinkSession:
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)
         self._writer = None
+        if self._lane is not None:
+            self._lane.committed()
 
     def close(self) -> None:
+        if self._lane is not None:
+            self._lane.close()
         self._partition.close()

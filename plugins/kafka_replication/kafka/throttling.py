@@ -28,9 +28,13 @@ class Throttling:
         return {"throttle_cb": self, **config}
 
     def __call__(self, event: ThrottleEvent) -> None:
-        self.seconds += event.throttle_time
-        if event.throttle_time and time.monotonic() - self._said >= SAY_EVERY:
+        self.add(event.throttle_time, f"{event.broker_id} ({event.broker_name})")
+
+    def add(self, seconds: float, broker: str) -> None:
+        self.seconds += seconds
+        if seconds and time.monotonic() - self._said >= SAY_EVERY:
             self._said = time.monotonic()
-            message = "%s: a quota of the %s makes this client wait: %.1f s for broker %d (%s), %.1f s so far"
-            values = self._side, event.throttle_time, event.broker_id, event.broker_name, self.seconds
-            log_event(log, logging.INFO, Event.THROTTLED, message, self._what, *values)
+            message = "%s: a quota of the %s makes this client wait: %.1f s for broker %s, %.1f s so far"
+            log_event(
+                log, logging.INFO, Event.THROTTLED, message, self._what, self._side, seconds, broker, self.seconds
+            )

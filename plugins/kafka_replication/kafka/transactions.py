@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
@@ -18,6 +20,7 @@ from kafka_replication.runtime.deadline import Deadline
 
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
+_TELL_EVERY = 20  # ms
 TO_SEND = 0.8  # of the transaction's time-out; the rest is for the commit. A transaction that outlives it is fenced
 
 
@@ -28,8 +31,17 @@ def longest_wait(settings: Copy, deadline: Deadline) -> float:
     return deadline.within(settings.transaction_timeout + 60.0)
 
 
+class Identity(NamedTuple):
+    """What brokers know a session's producer by. A later session has another epoch."""
+
+    producer_id: int
+    epoch: int
+
+
 class TransactionalProducer(Sender):
     """A `TransactionPort` over one confluent-kafka producer. Errors name ``what``."""
+
+    _identity: Identity | None = None
 
     def __init__(
         self,
@@ -66,6 +78,27 @@ class TransactionalProducer(Sender):
         self._connect()
         self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
 
+    def tell_identity(self) -> None:
+        """Make `identity` known. Call it before the producer is made."""
+        self.options |= {"stats_cb": self._hear, "statistics.interval.ms": _TELL_EVERY}
+
+    def _hear(self, statistics: str) -> None:
+        told = json.loads(statistics)["eos"]
+        if told["txn_state"] == "Ready":
+            self._identity = Identity(told["producer_id"], told["producer_epoch"])
+
+    def identity(self) -> Identity:
+        """This session's identity; call it after `fence`. Raises Unreachable.
+
+        The client tells its own, so it can never be that of a session that came later.
+        """
+        until = time.monotonic() + SLICE
+        while self._identity is None:
+            if time.monotonic() > until:
+                raise Unreachable(f"{self.what}: the client did not tell its producer id", "run again")
+            self.producer.poll(0.01)
+        return self._identity
+
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
         self._begun = time.monotonic()
@@ -74,6 +107,14 @@ class TransactionalProducer(Sender):
         """Add one record to the open transaction."""
         self.writes_to(topic)
         self.guard("sending", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
+
+    @property
+    def seconds_left(self) -> float:
+        """How long an answer may be waited for: not longer than the target may be silent, and than the open transaction
+        may take. At least a moment.
+        """
+        most = self._begun + TO_SEND * self._settings.transaction_timeout - time.monotonic()
+        return max(0.1, min(most, self._settings.stall_timeout))
 
     def check_progress(self, stall: StallClock, left: int) -> None:
         """As any sender. Raise Stalled, too, if the transaction would outlive its time-out."""

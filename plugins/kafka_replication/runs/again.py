@@ -22,7 +22,8 @@ from kafka_replication.planning.again import GivenBack, Remainder, give_back, is
 from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.runs.run import LeasedRun, Run
-from kafka_replication.verification.digests import Digest, digest_for
+from kafka_replication.verification.digest import DIGEST_KIND, BatchDigest, Fingerprint
+from kafka_replication.verification.digests import RecordDigest, digest_for
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +111,16 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
     (part,) = cut.parts
     lost = entry.target_start - part.first
     stall, group = run.replication.copying.stall_timeout, consumer_group(key.replication)
+    rest = Fingerprint()  # what is left of a batch has no digest of batches
     try:
-        whole, rest = digest_for(cut)(), digest_for(cut)()
+        whole = digest_for(cut)()
         with closing(Cursor(run.clusters.source, group, key.source, stall)) as source:
-            first = _digested(source.read(cut.range), whole, rest, lost)
-    except ReplicationError as error:
+            if isinstance(whole, BatchDigest):
+                source.add_to(whole, cut.range)
+                first = _digested(source.read(cut.range), None, rest, lost)
+            else:
+                first = _digested(source.read(cut.range), whole, rest, lost)
+    except (ReplicationError, SystemError) as error:  # the latter for a record that the client cannot decode
         log.warning("%s %s: which part of it is gone was not found out: %s", key.source, cut.range, error)
         return None
     if first is None or (whole.count, whole.hexdigest()) != (cut.count, cut.digest):
@@ -133,20 +139,22 @@ def _remainder(run: LeasedRun, key: PartitionKey, receipts: Iterable[Receipt], e
         count=rest.count,
         bytes=rest.bytes,
         digest=rest.hexdigest(),
+        digest_kind=DIGEST_KIND,
         placement=KafkaSegments((kept,)),
         offset_map=tuple(mapped for mapped in cut.offset_map if mapped.source_offset >= first),
     )
     return Remainder(cut.range, first, receipt)
 
 
-def _digested(records: Iterator[Any], whole: Digest, rest: Digest, lost: int) -> int | None:
-    """Add all records to ``whole`` and those after the first ``lost`` to ``rest``. Returns the offset of the first of
-    these.
+def _digested(records: Iterator[Any], whole: RecordDigest | None, rest: Fingerprint, lost: int) -> int | None:
+    """Add all records to ``whole``, if there is one, and those after the first ``lost`` to ``rest``. Returns the offset
+    of the first of these.
     """
     first = None
     for number, message in enumerate(records):
         fields = message.timestamp()[1], message.key(), message.value(), headers_of(message)
-        whole.add(*fields)
+        if whole is not None:
+            whole.add(*fields)
         if number >= lost:
             rest.add(*fields)
             first = offset_of(message) if first is None else first

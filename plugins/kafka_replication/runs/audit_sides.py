@@ -44,6 +44,14 @@ class Sides:
             return None
         return OffsetRange(min(topic.offsets(at.partition).log_start, self.ends[at]), self.ends[at])
 
+    def is_current(self, key: PartitionKey, generation: int) -> bool:
+        return self.view.positions[key].generation == generation
+
+    def was_reset(self, target_topic: str) -> bool:
+        """Whether earlier generations may have left records there, also such as no receipt names."""
+        positions = self.view.positions.items()
+        return any(position.generation > 1 for key, position in positions if key.target_topic == target_topic)
+
     @property
     def transform(self) -> Transform | None:
         """What a receipt of today would say about the pipeline."""

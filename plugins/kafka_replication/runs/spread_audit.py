@@ -25,7 +25,7 @@ from kafka_replication.reporting.audit import LISTED, PartitionAudit
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Seen, compare
 from kafka_replication.verification.digest import Fingerprint
-from kafka_replication.verification.digests import Digest, digest_for
+from kafka_replication.verification.digests import RecordDigest, record_digest_for
 from kafka_replication.verification.verify import PartDigest
 
 Name = tuple[PartitionKey, int, int, int]  # key, generation, first source offset, target partition
@@ -45,11 +45,11 @@ class Claim:
     receipt: Receipt | None = None
     wanted: bool = False
 
-    def digest(self) -> Digest | None:
+    def digest(self) -> RecordDigest | None:
         if not self.wanted or self.receipt is None:
             return None
         try:
-            return digest_for(self.receipt)()
+            return record_digest_for(self.receipt)()
         except LedgerUnreadable:  # told where the chunk is compared
             return None
 
@@ -146,11 +146,11 @@ class Expected:
     """The records of one chunk as they should lie on the target, by partition."""
 
     seen: dict[int, list[Seen]] = field(default_factory=lambda: defaultdict(list))
-    digests: dict[int, Digest] = field(default_factory=dict)
+    digests: dict[int, RecordDigest] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record], choose: Choose, receipt: Receipt) -> Expected:
-        expected, new_digest = cls(), digest_for(receipt)
+        expected, new_digest = cls(), record_digest_for(receipt)
         for record in records:
             partition, fingerprint = choose(record), Fingerprint()
             fingerprint.add(*record[1:])
@@ -182,7 +182,7 @@ class SpreadAuditor:
         assert isinstance(placement, KafkaPartitions)
         self.result.chunks += 1
         try:
-            digest_for(receipt)
+            record_digest_for(receipt)
         except LedgerUnreadable as e:  # the chunk may be correct; this version cannot check it
             self.result.not_auditable(receipt, e)
             return

@@ -29,6 +29,7 @@ NEEDED = (
     "jmespath",
     "kafka_replication.kafka.engines.record.engine",
 )
+NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.engines.batch.engine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,12 @@ class Job:
     def common(self) -> Job:
         """The part that all tasks share. Every Spark task gets it together with its own task."""
         return replace(self, tasks=[])
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The modules that its workers import."""
+        batches = NEEDED_FOR_BATCHES if self.settings.engine == "batch" else ()
+        return (*NEEDED, *batches, *self.pipeline.modules)
 
     def shared(self, at_a_time: int) -> Job:
         """The same job where each of so many ranges at a time keeps to its share of the throughput limit."""

@@ -19,7 +19,6 @@ from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, GAVE_UP
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
-    NEEDED,
     RESULTS,
     Bundle,
     Job,
@@ -67,7 +66,7 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     """
     slots = _slots(context, job)
     common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
-    work = _work(common, (*NEEDED, *job.pipeline.modules))
+    work = _work(common, job.needed)
 
     allowance = Allowance()
 

@@ -139,7 +139,7 @@ def _target(job: Job, key: PartitionKey) -> TopicPartition:
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reach
-    from kafka_replication.kafka.engines import engine_for
+    from kafka_replication.kafka.engines import engine_for, fallback
 
     key, job, deadline = task.key, tools.job, tools.deadline
     deadline.moved()  # the time of this range begins
@@ -166,6 +166,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline)
         copier = Copier(
             engine=engine,
+            fallback=fallback(job.settings, job.source, tools.pipeline),
             sink=tools.sink,
             settings=job.settings,
             progress=progress,

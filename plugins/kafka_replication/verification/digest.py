@@ -7,14 +7,17 @@ digest does not depend on how records are batched or compressed. It does not inc
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Protocol
 
 import xxhash
 
 DIGEST_KIND = "xxh3_128/1"
+BATCH_DIGEST_KIND = "batches-xxh3_128/1"
 Headers = Any  # a sequence of names and values (bytes or None), as the client gives them
 
 _record = struct.Struct("<qiii").pack  # timestamp in ms, key length, value length, header count; -1 = null
+# codec, last offset delta, record count, first timestamp in ms, bytes of records as they are stored
+_batch = struct.Struct("<Biiqi").pack
 _header = struct.Struct("<ii").pack  # name length in bytes, value length; -1 = null
 
 
@@ -54,6 +57,46 @@ class Fingerprint:
                 self.bytes += len(encoded) + len(content or b"")
         self.count += 1
         self.bytes += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+
+    def hexdigest(self) -> str:
+        return str(self.hash.hexdigest())
+
+
+class StoredBatch(Protocol):
+    """A record batch as brokers store it."""
+
+    @property
+    def attributes(self) -> int: ...
+    @property
+    def last_offset_delta(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def payload(self) -> memoryview: ...
+
+
+class BatchDigest:
+    """The count, size and digest of stored record batches, in their order: their records, compressed as they are, and
+    what decoding them needs. Equal digests mean equal records; the same records in other batches have another digest.
+    """
+
+    __slots__ = ("bytes", "count", "hash")
+
+    def __init__(self) -> None:
+        self.hash = xxhash.xxh3_128()
+        self.count = 0
+        self.bytes = 0
+
+    def add_batch(self, batch: StoredBatch) -> None:
+        codec, size = batch.attributes & 0b111, len(batch.payload)
+        self.hash.update(_batch(codec, batch.last_offset_delta, batch.count, batch.base_timestamp, size))
+        self.hash.update(batch.payload)
+        self.count += batch.count
+        self.bytes += batch.size
 
     def hexdigest(self) -> str:
         return str(self.hash.hexdigest())

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from kafka_replication.ledger.entries import UPGRADE, Receipt
 from kafka_replication.model.errors import LedgerUnreadable
-from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint, Headers
+from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, BatchDigest, Fingerprint, Headers
 
 Content = bytes | None  # of a key or a value; None is null
 
 
-class Digest(Protocol):
+class RecordDigest(Protocol):
     """The digest of the records that were added, in their order. Equal digests of one kind mean equal records."""
 
     count: int
@@ -27,7 +27,9 @@ class Digest(Protocol):
     def hexdigest(self) -> str: ...
 
 
-DIGESTS: Mapping[str, Callable[[], Digest]] = {DIGEST_KIND: Fingerprint}
+Digest = RecordDigest | BatchDigest
+RECORD_DIGESTS: Mapping[str, Callable[[], RecordDigest]] = {DIGEST_KIND: Fingerprint}
+DIGESTS: Mapping[str, Callable[[], Digest]] = {**RECORD_DIGESTS, BATCH_DIGEST_KIND: BatchDigest}
 
 
 def digest_for(receipt: Receipt) -> Callable[[], Digest]:
@@ -42,5 +44,17 @@ def digest_for(receipt: Receipt) -> Callable[[], Digest]:
             f"the receipt of source offsets {receipt.range} has the digest kind {receipt.digest_kind!r}, which this"
             f" version does not know (it knows {', '.join(sorted(DIGESTS))})",
             UPGRADE,
+        )
+    return make
+
+
+def record_digest_for(receipt: Receipt) -> Callable[[], RecordDigest]:
+    """The same where only records are at hand. Raises LedgerUnreadable, too, for a digest of stored batches."""
+    digest_for(receipt)
+    if (make := RECORD_DIGESTS.get(receipt.digest_kind)) is None:
+        raise LedgerUnreadable(
+            f"the receipt of source offsets {receipt.range} has a digest of whole batches, which single records do not"
+            " have",
+            "compare source and target (kafka-replication audit)",
         )
     return make

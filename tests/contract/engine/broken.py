@@ -213,7 +213,7 @@ ALL: list[tuple[Callable[[SourceReader], SourceReader], Check]] = [
     (EndsTooEarly, checks.nothing_outside_the_range_is_copied),
     (EndsBehindTheLastRecord, checks.a_range_of_markers_alone_is_a_chunk_without_records),
     (StartsAtTheBeginning, checks.nothing_outside_the_range_is_copied),
-    (InventsTheDigest, checks.the_digest_is_that_of_the_records),
+    (InventsTheDigest, checks.a_record_digest_is_that_of_the_records),
     (ForgetsTheEpoch, checks.the_leader_epoch_of_the_last_offset_is_known),
     (TakesAnyTopic, checks.a_source_that_was_re_created_is_refused),
 ]

@@ -1,4 +1,4 @@
-"""The conformance suite of copy engines, on the record engine; and broken engines, which it must notice."""
+"""The conformance suite of copy engines, on each of them; and broken engines, which it must notice."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from kafka_replication.kafka.engines import ENGINES
 from tests.contract.copy_case import CopyCase
 from tests.contract.engine.broken import ALL, BrokenEngine
 from tests.contract.engine.checks import CHECKS, Check
+from tests.support.scenario import Cluster
 
 
+@pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_engine(check: Check, copy_case: CopyCase) -> None:
-    check(copy_case)
+def test_engine(check: Check, name: str, kafka_sides: tuple[Cluster, Cluster]) -> None:
+    check(CopyCase(*kafka_sides, engine_name=name))
 
 
 @pytest.mark.parametrize(("broken", "noticed_by"), ALL, ids=lambda part: getattr(part, "__name__", "?"))

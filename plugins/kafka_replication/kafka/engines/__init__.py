@@ -11,7 +11,16 @@ from kafka_replication.kafka.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.sinks.port import Sink
 
-ENGINES: Mapping[str, Callable[[ClientConfig, Copy, Pipeline | None], CopyEngine]] = {"record": RecordEngine}
+Make = Callable[[ClientConfig, Copy, Pipeline | None], CopyEngine]
+
+
+def _batch(source: ClientConfig, settings: Copy, pipeline: Pipeline | None) -> CopyEngine:
+    from kafka_replication.kafka.engines.batch.engine import BatchEngine  # only a worker that needs it loads it
+
+    return BatchEngine(source, settings, pipeline)
+
+
+ENGINES: Mapping[str, Make] = {"record": RecordEngine, "batch": _batch}
 FALLBACK = "record"  # supports every range
 
 
@@ -21,3 +30,8 @@ def engine_for(
     """The engine that `copy.engine` names, or the record engine if that one does not support the range."""
     names = dict.fromkeys((settings.engine, FALLBACK))
     return choose([ENGINES[name](source, settings, pipeline) for name in names], task, sink)
+
+
+def fallback(settings: Copy, source: ClientConfig, pipeline: Pipeline | None = None) -> CopyEngine:
+    """The engine that copies what another one hands over."""
+    return ENGINES[FALLBACK](source, settings, pipeline)

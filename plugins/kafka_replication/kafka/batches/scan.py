@@ -1,0 +1,154 @@
+"""Reads the batches of one partition, as a ``read_committed`` consumer does."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from confluent_kafka import KafkaError
+
+from kafka_replication.kafka import clients
+from kafka_replication.kafka.batches.leader import connect
+from kafka_replication.kafka.pace import Pace, paced
+from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.translate import translate
+from kafka_replication.model.errors import GapFound, Stalled
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.wire import fetching
+from kafka_replication.wire.batch import Batch, Malformed, batches
+from kafka_replication.wire.connection import Connection
+
+MOST = 4 << 20  # bytes of one answer; two may be in memory
+WAIT = 0.1  # seconds
+
+
+class BatchScan:
+    """Goes over one partition in the order of its offsets. One request is under way while an answer is worked on.
+
+    Raises Unreachable, Stalled, GapFound, Malformed, and what the broker's errors mean.
+    """
+
+    def __init__(
+        self,
+        config: clients.ClientConfig,
+        at: TopicPartition,
+        stall: float,
+        throttling: Throttling,
+        limit: int | None = None,
+    ) -> None:
+        """``stall`` in seconds, ``limit`` in bytes a second; None is no limit."""
+        self._config, self._at, self._stall, self._throttling = config, at, stall, throttling
+        self._pace, self._most = Pace(limit), int(paced(config, limit).get("fetch.message.max.bytes", MOST))
+        self._pending = deque[tuple[Batch, bool]]()  # arrived, and whether a reader sees it
+        self._next: int | None = None  # the offset that is fetched next
+        self._connection: Connection | None = None
+        self.position = 0  # the next offset; what is before was given or is not visible
+        self.leader_epoch: int | None = None  # of the offset before ``position``; None if it is not known
+        self.arrived: Sequence[int] = ()  # the sizes of the batches in the first answer
+
+    @property
+    def connection(self) -> Connection:
+        if self._connection is None:
+            self._connection = connect(self._config, self._at, self._stall)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def go_to(self, offset: int) -> None:
+        """The next batch is the one that has this offset, or the first one after it."""
+        if self._next is None or not self.position <= offset <= self._next:
+            self.close()  # what was asked for is not wanted
+            self._pending.clear()
+            self._next, self.leader_epoch = offset, None
+        self.position = offset
+
+    def peek(self, until: int) -> Batch | None:
+        """The next visible batch that begins before ``until``; it may have begun before the position. None: there is
+        none, and the position is at ``until``.
+        """
+        heard = time.monotonic()
+        while self.position < until:
+            while self._pending and self.position < until:
+                batch, visible = self._pending[0]
+                if batch.base_offset >= until:
+                    self.position, self.leader_epoch = until, None
+                    return None
+                if visible and batch.until > self.position:
+                    return batch
+                self._pass(batch, until)
+            if self.position < until:
+                if self._fetch(until):
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self._stall:
+                    raise Stalled(
+                        f"{self._at}: nothing arrived for {self._stall:.0f} s at offset {self.position} of {until}",
+                        "check the brokers, and whether a transaction stays open there (last stable offset)",
+                    )
+        return None
+
+    def take(self) -> None:
+        """The position moves behind the batch that `peek` gave."""
+        batch, _ = self._pending[0]
+        self._pass(batch, batch.until)
+
+    def visible(self, wanted: OffsetRange) -> Iterator[Batch]:
+        """The batches that have offsets in ``wanted``."""
+        self.go_to(wanted.from_)
+        while (batch := self.peek(wanted.until)) is not None:
+            yield batch
+            self.take()
+
+    def _pass(self, batch: Batch, until: int) -> None:
+        if batch.until > self.position:
+            self.position, self.leader_epoch = min(batch.until, until), batch.leader_epoch
+        if batch.until <= until:
+            self._pending.popleft()
+
+    def _fetch(self, until: int) -> bool:
+        """Add what the next answer has. Returns whether it has something."""
+        assert self._next is not None
+        self._pace.wait()
+        if not self.connection.open_requests:
+            self._ask()
+        data, throttled = fetching.answer(self.connection)
+        self._throttling.add(throttled, self.connection.address)
+        if data.error_code == KafkaError.OFFSET_OUT_OF_RANGE:
+            raise GapFound(f"{self._at}: offset {self._next} can no longer be read", "plan again")
+        if data.error_code:
+            raise translate(KafkaError(int(data.error_code)), f"{self._at}: reading offset {self._next}")
+        self._pace.spend(len(data.records or b""))
+        came = list(batches(memoryview(data.records or b"")))
+        if data.records and not came:  # a broker sends at least one whole batch
+            raise Malformed(f"there is no whole batch at offset {self._next}")
+        if came:
+            self._next = max(self._next, came[-1].until)
+        if self._next < until:
+            self._ask()
+        aborted = [(int(one.first_offset), int(one.producer_id)) for one in data.aborted_transactions or ()]
+        self._pending += with_visibility(came, aborted)
+        self.arrived = self.arrived or [batch.size for batch in came]
+        return bool(came)
+
+    def _ask(self) -> None:
+        assert self._next is not None
+        fetching.ask(self.connection, self._at.topic, self._at.partition, self._next, self._most, WAIT)
+
+
+def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
+    """Each batch, checked, and whether a ``read_committed`` reader sees it. ``aborted`` has the first offset and the
+    producer id of each aborted transaction that these batches may belong to, up to where its marker is.
+    """
+    left, open_ = deque(sorted(aborted)), set[int]()
+    for batch in came:
+        batch.check()
+        while left and left[0][0] < batch.until:
+            open_.add(left.popleft()[1])
+        if batch.is_control:
+            open_.discard(batch.producer_id)
+            yield batch, False
+        else:
+            yield batch, not (batch.is_transactional and batch.producer_id in open_)

@@ -1,0 +1,158 @@
+"""The batch engine: copies whole record batches as the source stores them, without decompressing or decoding them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from kafka_replication.config import Copy
+from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.kafka import clients, topics
+from kafka_replication.kafka.batches.lane import BatchRefused, BatchWriter
+from kafka_replication.kafka.batches.leader import unsupported
+from kafka_replication.kafka.batches.scan import BatchScan
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.sink_session import KafkaSinkSession
+from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.errors import GapFound, NotAdmitted, NotAuthorized, Unexpected
+from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.sinks.port import Sink, SinkSession
+from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
+from kafka_replication.wire import fetching
+from kafka_replication.wire.batch import CODEC, DELETE_HORIZON, LOG_APPEND_TIME, Batch, Malformed
+
+CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
+FEW = 8  # batches, which are not worth a session of another engine
+
+# The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
+_FOR_ANOTHER = (BatchRefused, Malformed, GapFound, NotAdmitted, NotAuthorized, Unexpected)
+
+
+class BatchEngine:
+    """Copies what it can send exactly as it is; hands over the rest. Only a Kafka target takes batches."""
+
+    name = "batch/1"
+    digest_kind = BATCH_DIGEST_KIND
+
+    def __init__(self, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None = None) -> None:
+        self._source, self._settings, self._pipeline = source, settings, pipeline
+
+    def supports(self, task: CopyTask, sink: Sink) -> str | None:
+        if self._pipeline is not None:
+            return "records are filtered or changed"
+        if not isinstance(sink, KafkaSink):
+            return "the target is not Kafka"
+        return unsupported(self._source) or sink.why_not_batches(task.key.target_topic)
+
+    @contextmanager
+    def reader(self, task: CopyTask) -> Iterator[BatchReader]:
+        reader = BatchReader(task, self._source, self._settings)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+class BatchReader:
+    """A `SourceReader` over one connection to the partition's leader."""
+
+    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy) -> None:
+        self._at, self._source, self._settings = task.key.source, source, settings
+        self._end = task.range.until
+        self._throttling = Throttling(str(self._at), "source")
+        self._next: int | None = None  # the offset that is read next
+
+    @cached_property
+    def _scan(self) -> BatchScan:
+        limit = self._settings.throughput_limit
+        return BatchScan(self._source, self._at, self._settings.stall_timeout, self._throttling, limit)
+
+    @property
+    def throttled(self) -> float:
+        return self._throttling.seconds
+
+    def close(self) -> None:
+        self._scan.close()
+
+    def check_ids(self, ids: Ids) -> None:
+        topics.check_id(clients.shared_admin(self._source), self._at.topic, ids.source_topic, "source")
+
+    def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
+        assert isinstance(target, KafkaSinkSession)
+        try:
+            if self._next != left.from_:
+                self._go_to(left, position)
+            return self._copy(left, target, most_records)
+        except _FOR_ANOTHER as e:
+            raise HandOver(self._end, str(e)) from e
+
+    def _copy(self, left: OffsetRange, target: KafkaSinkSession, most_records: int) -> Chunk:
+        largest = target.largest_batch
+        first = self._scan.peek(left.until)
+        if first is not None and self._scan.position == left.from_:
+            self._check(first, left, largest)
+        seen, writer = BatchDigest(), target.begin_batches()
+        self._fill(seen, writer, left, most_records, largest)
+        digest = seen.hexdigest()
+        placement = writer.finish(digest)
+        self._next = self._scan.position
+        return Chunk(
+            range=OffsetRange(left.from_, self._next),
+            count=seen.count,
+            bytes=seen.bytes,
+            digest=digest,
+            placement=placement,
+            leader_epoch=self._scan.leader_epoch,
+        )
+
+    def _fill(self, seen: BatchDigest, writer: BatchWriter, left: OffsetRange, most_records: int, largest: int) -> None:
+        """Write batches until the chunk is full, the range ends, or one has to be handed over."""
+        full = time.monotonic() + self._settings.chunk_seconds
+        while (batch := self._scan.peek(left.until)) is not None:
+            if _why_not(batch, self._scan.position, left.until, largest):
+                return
+            if seen.count and (
+                seen.count + batch.count > most_records
+                or seen.bytes + batch.size > self._settings.chunk_bytes
+                or time.monotonic() > full
+            ):
+                return
+            writer.write(batch)
+            seen.add_batch(batch)
+            self._scan.take()
+
+    def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
+        """Raise HandOver unless this batch, the first one, can be sent as it is."""
+        if batch.base_offset < left.from_:
+            raise HandOver(min(batch.until, left.until), "the range begins inside of a batch")
+        if why := _why_not(batch, left.from_, left.until, largest):
+            raise HandOver(left.until if batch.until > left.until else self._end, why)
+        sizes = self._scan.arrived
+        if len(sizes) > FEW and sum(sizes) < self._settings.least_batch_bytes * len(sizes):
+            raise HandOver(self._end, f"its batches have {sum(sizes) // len(sizes)} bytes on average")
+
+    def _go_to(self, left: OffsetRange, position: Position) -> None:
+        self._scan.go_to(left.from_)
+        epoch = position.leader_epoch
+        if left.from_ != position.next_offset or epoch is None:
+            return
+        end = fetching.end_of_epoch(self._scan.connection, self._at.topic, self._at.partition, epoch)
+        if end is None or end < left.from_:
+            raise HandOver(self._end, f"the leader epoch {epoch} of the source now ends at {end}")
+
+
+def _why_not(batch: Batch, position: int, until: int, largest: int) -> str | None:
+    """Why this batch cannot be sent as it is; None if it can."""
+    if batch.base_offset < position or batch.until > until:
+        return "the range ends inside of a batch"
+    if batch.count != batch.last_offset_delta + 1:
+        return f"records of the batch at offset {batch.base_offset} were compacted away"
+    if batch.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) or batch.attributes & CODEC > CODECS:
+        return f"the batch at offset {batch.base_offset} has the attributes {batch.attributes:#x}"
+    if batch.size > largest:
+        return f"the batch at offset {batch.base_offset} has {batch.size} bytes, the target topic takes {largest}"
+    return None

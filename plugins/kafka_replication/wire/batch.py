@@ -1,0 +1,105 @@
+"""Record batches in format 2, as brokers store them: https://kafka.apache.org/documentation/#recordbatch"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+# first offset, length behind this field, leader epoch, format, checksum
+_HEAD = struct.Struct(">qiibI")
+# attributes, last offset delta, first and last timestamp, producer id, its epoch, first sequence number, record count
+_BODY = struct.Struct(">hiqqqhii")
+_BEFORE_LENGTH = 12  # bytes that the length does not count
+FRAME = _HEAD.size + _BODY.size  # bytes of a batch without records
+CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0b111, 0b1000, 0b10000, 0b100000, 0b1000000
+
+
+class Malformed(ValueError):
+    """What the broker sent is no batch of format 2, or its checksum is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One batch of a fetch. ``payload`` is its records, compressed by the codec of its attributes."""
+
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    count: int
+    payload: memoryview
+    checksum: int
+    body: memoryview  # what the checksum covers
+
+    @property
+    def until(self) -> int:
+        """One past its last offset."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size(self) -> int:
+        """In bytes, as brokers count it."""
+        return FRAME + len(self.payload)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    def check(self) -> None:
+        """Raise Malformed if the checksum is wrong."""
+        if crc32c(self.body) != self.checksum:
+            raise Malformed(f"the checksum of the batch at offset {self.base_offset} is wrong")
+
+    def framed(self, producer_id: int, producer_epoch: int, sequence: int) -> tuple[bytes, memoryview]:
+        """Header and records of the same batch, as a transactional producer sends it."""
+        body = _BODY.pack(
+            self.attributes & CODEC | TRANSACTIONAL,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            sequence,
+            self.count,
+        )
+        checksum = crc32c(self.payload, crc32c(body))
+        return _HEAD.pack(0, self.size - _BEFORE_LENGTH, -1, 2, checksum) + body, self.payload
+
+
+def batches(data: memoryview) -> Iterator[Batch]:
+    """The complete batches at the beginning of ``data``. Raises Malformed for another format."""
+    at = 0
+    while at + FRAME <= len(data):
+        first, length, epoch, version, checksum = _HEAD.unpack_from(data, at)
+        if version != 2:
+            raise Malformed(f"the batch at offset {first} has format {version}")
+        end = at + _BEFORE_LENGTH + length
+        if length < FRAME - _BEFORE_LENGTH:
+            raise Malformed(f"the batch at offset {first} says that it has {length} bytes")
+        if end > len(data):
+            return
+        attributes, delta, earliest, latest, producer, _, _, count = _BODY.unpack_from(data, at + _HEAD.size)
+        yield Batch(
+            base_offset=first,
+            leader_epoch=epoch,
+            attributes=attributes,
+            last_offset_delta=delta,
+            base_timestamp=earliest,
+            max_timestamp=latest,
+            producer_id=producer,
+            count=count,
+            payload=data[at + FRAME : end],
+            checksum=checksum,
+            body=data[at + _HEAD.size : end],
+        )
+        at = end

@@ -1,0 +1,50 @@
+"""Fetch, version 11: the batches of one partition, up to its last stable offset."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from kio.schema.fetch.v11.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch.v11.response import FetchResponse, PartitionData
+from kio.schema.offset_for_leader_epoch.v2.request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kio.schema.offset_for_leader_epoch.v2.response import OffsetForLeaderEpochResponse
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i32, i32Timedelta, i64
+
+from kafka_replication.wire.connection import Connection
+
+READ_COMMITTED = i8(1)
+
+
+def ask(connection: Connection, topic: str, partition: int, offset: int, most: int, wait: float) -> None:
+    """Send a request for at most ``most`` bytes from ``offset`` on, but at least one batch. The broker waits ``wait``
+    seconds for one.
+    """
+    asked = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(most))
+    request = FetchRequest(
+        max_wait=i32Timedelta.parse(timedelta(seconds=wait)),
+        min_bytes=i32(1),
+        max_bytes=i32(most),
+        isolation_level=READ_COMMITTED,
+        topics=(FetchTopic(topic=TopicName(topic), partitions=(asked,)),),
+        forgotten_topics_data=(),
+    )
+    connection.request(request)
+
+
+def answer(connection: Connection) -> tuple[PartitionData, float]:
+    """The answer for the partition, and for how many seconds a quota makes this client wait."""
+    response = connection.answer(FetchResponse)
+    return response.responses[0].partitions[0], response.throttle_time.total_seconds()
+
+
+def end_of_epoch(connection: Connection, topic: str, partition: int, epoch: int) -> int | None:
+    """One past the last offset of this leader epoch, or of the latest one before it; None if the broker cannot tell."""
+    asked = OffsetForLeaderPartition(partition=i32(partition), leader_epoch=i32(epoch))
+    request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic=TopicName(topic), partitions=(asked,)),))
+    told = connection.ask(request, OffsetForLeaderEpochResponse).topics[0].partitions[0]
+    return None if told.error_code or told.end_offset < 0 else int(told.end_offset)

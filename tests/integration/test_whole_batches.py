@@ -1,0 +1,225 @@
+"""The batch engine: what it copies as it is, what it hands over to the record engine, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+from kafka_replication.kafka.batches.scan import BatchScan
+from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.model.errors import Fenced
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runs.audit import AuditRequest, audit
+from kafka_replication.wire.batch import CODEC
+from tests.contract.copy_case import CopyCase, raised
+from tests.support.actions import put_receipt, receipts_of
+from tests.support.raw_produce import produce_raw
+from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
+from tests.support.waiting import wait_until
+
+BATCHES = {"engine": "batch"}
+
+
+def engines(scene: Scenario) -> list[tuple[OffsetRange, str]]:
+    """Which engine copied which range, as the receipts say."""
+    return [(receipt.range, receipt.engine) for receipt in receipts(scene)]
+
+
+def receipts(scene: Scenario) -> Sequence[Receipt]:
+    key = scene.key()
+    found = scene.bare_run().clusters.ledger.receipts({key: None}).all(key)
+    return sorted(found, key=lambda receipt: receipt.range.from_)
+
+
+def stored(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
+    """The codec and the records of each visible batch, as the broker stores them."""
+    scan = BatchScan({"bootstrap.servers": cluster.bootstrap}, TopicPartition(topic, 0), 30.0, Throttling("", ""))
+    with closing(scan):
+        found = scan.visible(OffsetRange(0, cluster.size(topic)))
+        return [(batch.attributes & CODEC, bytes(batch.payload)) for batch in found]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_arrive_as_they_are_stored(scene: Scenario, codec: str) -> None:
+    scene.source.create(scene.topic)
+    for first in (0, 300, 600):
+        scene.source.produce(scene.topic, numbered(300, first), compression_type=codec)
+    report = scene.run(copy=BATCHES)
+    assert report.outcome == "done", report.table()
+    assert (only(report).copied, only(report).digest_ok) == (900, True)
+    assert {engine for _, engine in engines(scene)} == {"batch/1"}
+    assert stored(scene.target, scene.topic) == stored(scene.source, scene.topic)
+    scene.assert_copied()
+    assert scene.watermark() == 900
+
+
+def test_a_range_that_cuts_batches_is_copied_by_both_engines(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    for first in range(0, 1000, 200):
+        scene.source.produce(scene.topic, numbered(200, first), linger_ms=500)
+    for _ in range(3):
+        report = scene.run(copy=BATCHES, max_records_per_run=350)
+        assert report.outcome == "done", report.table()
+    assert engines(scene) == [
+        (OffsetRange(0, 200), "batch/1"),
+        (OffsetRange(200, 350), "record/1"),
+        (OffsetRange(350, 400), "record/1"),
+        (OffsetRange(400, 600), "batch/1"),
+        (OffsetRange(600, 700), "record/1"),
+        (OffsetRange(700, 800), "record/1"),
+        (OffsetRange(800, 1000), "batch/1"),
+    ]
+    scene.assert_copied()
+    assert scene.watermark() == 1000
+
+
+def test_transactions_of_the_source(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.transaction(scene.topic, numbered(100))
+    scene.source.transaction(scene.topic, numbered(50, 5_000), abort=True)
+    scene.source.produce(scene.topic, numbered(100, 100))
+    scene.source.transaction(scene.topic, numbered(5, 6_000), abort=True)
+    report = scene.run(copy=BATCHES)
+    assert (only(report).copied, only(report).not_visible) == (200, 58), report.table()
+    assert engines(scene) == [(OffsetRange(0, 258), "batch/1")]
+    scene.assert_copied()
+
+
+@pytest.mark.parametrize(
+    "source", [{"message.timestamp.type": "LogAppendTime"}, {"max.message.bytes": "2000000"}], ids=["times", "size"]
+)
+def test_batches_that_the_target_would_change_or_refuse_are_copied_record_by_record(
+    scene: Scenario, source: dict[str, str]
+) -> None:
+    scene.source.create(scene.topic, 1, source)
+    scene.target.create(scene.topic, 1, {"max.message.bytes": "5000"})
+    scene.source.produce(scene.topic, numbered(20))
+    scene.source.produce(scene.topic, numbered(100, 20), compression_type="none")
+    report = scene.run(copy=BATCHES)
+    assert report.outcome == "done", report.table()
+    assert "record/1" in {engine for _, engine in engines(scene)}
+    scene.assert_copied()
+
+
+@pytest.mark.parametrize(
+    "target", [{"compression.type": "gzip"}, {"cleanup.policy": "compact"}], ids=["compression", "compaction"]
+)
+def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target: dict[str, str]) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, target)
+    scene.source.produce(scene.topic, numbered(100))
+    assert scene.run(copy=BATCHES).outcome == "done"
+    assert {engine for _, engine in engines(scene)} == {"record/1"}
+    scene.assert_copied()
+
+
+def test_small_batches_are_copied_record_by_record(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    for number in range(20):
+        scene.source.produce(scene.topic, numbered(5, 5 * number))
+    assert scene.run(copy=BATCHES).outcome == "done"
+    assert {engine for _, engine in engines(scene)} == {"record/1"}
+    scene.assert_copied()
+
+
+def test_a_batch_with_a_record_that_the_target_refuses(scene: Scenario) -> None:
+    """The broker refuses the whole batch; the record engine finds the record, and its policy is obeyed."""
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"message.timestamp.before.max.ms": str(86_400_000 * 365 * 20)})
+    scene.source.produce(scene.topic, numbered(50))
+    scene.source.produce(scene.topic, [*numbered(20, 50), Rec(b"old", b"v", (), 1), *numbered(20, 70)])
+    report = scene.run(copy=BATCHES)
+    assert report.outcome == "failed"
+    assert "offset 70" in str(only(report).error)
+    assert scene.watermark() == 70
+    report = scene.run(copy=BATCHES, failures={"policy": "skip"})
+    assert (report.outcome, scene.watermark()) == ("done", 91), report.table()
+    assert only(report).skipped == 1
+
+
+def test_a_log_that_was_compacted_is_copied_record_by_record(scene: Scenario) -> None:
+    scene.source.create(
+        scene.topic, 1, {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    )
+    scene.source.produce(scene.topic, [Rec(b"a", b"1"), Rec(b"b", b"1"), Rec(b"a", b"2"), Rec(b"b", b"2")])
+    scene.source.produce(scene.topic, [Rec(b"c", b"1"), Rec(b"a", b"3")])
+
+    def compacted() -> bool:
+        scene.source.produce(scene.topic, [Rec(b"roll", b"v")])
+        return any(len(payload) < 40 for _, payload in stored(scene.source, scene.topic)[:1])
+
+    wait_until(compacted)
+    scene.target.create(scene.topic)
+    assert scene.run(copy=BATCHES).outcome == "done"
+    scene.assert_copied()
+
+
+def test_an_audit_compares_what_was_copied_in_batches(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    assert scene.run(copy=BATCHES).outcome == "done"
+    report = audit(scene.bare_run("audit"), AuditRequest())
+    assert report.outcome == "clean", report.text()
+    [partition] = report.partitions
+    assert (partition.by_content, partition.source_records, partition.target_records) == (200, 200, 200)
+    scene.source.delete_before(scene.topic, 0, 200)
+    report = audit(scene.bare_run("audit"), AuditRequest())
+    assert (report.outcome, report.partitions[0].by_receipt) == ("clean", 200), report.text()
+    [(key, value)] = receipts_of(scene).values()
+    put_receipt(scene, key, value | {"digest": "0" * 32})
+    assert audit(scene.bare_run("audit"), AuditRequest()).outcome == "differs"
+
+
+def test_what_confluent_kafka_would_change_is_copied_and_compared(scene: Scenario) -> None:
+    """A time of 0, and a header whose name is not UTF-8: only whole batches carry them."""
+    scene.source.create(scene.topic)
+    for number in range(3):
+        produce_raw(scene.source.bootstrap, scene.topic, 0, b"%d" % number, b"v", [(b"\xff", b"1")], timestamp=0)
+    assert scene.run(copy=BATCHES).outcome == "done"
+    assert stored(scene.target, scene.topic) == stored(scene.source, scene.topic)
+    report = audit(scene.bare_run("audit"), AuditRequest())
+    assert (report.outcome, report.partitions[0].by_receipt) == ("clean", 3), report.text()
+
+
+def test_what_a_fenced_session_sent_is_not_visible(scene: Scenario) -> None:
+    case = CopyCase(scene.source, scene.target, engine_name="batch")
+    case.produce(*numbered(10))
+    case.produce(*numbered(10, 10))
+    with case.session() as zombie:
+        zombie.fence()
+        position = zombie.position()
+        assert position is not None
+        with case.engine.reader(case.task(20)) as reader:
+            chunk = reader.copy_chunk(OffsetRange(0, 20), position, zombie, 10)  # sent, not committed
+            case.copy(OffsetRange(0, 20))
+            raised(Fenced, lambda: zombie.commit(chunk.moved(position), case.receipt(chunk)))
+    assert case.values() == [record.value for record in case.produced()]
+
+
+def test_a_session_that_was_fenced_before_sends_nothing(scene: Scenario) -> None:
+    case = CopyCase(scene.source, scene.target, engine_name="batch")
+    case.produce(*numbered(10))
+    with case.session() as zombie:
+        zombie.fence()
+        position = zombie.position()
+        assert position is not None
+        case.copy(OffsetRange(0, 10))
+        with case.engine.reader(case.task(10)) as reader:
+            raised(Fenced, lambda: reader.copy_chunk(OffsetRange(0, 10), position, zombie, 10))
+    assert case.values() == [record.value for record in case.produced()]
+
+
+def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:
+    """Its transaction is aborted at once, also if the producer itself has sent nothing in it."""
+    case = CopyCase(scene.source, scene.target, engine_name="batch")
+    case.produce(*numbered(10))
+    assert isinstance(case.sink, KafkaSink)
+    with case.fenced() as (session, position), case.engine.reader(case.task(10)) as reader:
+        reader.copy_chunk(OffsetRange(0, 10), position, session, 10)
+        assert not case.target.is_settled([case.key.target])
+    wait_until(lambda: case.target.is_settled([case.key.target]))
+    assert case.values() == []

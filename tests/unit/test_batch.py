@@ -1,0 +1,138 @@
+"""Record batches as brokers store them: read, judged and framed anew without touching their records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_replication.kafka.batches.scan import with_visibility
+from kafka_replication.verification.digest import BatchDigest
+from kafka_replication.wire.batch import CONTROL, FRAME, TRANSACTIONAL, Batch, Malformed, batches
+
+COMMIT, ABORT = b"\x10\x00\x00\x00\x08\x00\x00\x00\x01\x00", b"\x10\x00\x00\x00\x08\x00\x00\x00\x00\x00"
+
+
+def made(offset: int, count: int = 1, payload: bytes = b"records", **more: int) -> Batch:
+    """A batch as a broker has it, before its checksum is known."""
+    fields = {"attributes": 0, "producer_id": -1, "leader_epoch": 3, "base_timestamp": 5, "max_timestamp": 9} | more
+    view = memoryview(payload)
+    return Batch(
+        base_offset=offset, last_offset_delta=count - 1, count=count, payload=view, checksum=0, body=view, **fields
+    )
+
+
+def sent(batch: Batch, producer: int = 7, epoch: int = 2, sequence: int = 100) -> bytes:
+    header, payload = batch.framed(producer, epoch, sequence)
+    return header + bytes(payload)
+
+
+@given(
+    st.binary(min_size=1, max_size=50),
+    st.integers(1, 1000),
+    st.integers(0, 4),
+    st.integers(-1, 2**62),
+    st.integers(0, 2**31 - 1),
+)
+def test_a_batch_is_sent_with_all_that_decodes_its_records(
+    payload: bytes, count: int, codec: int, time: int, sequence: int
+) -> None:
+    batch = made(12, count, payload, attributes=codec, base_timestamp=time, max_timestamp=time + 1)
+    data = sent(batch, sequence=sequence)
+    assert len(data) == batch.size == FRAME + len(payload)
+    [read] = batches(memoryview(data + data[:-1]))  # the second one is cut
+    read.check()
+    assert (read.producer_id, read.count, read.last_offset_delta) == (7, count, count - 1)
+    assert (read.base_timestamp, read.max_timestamp) == (time, time + 1)
+    assert read.attributes == codec | TRANSACTIONAL
+    assert bytes(read.payload) == payload
+    assert int.from_bytes(data[53:57], "big") == sequence
+    assert digest(read) == digest(batch)
+
+
+@given(st.integers(21, 80), st.integers(1, 255))
+def test_a_damaged_batch_is_noticed(at: int, flip: int) -> None:
+    data = bytearray(sent(made(0, 3, b"x" * 20)))
+    data[at] ^= flip
+    [read] = batches(memoryview(data))
+    with pytest.raises(Malformed, match="checksum of the batch at offset 0"):
+        read.check()
+
+
+def test_an_old_format_is_named() -> None:
+    data = bytearray(sent(made(0)))
+    data[16] = 1
+    with pytest.raises(Malformed, match="format 1"):
+        list(batches(memoryview(data)))
+
+
+def test_a_length_that_cannot_be_is_named() -> None:
+    data = bytearray(sent(made(0)))
+    data[8:12] = (5).to_bytes(4, "big")
+    with pytest.raises(Malformed, match="says that it has 5 bytes"):
+        list(batches(memoryview(data)))
+
+
+def digest(*found: Batch) -> str:
+    total = BatchDigest()
+    for batch in found:
+        total.add_batch(batch)
+    return total.hexdigest()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        made(0, 2, b"other"),
+        made(0, 3, b"records"),
+        made(0, 2, b"records", attributes=1),
+        made(0, 2, b"records", base_timestamp=6),
+        replace(made(0, 2, b"records"), last_offset_delta=2),
+    ],
+    ids=["records", "count", "codec", "time", "delta"],
+)
+def test_batches_that_differ_have_different_digests(other: Batch) -> None:
+    assert digest(other) != digest(made(0, 2, b"records"))
+
+
+def test_the_digest_tells_how_records_are_cut() -> None:
+    assert digest(made(0, 1, b"ab"), made(1, 1, b"c")) != digest(made(0, 1, b"a"), made(1, 1, b"bc"))
+
+
+def test_what_the_target_sets_is_not_in_the_digest() -> None:
+    one = made(0, 2, b"records", producer_id=5, leader_epoch=0, max_timestamp=9, attributes=TRANSACTIONAL)
+    assert digest(one) == digest(made(77, 2, b"records"))
+
+
+def checked(*several: Batch) -> list[Batch]:
+    """With the checksums of a broker."""
+    return [replace(one, checksum=crc32c(one.body)) for one in several]
+
+
+def test_a_reader_sees_what_was_committed() -> None:
+    """Producer 1 aborts, then commits; producer 2 commits meanwhile; others write without transactions."""
+    came = checked(
+        made(0, 5),
+        made(5, 5, producer_id=1, attributes=TRANSACTIONAL),
+        made(10, 5, producer_id=2, attributes=TRANSACTIONAL),
+        made(15, 1, ABORT, producer_id=1, attributes=TRANSACTIONAL | CONTROL),
+        made(16, 5, producer_id=1, attributes=TRANSACTIONAL),
+        made(21, 1, COMMIT, producer_id=2, attributes=TRANSACTIONAL | CONTROL),
+        made(22, 1, COMMIT, producer_id=1, attributes=TRANSACTIONAL | CONTROL),
+    )
+    seen = {batch.base_offset: visible for batch, visible in with_visibility(came, [(5, 1)])}
+    assert seen == {0: True, 5: False, 10: True, 15: False, 16: True, 21: False, 22: False}
+
+
+def test_an_aborted_transaction_may_have_begun_before_what_came() -> None:
+    came = checked(
+        made(10, 5, producer_id=1, attributes=TRANSACTIONAL),
+        made(15, 1, ABORT, producer_id=1, attributes=TRANSACTIONAL | CONTROL),
+        made(16, 5, producer_id=1, attributes=TRANSACTIONAL),
+        made(21, 1, ABORT, producer_id=1, attributes=TRANSACTIONAL | CONTROL),
+    )
+    seen = [visible for _, visible in with_visibility(came, [(3, 1), (16, 1)])]
+    assert seen == [False, False, False, False]
