@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from tests.faults.bench import Bench
 from tests.faults.load import Load
 from tests.faults.profiles import Profile
@@ -19,7 +20,8 @@ class Row:
 
     ``own_load`` rows damage the source's data and get a topic of their own. ``ignore`` names what the fault itself brings about.
     ``refused`` are the records that the fault makes the target refuse: if they are set aside, the row heals instead.
-    ``sampled`` is off where the fault changes what the sampler reads. ``load`` makes a load of another shape, ``bench`` names other clusters.
+    ``sampled`` is off where the fault changes what the sampler reads, as it does without transactions if only they fence
+    it (``fenced_by_transactions``). ``load`` makes a load of another shape, ``bench`` names other clusters.
     """
 
     name: str
@@ -32,7 +34,12 @@ class Row:
     load: Callable[[Bench, str, int], Load] | None = None
     bench: Callable[[Bench], Bench] = lambda bench: bench
     refused: Callable[[Record], bool] | None = None
+    fenced_by_transactions: bool = False
 
     def under(self, profile: Profile) -> Row:
         """The row as it has to end with this profile."""
-        return replace(self, expected="") if self.refused and profile.aside else self
+        return replace(
+            self,
+            expected="" if self.refused and profile.aside else self.expected,
+            sampled=self.sampled and (profile.delivery == EXACTLY_ONCE or not self.fenced_by_transactions),
+        )
