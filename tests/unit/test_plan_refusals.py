@@ -227,6 +227,38 @@ def test_a_position_behind_an_approved_gap_alone_may_be_spread() -> None:
     assert Case(positions={key(): gap}, config={"partitioning": "by_key"}).one().state is State.BEHIND
 
 
+TWO = source((0, 100, 100), (0, 100, 100))
+BY_KEY = {"partitioning": "by_key"}
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize(
+    ("before", "config"), [(position(40), BY_KEY), (spread("by_key", 40, 0, 7), {})], ids=["from keep", "to keep"]
+)
+def test_partitioning_changes_for_no_source_partition_of_a_topic(
+    before: Position, config: Mapping[str, Any], *, opened: bool
+) -> None:
+    """Also if nothing of it was copied yet: no copier left anything behind that nobody could tell from others."""
+    positions = {key(): before, **({key(partition=1): position(0)} if opened else {})}
+    case = Case(source=TWO, target=THREE, positions=positions, config=config)
+    assert [planned.state for planned in case.plan().partitions] == [State.REPARTITIONED] * 2
+    refused = case.one(key(partition=1))
+    assert refused.what.startswith("orders-1: records of orders-0 were copied with partitioning ")
+    assert refused.remedy.endswith(RESET)
+
+
+def test_a_source_partition_may_be_spread_as_others_of_its_topic_are() -> None:
+    """Or if they belong to topics that were created again since, with more partitions."""
+    fresh, other = {key(): position(0)}, replace(IDS, source_topic="s-earlier")
+    states = [
+        Case(positions={**fresh, key(partition=1): before}, target=THREE, config=BY_KEY).one(key()).state
+        for before in (spread("by_key", 40, 0, 7), position(40, ids=other))
+    ]
+    assert states == [State.BEHIND] * 2
+    mixed = {**fresh, key(partition=1): position(40), key(partition=2): spread("by_key", 40, 0, 7)}
+    assert Case(positions=mixed, target=THREE, config=BY_KEY).one(key()).state is State.BEHIND
+
+
 def test_a_target_of_any_size_is_opened_where_records_are_spread() -> None:
     case = Case(source=source((0, 100, 100), (0, 5, 5)), config={"partitioning": "by_key"})
     assert [planned.state for planned in case.plan().partitions] == [State.OPENING] * 2

@@ -19,6 +19,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
 from kafka_replication.planning.live import Planner, as_compared, own
+from kafka_replication.planning.placing import spread_before
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Snapshot, Topic
 
@@ -186,7 +187,13 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
     """
     given = replace(given, ledger=as_compared(given.ledger, given.snapshot))
     view = own(given.replication, given.ledger)
-    planner = Planner(replication=given.replication, snapshot=given.snapshot, ledger=view, watermarks=given.watermarks)
+    planner = Planner(
+        replication=given.replication,
+        snapshot=given.snapshot,
+        ledger=view,
+        watermarks=given.watermarks,
+        spread_before=spread_before(view.positions),
+    )
     live = {planned.key: planned for planned in given.live.partitions}
     lines = []
     for at, range_ in asked.items():
@@ -211,6 +218,7 @@ def _entry(
             snapshot=planner.snapshot,
             ledger=LedgerView(),
             watermarks=planner.watermarks,
+            spread_before=planner.spread_before,
         ).unopened(key, source, target, ids)
         return (
             replace(fresh, copy=None)

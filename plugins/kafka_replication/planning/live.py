@@ -36,6 +36,7 @@ def plan(
         watermarks=watermarks,
         known=frozenset(key.source.topic for key in own_entries.positions),
         unfit=preflight.unfit(replication, snapshot),
+        spread_before=placing.spread_before(own_entries.positions),
     )
     planned = tuple(planner.all())
     lost = next((partition for partition in planned if partition.state is State.LEDGER_LOST), None)
@@ -116,6 +117,7 @@ class Planner:
     watermarks: Mapping[PartitionKey, int]
     known: frozenset[str] = frozenset()  # source topics of which some partition was opened
     unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
+    spread_before: placing.SpreadBefore = field(default_factory=dict)
 
     def all(self) -> Iterator[PartitionPlan]:
         seen = set()
@@ -195,7 +197,9 @@ class Planner:
     def unopened(self, key: PartitionKey, source: Topic, target: Topic | None, ids: Ids) -> PartitionPlan:
         start = self.start(key)
         fresh = Position(generation=1, ids=ids, start=start or 0, next_offset=start or 0)
-        refusal = self.refusal_to_open(key, source, target)
+        refusal = self.refusal_to_open(key, source, target) or placing.refusal_beside(
+            self.replication.placing, key, ids, self.spread_before
+        )
         if refusal:
             return self.refused(key, refusal, fresh, source)
         return self.entry(key, State.OPENING, fresh, source, copy=self.next_range(key, fresh.start, source))
@@ -287,7 +291,7 @@ class Planner:
         say so.
         """
         partitioning, partitions = self.replication.placing, target.partitions
-        if refusal := placing.refusal_of_change(partitioning, key, position, len(partitions)):
+        if refusal := placing.refusal_of_change(partitioning, key, position, len(partitions), self.spread_before):
             return refusal
         if refusal := placing.refusal_of_partitions(partitioning, key, source, partitions):
             return refusal

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from kafka_replication.ledger.entries import Position
+from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 from kafka_replication.planning import refusals
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.refusals import Refusal
 from kafka_replication.planning.snapshot import Problem, Topic
+
+# By the ids of the topics, and whether it was with `KEEP`: a source partition that was copied so, and the partitioning.
+SpreadBefore = Mapping[tuple[Ids, bool], tuple[PartitionKey, str]]
 
 
 def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Problem | None:
@@ -42,23 +45,51 @@ def refusal_of_partitions(
     return refusals.fewer_partitions(key, source, len(partitions))
 
 
+def partitioning_of(key: PartitionKey, position: Position) -> str | None:
+    """With which partitioning the last records before this position were spread; None if nothing was written yet."""
+    if not position.coverage or not any(position.ends(key.source.partition).values()):
+        return None
+    return position.spread.by.name if position.spread else KEEP
+
+
+def spread_before(positions: Mapping[PartitionKey, Position]) -> SpreadBefore:
+    """What `refusal_beside` has to know about all source partitions."""
+    names = {key: name for key, position in sorted(positions.items()) if (name := partitioning_of(key, position))}
+    return {(positions[key].ids, name == KEEP): (key, name) for key, name in reversed(names.items())}
+
+
+def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, before: SpreadBefore) -> Refusal | None:
+    """Why a source partition of which nothing was written yet may not be the first of its topic that is spread in
+    another way; None if it is not. What a dead copier of it left behind without transactions would be told by nothing.
+    """
+    if (ids, partitioning.keeps) in before or (ids, not partitioning.keeps) not in before:
+        return None
+    other, name = before[ids, not partitioning.keeps]
+    return _repartitioned(key, f"{key.source}: records of {other.source}", name, partitioning)
+
+
+def _repartitioned(key: PartitionKey, what: str, before: str, partitioning: Partitioning) -> Refusal:
+    return Refusal(
+        State.REPARTITIONED,
+        f"{what} were copied with partitioning {before}, the file says {partitioning.name}: later records of a key"
+        " could come before earlier ones",
+        f"set partitioning: {before} again; or replicate to another target topic (topics.rename), or re-create"
+        f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
+    )
+
+
 def refusal_of_change(
-    partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int
+    partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int, beside: SpreadBefore
 ) -> Refusal | None:
     """Why the records after this position may not be spread in another way than those before it; None if they may, or
     if it is the same way.
     """
-    if not position.coverage or not any(position.ends(key.source.partition).values()):  # nothing was written yet
-        return None
-    before = position.spread.by.name if position.spread else KEEP
+    before = partitioning_of(key, position)
+    if before is None:
+        return refusal_beside(partitioning, key, position.ids, beside)
     if (before == KEEP) != partitioning.keeps:
-        return Refusal(
-            State.REPARTITIONED,
-            f"{key.source}: its records below offset {position.next_offset} were copied with partitioning {before}, the"
-            f" file says {partitioning.name}: later records of a key could come before earlier ones",
-            f"set partitioning: {before} again; or replicate to another target topic (topics.rename), or re-create"
-            f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
-        )
+        what = f"{key.source}: its records below offset {position.next_offset}"
+        return _repartitioned(key, what, before, partitioning)
     was = position.spread.by.partitions if position.spread else partitions
     if was < partitions and partitioning.moves_keys() and partitioning.stated != partitions:
         return Refusal(
