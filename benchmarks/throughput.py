@@ -2,8 +2,9 @@
 
 One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark
 Python worker runs, with each copy engine, in two worker processes, without Spark's start; MirrorMaker's start is left
-out as well. They take turns; the first three turns warm the brokers' JVMs up, as those of production are. The ratios are those within a turn,
-as a machine is not equally fast at all times; their median over the next seven turns is reported.
+out as well. They take turns; the first three turns warm the brokers' JVMs up, as those of production are. The ratios
+are those within a turn, as a machine is not equally fast at all times; their median over the next seven turns is
+reported.
 """
 
 from __future__ import annotations
