@@ -1,9 +1,10 @@
 """``make bench``: copy, and copy + verify, beside MirrorMaker 2, on the same two brokers in the same run.
 
 One topic of 1 KiB records in 4 partitions (RECORDS, default 1,000,000). Ours runs the very functions that a Spark
-Python worker runs, in two worker processes, without Spark's start; MirrorMaker's start is left out as well. Both take
-turns; the first three turns warm the brokers' JVMs up, as those of production are. The ratios are those within a turn,
-as a machine is not equally fast at all times; their median over the next seven turns is reported.
+Python worker runs, with each copy engine, in two worker processes, without Spark's start; MirrorMaker's start is left
+out as well. They take turns; the first three turns warm the brokers' JVMs up, as those of production are. The ratios
+are those within a turn, as a machine is not equally fast at all times; their median over the next seven turns is
+reported.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Self
@@ -29,6 +30,7 @@ from benchmarks import mirrormaker
 from benchmarks.bootstraps import Bootstraps
 from kafka_replication.config import Replication
 from kafka_replication.copying.engine import CopyResult
+from kafka_replication.kafka.engines import ENGINES
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.run import Request, open_run
@@ -155,11 +157,39 @@ def ours(folder: Path, source: str, target: str, number: int, **settings: Any) -
 
 
 class Turn(NamedTuple):
-    """MB/s of records' values in one turn: the peer's copy, ours, ours with its verification."""
+    """MB/s of records' values: a copy, and the copy with its verification. For the peer both are the same."""
 
-    peer: float
     copy: float
     both: float
+
+
+PEER = "mirrormaker"
+
+
+def one_turn(folder: Path, source: str, target: str, records: int, number: int) -> tuple[dict[str, Turn], float]:
+    """What the peer and each of our engines did, and the memory of our largest worker in MB."""
+    megabytes, alias = records * SIZE / 1e6, f"peer{number}"
+    peer = megabytes / mirrormaker.copy(folder / alias, source, target, TOPIC, records, alias)
+    turns, peak_mb = {PEER: Turn(peer, peer)}, 0.0
+    for at, engine in enumerate(ENGINES):
+        own = ours(folder, source, target, number * len(ENGINES) + at, copy={"engine": engine})
+        peak_mb = max(peak_mb, own.peak_mb)
+        copy, verify = own.seconds["copy"], own.seconds["verify"]
+        turns[engine] = Turn(megabytes / copy, megabytes / (copy + verify))
+    said = ", ".join(f"{name} {turn.copy:.0f} MB/s ({turn.copy / peer:.2f})" for name, turn in turns.items())
+    print(f"{number + 1}: {said}", file=sys.stderr)
+    return turns, peak_mb
+
+
+def result(name: str, turns: Sequence[Mapping[str, Turn]]) -> dict[str, Any]:
+    """The medians of one way to copy, and of its ratios to the peer within a turn."""
+    return {
+        "what": name,
+        "copy_mb_s": round(median(turn[name].copy for turn in turns), 1),
+        "copy_verify_mb_s": round(median(turn[name].both for turn in turns), 1),
+        "copy_ratio": round(median(turn[name].copy / turn[PEER].copy for turn in turns), 2),
+        "copy_verify_ratio": round(median(turn[name].both / turn[PEER].copy for turn in turns), 2),
+    }
 
 
 def main() -> None:
@@ -168,41 +198,16 @@ def main() -> None:
     kafka_jars()
     folder = Path(tempfile.mkdtemp(prefix="kafka-replication-bench-"))
     clusters = KafkaCluster("source", folder), KafkaCluster("target", folder)
-    megabytes = records * SIZE / 1e6
     try:
         start_all(clusters)
         source, target = (cluster.bootstrap for cluster in clusters)
         fill(source, records)
-        turns, peak_mb = [], 0.0
-        for number in range(WARM_UP + PAIRS):
-            alias = f"peer{number}"
-            peer = megabytes / mirrormaker.copy(folder / alias, source, target, TOPIC, records, alias)
-            own = ours(folder, source, target, number)
-            peak_mb = max(peak_mb, own.peak_mb)
-            turn = Turn(
-                peer, megabytes / own.seconds["copy"], megabytes / (own.seconds["copy"] + own.seconds["verify"])
-            )
-            ratio = turn.copy / turn.peer
-            print(
-                f"{number + 1}: MirrorMaker {turn.peer:.0f} MB/s, copy {turn.copy:.0f} MB/s: {ratio:.2f}",
-                file=sys.stderr,
-            )
-            turns.append(turn)
-        measured = turns[WARM_UP:]
-        print(
-            json.dumps(
-                {
-                    "records": records,
-                    "turns": len(measured),
-                    "mirrormaker_mb_s": round(median(turn.peer for turn in measured), 1),
-                    "copy_mb_s": round(median(turn.copy for turn in measured), 1),
-                    "copy_verify_mb_s": round(median(turn.both for turn in measured), 1),
-                    "copy_ratio": round(median(turn.copy / turn.peer for turn in measured), 2),
-                    "copy_verify_ratio": round(median(turn.both / turn.peer for turn in measured), 2),
-                    "worker_peak_mb": round(peak_mb),
-                }
-            )
-        )
+        done = [one_turn(folder, source, target, records, number) for number in range(WARM_UP + PAIRS)]
+        measured = [turns for turns, _ in done[WARM_UP:]]
+        for name in (PEER, *ENGINES):
+            print(json.dumps(result(name, measured)))
+        peak = max(peak_mb for _, peak_mb in done)
+        print(json.dumps({"records": records, "turns": len(measured), "worker_peak_mb": round(peak)}))
     finally:
         stop_all(clusters)
         shutil.rmtree(folder, ignore_errors=True)

@@ -249,7 +249,7 @@ def test_whole_batches_need_no_other_right(pair: Pair) -> None:
     """Their connections of their own log in, too."""
     pair.fill_the_target()
     pair.produce(10)
-    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch"}) == ""
+    assert pair.run(copy=pair.document()["copy"] | {"engine": "batch", "least_batch_bytes": 0}) == ""
     pair.assert_copied()
     run = open_run(Replication.model_validate(pair.document()), pair, pair.store, "look")
     receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))

@@ -21,7 +21,7 @@ from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
-BATCHES = {"engine": "batch"}
+BATCHES = {"engine": "batch", "least_batch_bytes": 0}
 
 
 def engines(scene: Scenario) -> list[tuple[OffsetRange, str]]:
@@ -117,11 +117,12 @@ def test_a_target_that_stores_other_batches_gets_records(scene: Scenario, target
     scene.assert_copied()
 
 
-def test_small_batches_are_copied_record_by_record(scene: Scenario) -> None:
+@pytest.mark.parametrize(("each", "batches"), [(500, 10), (600, 2)], ids=["small", "short"])
+def test_small_batches_and_short_ranges_are_copied_record_by_record(scene: Scenario, each: int, batches: int) -> None:
     scene.source.create(scene.topic)
-    for number in range(20):
-        scene.source.produce(scene.topic, numbered(5, 5 * number))
-    assert scene.run(copy=BATCHES).outcome == "done"
+    for number in range(batches):
+        scene.source.produce(scene.topic, numbered(each, each * number))
+    assert scene.run(copy={"engine": "batch"}).outcome == "done"
     assert {engine for _, engine in engines(scene)} == {"record/1"}
     scene.assert_copied()
 

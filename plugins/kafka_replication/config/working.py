@@ -24,7 +24,8 @@ class Copy(Section):
         ge=0,
         le=2**30,
         description="If the batches of a range have fewer bytes than this on average, the batch engine leaves the range"
-        " to the record engine, which puts their records into larger ones.",
+        " to the record engine, which puts their records into larger ones; also a range of fewer than 5,000 offsets. 0:"
+        " it takes ranges of any length and batches of any size.",
     )
     chunk_records: Whole = Field(default=100_000, ge=1, le=10_000_000, description="Most records in one chunk.")
     chunk_bytes: Whole = Field(

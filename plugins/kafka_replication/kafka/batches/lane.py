@@ -113,7 +113,7 @@ class BatchLane:
     def close(self) -> None:
         """Abort what is open: the producer may not know that it has something to abort."""
         with suppress(ReplicationError):
-            if self._open:
+            if self._open and "_coordinator" in self.__dict__:
                 transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
         for name in ("_leader", "_coordinator"):
             if name in self.__dict__:

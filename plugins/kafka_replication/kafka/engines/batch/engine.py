@@ -27,6 +27,8 @@ from kafka_replication.wire.batch import CODEC, DELETE_HORIZON, LOG_APPEND_TIME,
 
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
 FEW = 8  # batches, which are not worth a session of another engine
+# In a shorter range most of the time goes into connections, of which the record engine has fewer.
+SHORT = 5_000  # offsets
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
 _FOR_ANOTHER = (BatchRefused, Malformed, GapFound, NotAdmitted, NotAuthorized, Unexpected)
@@ -46,6 +48,8 @@ class BatchEngine:
             return "records are filtered or changed"
         if not isinstance(sink, KafkaSink):
             return "the target is not Kafka"
+        if task.range.span < SHORT and self._settings.least_batch_bytes:
+            return f"it has fewer than {SHORT:,} offsets"
         return unsupported(self._source) or sink.why_not_batches(task.key.target_topic)
 
     @contextmanager
