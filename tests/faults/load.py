@@ -13,6 +13,7 @@ from functools import cached_property
 
 from confluent_kafka import Producer
 
+from tests.faults import profiles
 from tests.faults.profiles import unchanged
 from tests.support.checker import Record, high_watermark, read
 from tests.support.scenario import Cluster, Rec, send
@@ -78,7 +79,8 @@ def fill(
 ) -> None:
     """Blocks of plain, committed and aborted records, the latter two in transactions over all partitions."""
     dice = random.Random(seed)
-    plain, transactional = source.producer(), source.transactional()
+    settings = profiles.current().load
+    plain, transactional = source.producer(**settings), source.transactional(**settings)
     for block in range(blocks):
         kind = ("plain", "committed", "plain", "aborted")[block % 4]
         producer: Producer = plain if kind == "plain" else transactional

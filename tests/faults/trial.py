@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
+from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
@@ -33,7 +34,7 @@ from tests.faults.bench import Bench
 from tests.faults.judge import Judge, reported
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, high_watermark
+from tests.support.checker import Comparison, high_watermark, read
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,7 @@ class Trial:
             "chunk_seconds": 3,
             "stall_timeout": 20,
             "attempts": 4,
+            **profiles.current().copy,
         }
         self.settings: dict[str, Any] = dict(profiles.current().settings)
         self.job: dict[str, Any] = {}
@@ -242,6 +244,15 @@ class Trial:
         """This run had every reason to say that running again cannot help: a hand did."""
         self._forgiven.add(run.number)
 
+    def engines(self) -> Counter[str]:
+        """How many chunks each engine has copied, as the receipts say."""
+        target, found = self.bench.target.direct, Counter[str]()
+        for number in range(target.partitions(RECEIPTS)):
+            for _, record in read(target.bootstrap, RECEIPTS, number):
+                if record.value and json.loads(record.key or b"[0, 0]")[1] == self.name:
+                    found[json.loads(record.value)["engine"]] += 1
+        return found
+
     @contextlib.contextmanager
     def sampled(self) -> Iterator[Sampler]:
         target = self.bench.target.direct.bootstrap
@@ -367,6 +378,8 @@ def _settle(
         if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
+    if complete:
+        trial.note(f"chunks by engine: {dict(trial.engines())}")
     if sampler is not None:
         verdict.samples = sampler.samples
         verdict.problems += sampler.violations
