@@ -27,12 +27,11 @@ class Judge:
 
     def judge(self, topic: str, quarantine: str) -> dict[int, Comparison]:
         """Compare every source partition with these topics of the target."""
-        is_aside, found = profiles.current().aside, {}
+        sets_aside, found = profiles.current().aside is not None, {}
         for partition, logs in self._copied(topic).items():
             found[partition] = self._compare(partition, self._load.wanted[partition], logs)
-            if is_aside is not None:
-                wanted = [(offset, record) for offset, record in self._load.records[partition] if is_aside(record)]
-                aside = self._compare(partition, wanted, self._quarantined(quarantine, partition))
+            if sets_aside:
+                aside = self._compare(partition, self._load.aside[partition], self._quarantined(quarantine, partition))
                 found[partition] = _sum(found[partition], aside)
         return found
 

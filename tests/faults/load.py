@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from confluent_kafka import Producer
 
 from tests.faults import profiles
-from tests.faults.profiles import unchanged
+from tests.faults.profiles import Profile
 from tests.support.checker import Record, high_watermark, read
 from tests.support.scenario import Cluster, Rec, send
 from tests.support.waiting import wait_until
@@ -29,23 +29,43 @@ FIRST_TIME = 1_700_000_000_000
 class Load:
     """What lies in a source topic. ``records`` is what a ``read_committed`` reader sees, by partition: (offset, record).
 
-    ``wanted`` is what the target must have of these, each with the offset of its source record.
+    ``wanted`` is what the target topic must have of these, each with the offset of its source record; ``aside`` what the
+    quarantine topic must have. A profile that sets records aside does it with those that the target has ``refused``, too.
     """
 
     topic: str
     records: dict[int, list[tuple[int, Record]]]
     ends: dict[int, int]
-    made: Callable[[Record], Sequence[Record]] = unchanged
+    profile: Profile = field(default_factory=profiles.current)
+    refused: Callable[[Record], bool] | None = None
 
     @cached_property
     def wanted(self) -> dict[int, list[tuple[int, Record]]]:
         return {
-            partition: [(offset, made) for offset, record in records for made in self.made(record)]
+            partition: [
+                (offset, made)
+                for offset, record in records
+                if not self._is_aside(record)
+                for made in self.profile.made(record)
+            ]
             for partition, records in self.records.items()
         }
 
+    @cached_property
+    def aside(self) -> dict[int, list[tuple[int, Record]]]:
+        return {
+            partition: [(offset, record) for offset, record in records if self._is_aside(record)]
+            for partition, records in self.records.items()
+        }
+
+    def _is_aside(self, record: Record) -> bool:
+        if self.profile.aside is None:
+            return False
+        return self.profile.aside(record) or (self.refused is not None and self.refused(record))
+
     @property
     def count(self) -> int:
+        """Records that the target topic must have."""
         return sum(map(len, self.wanted.values()))
 
     def wanted_below(self, partition: int, offset: int) -> int:

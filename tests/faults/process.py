@@ -16,16 +16,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from kafka_replication.cli.repair import repaired
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
-from kafka_replication.runs.run import Request
+from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher
 from kafka_replication.spark.submit import terminal_launcher
 from kafka_replication.spark.worker import replicate
 from kafka_replication.store import open_store
+from kafka_replication.watermarks.store import WatermarkStore
 from tests.faults import mutations
 
 RESULT = "RESULT "
@@ -77,6 +79,13 @@ def move_clock(seconds: float) -> None:
         time.time = lambda: real() + seconds
 
 
+def repair(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
+    """``kafka-replication ledger FILE --repair --yes`` instead of a run."""
+    document, text, _ = repaired(open_run(replication, clients, store, runner.new_run_id()), yes=True)
+    print(text, flush=True)
+    return {"outcome": "repaired" if document["written"] else "nothing_to_repair", "errors": [], "final": []}
+
+
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     mutations.apply(settings.get("mutation"))
     move_clock(settings.get("clock", 0))
@@ -88,8 +97,11 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
         else terminal_launcher(SparkConnection(settings["master"], {}), settings["spark"])
     )
     replication = Replication.model_validate(settings["config"])
+    store = open_store(settings["store_url"])
+    if settings.get("repair"):
+        return repair(replication, clients, store)
     try:
-        report = runner.run(replication, clients, open_store(settings["store_url"]), lambda: launcher, Request())
+        report = runner.run(replication, clients, store, lambda: launcher, Request())
     except ReplicationError as error:
         return {
             "outcome": "failed",

@@ -25,7 +25,7 @@ def unchanged(record: Record) -> Sequence[Record]:
 @dataclass(frozen=True)
 class Profile:
     """``made`` are the records that the target must have of one record of the source. What is ``aside`` must be in the
-    quarantine topic, as it is at the source. ``copy`` is added to the settings that all trials copy with, ``load`` to
+    quarantine topic instead, as it is at the source. ``copy`` is added to the settings that all trials copy with, ``load`` to
     those of the load's producers.
     """
 
@@ -102,8 +102,7 @@ PROFILES = {
     "by_key": Profile(BY_KEY, leaves_out=OF_ONE_PARTITION),
     "quarantine": Profile(
         {"transform": "tests.faults.profiles:failing", "failures": {"policy": "quarantine"}},
-        lambda record: () if _fails(record) else (record,),
-        _fails,
+        aside=_fails,
     ),
     "at_least_once": Profile({"delivery": "at_least_once"}, leaves_out=WITHOUT_TRANSACTIONS),
     "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}, leaves_out=WITHOUT_TRANSACTIONS),

@@ -7,6 +7,7 @@ from tests.faults import (
     data_rows,
     line_rows,
     our_rows,
+    profiles,
     sick_rows,
     source_rows,
     store_rows,
@@ -14,7 +15,7 @@ from tests.faults import (
 )
 
 ROWS = {
-    row.name: row
+    row.name: row.under(profiles.current())
     for row in (
         *target_rows.ROWS,
         *line_rows.ROWS,

@@ -57,7 +57,7 @@ class Session:
         shutil.rmtree(folder, ignore_errors=True)
         bench = row.bench(self.bench)
         bench.heal()
-        source = replace(self.load_of(row, bench, name, seed), made=profiles.current().made)
+        source = replace(self.load_of(row, bench, name, seed), refused=row.refused)
         trial = Trial(bench, source, name, f"{row.name}:{seed}", folder)
         trial.job |= {"mutation": mutation} if mutation else {}
         verdict = conduct(trial, row.inject, expected=row.expected, ignore=row.ignore, sampled=row.sampled)
