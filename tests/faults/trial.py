@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
@@ -30,7 +29,7 @@ from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
-from tests.faults.judge import Judge, reported
+from tests.faults.judge import Judge, misreported, reported
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
 from tests.support.checker import Comparison, high_watermark
@@ -357,13 +356,15 @@ def _settle(
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
-    told_of = reported(trial.bench, trial.name) if complete and profiles.current().delivery != EXACTLY_ONCE else {}
+    counted = profiles.current().delivery != EXACTLY_ONCE
+    told_of = reported(trial.bench, trial.name)
     for partition, comparison in judged.items():
         for name in counts:
             counts[name] += len(getattr(comparison, name))
-        if partition in told_of:
-            verdict.problems += _misreported(partition, comparison, told_of[partition])
-        told = ("doubled", "lost") if partition in told_of else ()
+        whole = complete or trial.watermarks().get(partition) == trial.load.ends[partition]
+        if counted:
+            verdict.problems += misreported(partition, comparison, told_of[partition], whole=whole, ignore=ignore)
+        told = ("doubled", "lost") if counted else ()
         if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
@@ -372,16 +373,6 @@ def _settle(
         verdict.problems += sampler.violations
         if not sampler.samples:
             verdict.problems.append("nothing could be sampled")
-
-
-def _misreported(partition: int, comparison: Comparison, reported: Counter[str]) -> list[str]:
-    """A profile may lose or double only what it promises, and has to report exactly that."""
-    there = Counter(lost=len(comparison.lost), doubled=len(comparison.doubled))
-    may_lose = profiles.current().delivery in LOSSY
-    problems = [] if may_lose or not there["lost"] else [f"partition {partition}: {there['lost']} records are lost"]
-    if there != reported:
-        problems.append(f"partition {partition}: {dict(there)} are there, and {dict(reported)} was reported")
-    return problems
 
 
 def _refusal(trial: Trial, expected: str) -> str:
