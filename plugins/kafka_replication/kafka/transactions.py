@@ -84,7 +84,7 @@ class TransactionalProducer(Sender):
 
     def _hear(self, statistics: str) -> None:
         told = json.loads(statistics)["eos"]
-        if told["txn_state"] == "Ready":
+        if told["txn_state"] in ("Ready", "InTransaction"):
             self._identity = Identity(told["producer_id"], told["producer_epoch"])
 
     def identity(self) -> Identity:
