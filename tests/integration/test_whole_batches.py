@@ -109,15 +109,22 @@ def test_transactions_of_the_source(scene: Scenario) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [{"message.timestamp.type": "LogAppendTime"}, {"max.message.bytes": "2000000"}], ids=["times", "size"]
+    ("source", "target"),
+    [
+        ({"message.timestamp.type": "LogAppendTime"}, {}),
+        ({}, {"max.message.bytes": "5000"}),
+        ({"max.message.bytes": "3000000"}, {"max.message.bytes": "3000000", "segment.bytes": str(1 << 20)}),
+    ],
+    ids=["times", "size", "segment"],
 )
 def test_batches_that_the_target_would_change_or_refuse_are_copied_record_by_record(
-    scene: Scenario, source: dict[str, str]
+    scene: Scenario, source: dict[str, str], target: dict[str, str]
 ) -> None:
     scene.source.create(scene.topic, 1, source)
-    scene.target.create(scene.topic, 1, {"max.message.bytes": "5000"})
+    scene.target.create(scene.topic, 1, target)
     scene.source.produce(scene.topic, numbered(20))
-    scene.source.produce(scene.topic, numbered(100, 20), compression_type="none")
+    large = numbered(100, 20, size=100 if len(target) < 2 else 20_000)
+    scene.source.produce(scene.topic, large, compression_type="none", linger_ms=500, batch_size=4_000_000)
     report = scene.run(copy=BATCHES)
     assert report.outcome == "done", report.table()
     assert "record/1" in {engine for _, engine in engines(scene)}

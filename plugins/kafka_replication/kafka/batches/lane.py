@@ -117,6 +117,7 @@ class BatchLane:
             with suppress(ReplicationError):
                 if self._open and "_coordinator" in self.__dict__:
                     self._hear_the_rest()
+                    self._coordinator.wait_at_most(BEGIN)
                     transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
         finally:
             for name in ("_leader", "_coordinator"):

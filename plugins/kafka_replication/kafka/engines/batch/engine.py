@@ -104,7 +104,7 @@ class BatchReader:
         seen, writer = BatchDigest(), target.begin_batches()
         self._fill(seen, writer, left, most_records, largest)
         if self._scan.leader_epoch is not None:
-            self._is_at(self._scan.leader_epoch, self._scan.position)
+            self.is_at(self._scan.leader_epoch, self._scan.position)
         digest = seen.hexdigest()
         placement = writer.finish(digest)
         self._next = self._scan.position
@@ -129,7 +129,7 @@ class BatchReader:
                 or time.monotonic() > full
             ):
                 return
-            self._is_at(batch.leader_epoch, batch.until)
+            self.is_at(batch.leader_epoch, batch.until)
             writer.write(batch)
             seen.add_batch(batch)
             self._scan.take()
@@ -153,7 +153,7 @@ class BatchReader:
         self._read = epoch, left.from_
         self._check_epoch(self._scan.connection, epoch, left.from_)
 
-    def _is_at(self, epoch: int, until: int) -> None:
+    def is_at(self, epoch: int, until: int) -> None:
         """Records of this leader epoch come next. Raise HandOver if what was read before is no longer in the log."""
         if self._read is not None and self._read[0] != epoch:
             with connect(self._source, self._at, self._settings.stall_timeout) as leader:
