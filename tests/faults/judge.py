@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 
+from kafka_replication.model.delivery import LOSSY
 from tests.faults import profiles
 from tests.faults.bench import Bench
 from tests.faults.load import Load
@@ -66,16 +68,36 @@ class Judge:
         return [[record for _, record in read(self._target.bootstrap, topic, number)] for number in numbers]
 
 
-def reported(bench: Bench, replication: str) -> dict[int, Counter[str]]:
+def reported(bench: Bench, replication: str) -> defaultdict[int, Counter[str]]:
     """What the ledger says of each partition's verified copies: how many records are lost, and how many doubled."""
-    target, found = bench.target.direct, dict[int, Counter[str]]()
+    target, found = bench.target.direct, defaultdict[int, Counter[str]](Counter)
     for number in range(target.partitions(LEDGER)):
         for _, record in read(target.bootstrap, LEDGER, number):
-            kind, name, _, partition, *_ = json.loads(record.key or b"[0, 0, 0, 0]")
-            if (kind, name) == ("verified", replication) and record.value:
-                entry = json.loads(record.value)
-                found[partition] = Counter(lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0))
+            with suppress(ValueError, TypeError):  # somebody else's record
+                kind, name, _, partition, *_ = json.loads(record.key or b"")
+                if (kind, name) == ("verified", replication) and record.value:
+                    entry = json.loads(record.value)
+                    found[partition] = Counter(
+                        lost=entry.get("lost_in_delivery", 0), doubled=entry.get("duplicates", 0)
+                    )
     return found
+
+
+def misreported(
+    partition: int, comparison: Comparison, told: Counter[str], *, whole: bool, ignore: Sequence[str]
+) -> list[str]:
+    """A profile may lose or double only what it promises, and has to report exactly that, once the ``whole`` partition is
+    verified. Until then nothing may be lost that is not reported; duplicates are not counted yet.
+    """
+    there = Counter(lost=len(comparison.lost), doubled=len(comparison.doubled))
+    if "lost" in ignore:
+        return []
+    problems = []
+    if there["lost"] and profiles.current().delivery not in LOSSY:
+        problems.append(f"partition {partition}: {there['lost']} records are lost")
+    if there != told if whole else there["lost"] > told["lost"]:
+        problems.append(f"partition {partition}: {dict(there)} are there, and {dict(told)} was reported")
+    return problems
 
 
 def _sum(one: Comparison, other: Comparison) -> Comparison:

@@ -99,7 +99,8 @@ def fill(
 ) -> None:
     """Blocks of plain, committed and aborted records, the latter two in transactions over all partitions."""
     dice = random.Random(seed)
-    plain, transactional = source.producer(), source.transactional()
+    settings = profiles.current().load
+    plain, transactional = source.producer(**settings), source.transactional(**settings)
     for block in range(blocks):
         kind = ("plain", "committed", "plain", "aborted")[block % 4]
         producer: Producer = plain if kind == "plain" else transactional

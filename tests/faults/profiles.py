@@ -25,13 +25,16 @@ def unchanged(record: Record) -> Sequence[Record]:
 @dataclass(frozen=True)
 class Profile:
     """``made`` are the records that the target must have of one record of the source. What is ``aside`` must be in the
-    quarantine topic instead, as it is at the source.
+    quarantine topic instead, as it is at the source. ``copy`` is added to the settings that all trials copy with, ``load`` to
+    those of the load's producers.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     made: Callable[[Record], Sequence[Record]] = unchanged
     aside: Callable[[Record], bool] | None = None  # None: nothing is quarantined
     leaves_out: Mapping[str, str] = field(default_factory=dict)  # rows that mean nothing here, and why
+    copy: Mapping[str, Any] = field(default_factory=dict)
+    load: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def delivery(self) -> str:
@@ -94,6 +97,8 @@ OF_ONE_PARTITION = {
 
 PROFILES = {
     "": Profile(),
+    # Several batches in a chunk of some 40 records, and several chunks in a range.
+    "batch": Profile(copy={"engine": "batch", "least_batch_bytes": 0}, load={"batch.num.messages": 10}),
     "by_key": Profile(BY_KEY, leaves_out=OF_ONE_PARTITION),
     "quarantine": Profile(
         {"transform": "tests.faults.profiles:failing", "failures": {"policy": "quarantine"}},

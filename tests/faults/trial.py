@@ -22,7 +22,8 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
+from kafka_replication.ledger.entries import RECEIPTS
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
@@ -30,10 +31,10 @@ from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
-from tests.faults.judge import Judge, reported
+from tests.faults.judge import Judge, misreported, reported
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, high_watermark
+from tests.support.checker import Comparison, high_watermark, read
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,9 @@ CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 class TrialFailed(Exception):
     """The harness could not do the fault, or the product did not do what the row expects."""
+
+
+FAILURES = (TrialFailed, AssertionError, LookupError, ValueError, OSError, KafkaException, psutil.Error, sqlite3.Error)
 
 
 @dataclass
@@ -74,6 +78,7 @@ class Trial:
             "chunk_seconds": 3,
             "stall_timeout": 20,
             "attempts": 4,
+            **profiles.current().copy,
         }
         self.settings: dict[str, Any] = dict(profiles.current().settings)
         self.job: dict[str, Any] = {}
@@ -242,11 +247,19 @@ class Trial:
         """This run had every reason to say that running again cannot help: a hand did."""
         self._forgiven.add(run.number)
 
+    def engines(self) -> Counter[str]:
+        """How many chunks each engine has copied, as the receipts say."""
+        target, found = self.bench.target.direct, Counter[str]()
+        for number in range(target.partitions(RECEIPTS)):
+            for _, record in read(target.bootstrap, RECEIPTS, number):
+                if record.value and json.loads(record.key or b"[0, 0]")[1] == self.name:
+                    found[json.loads(record.value)["engine"]] += 1
+        return found
+
     @contextlib.contextmanager
     def sampled(self) -> Iterator[Sampler]:
         target = self.bench.target.direct.bootstrap
-        spread = profiles.current().spread
-        sampler = Sampler(target, self.store, self.name, self.target_topic, self.load, spread=spread)
+        sampler = Sampler(target, self.store, self.name, self.target_topic, self.load, spread=profiles.current().spread)
         ledger = self.bench.target.admin.list_topics(timeout=30).topics.get(LEDGER)
         if ledger is not None:
             sampler.skip({partition: high_watermark(target, LEDGER, partition) for partition in ledger.partitions})
@@ -322,16 +335,7 @@ def conduct(
             else:
                 trial.heal()
             verdict.outcome = "refused" if expected else "healed"
-        except (
-            TrialFailed,
-            AssertionError,
-            LookupError,
-            ValueError,
-            OSError,
-            KafkaException,
-            psutil.Error,
-            sqlite3.Error,
-        ) as e:
+        except FAILURES as e:
             verdict.problems.append(f"{type(e).__name__}: {e}")
         verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
         time.sleep(0.3 if sampler else 0)  # one more sample of the end
@@ -352,36 +356,30 @@ def _settle(
     trial.bench.heal()
     counts = dict.fromkeys(Comparison.__slots__, 0)
     try:
-        judge = Judge(trial.bench, trial.load, trial.watermarks(), complete=complete)
-        judged = judge.judge(trial.target_topic, trial.quarantine_topic)
+        marks = trial.watermarks()
+        judged = Judge(trial.bench, trial.load, marks, complete=complete).judge(
+            trial.target_topic, trial.quarantine_topic
+        )
     except AssertionError as e:
         verdict.problems.append(f"cannot be judged: {e}")
         return
-    told_of = reported(trial.bench, trial.name) if complete and profiles.current().delivery != EXACTLY_ONCE else {}
+    told_of = reported(trial.bench, trial.name)
+    told = ("doubled", "lost") if profiles.current().delivery != EXACTLY_ONCE else ()
     for partition, comparison in judged.items():
-        for name in counts:
-            counts[name] += len(getattr(comparison, name))
-        if partition in told_of:
-            verdict.problems += _misreported(partition, comparison, told_of[partition])
-        told = ("doubled", "lost") if partition in told_of else ()
+        counts |= {name: count + len(getattr(comparison, name)) for name, count in counts.items()}
+        whole = complete or marks.get(partition) == trial.load.ends[partition]
+        if told:
+            verdict.problems += misreported(partition, comparison, told_of[partition], whole=whole, ignore=ignore)
         if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
             verdict.problems.append(f"partition {partition}: {comparison}")
     verdict.counts = counts
+    if complete:
+        trial.note(f"chunks by engine: {dict(trial.engines())}")
     if sampler is not None:
         verdict.samples = sampler.samples
         verdict.problems += sampler.violations
         if not sampler.samples:
             verdict.problems.append("nothing could be sampled")
-
-
-def _misreported(partition: int, comparison: Comparison, reported: Counter[str]) -> list[str]:
-    """A profile may lose or double only what it promises, and has to report exactly that."""
-    there = Counter(lost=len(comparison.lost), doubled=len(comparison.doubled))
-    may_lose = profiles.current().delivery in LOSSY
-    problems = [] if may_lose or not there["lost"] else [f"partition {partition}: {there['lost']} records are lost"]
-    if there != reported:
-        problems.append(f"partition {partition}: {dict(there)} are there, and {dict(reported)} was reported")
-    return problems
 
 
 def _refusal(trial: Trial, expected: str) -> str:
@@ -393,7 +391,6 @@ def _refusal(trial: Trial, expected: str) -> str:
         raise TrialFailed(f"expected a failed run that says {expected!r}, got {outcome} with {attempt.errors}")
     for partition, watermark in trial.watermarks().items():
         if watermark > trial.limits.get(partition, watermark):
-            raise TrialFailed(
-                f"partition {partition}: watermark {watermark} passed the damage at {trial.limits[partition]}"
-            )
+            damage = trial.limits[partition]
+            raise TrialFailed(f"partition {partition}: watermark {watermark} passed the damage at {damage}")
     return named

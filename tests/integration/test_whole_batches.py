@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.audit import AuditRequest, audit
+from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase, raised
 from tests.support.actions import put_receipt, receipts_of
@@ -43,14 +53,23 @@ def stored(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
         return [(batch.attributes & CODEC, bytes(batch.payload)) for batch in found]
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_arrive_as_they_are_stored(scene: Scenario, codec: str) -> None:
+def clean_every(cluster: Cluster, ms: int) -> None:
+    """How often the brokers look for something to compact; every 15 s if nobody asks for more."""
+    option = ConfigEntry("log.cleaner.backoff.ms", str(ms), incremental_operation=AlterConfigOpType.SET)
+    brokers = cluster.admin.list_topics(timeout=30).brokers
+    asked = [ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[option]) for number in brokers]
+    for done in cluster.admin.incremental_alter_configs(asked).values():
+        done.result(30)
+
+
+def test_batches_arrive_as_they_are_stored(scene: Scenario) -> None:
     scene.source.create(scene.topic)
-    for first in (0, 300, 600):
-        scene.source.produce(scene.topic, numbered(300, first), compression_type=codec)
+    for number, codec in enumerate(["none", "gzip", "snappy", "lz4", "zstd"]):
+        scene.source.produce(scene.topic, numbered(180, 180 * number), compression_type=codec, linger_ms=500)
     report = scene.run(copy=BATCHES)
     assert report.outcome == "done", report.table()
     assert (only(report).copied, only(report).digest_ok) == (900, True)
+    assert {codec for codec, _ in stored(scene.source, scene.topic)} == {0, 1, 2, 3, 4}
     assert {engine for _, engine in engines(scene)} == {"batch/1"}
     assert stored(scene.target, scene.topic) == stored(scene.source, scene.topic)
     scene.assert_copied()
@@ -90,15 +109,22 @@ def test_transactions_of_the_source(scene: Scenario) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [{"message.timestamp.type": "LogAppendTime"}, {"max.message.bytes": "2000000"}], ids=["times", "size"]
+    ("source", "target"),
+    [
+        ({"message.timestamp.type": "LogAppendTime"}, {}),
+        ({}, {"max.message.bytes": "5000"}),
+        ({"max.message.bytes": "3000000"}, {"max.message.bytes": "3000000", "segment.bytes": str(1 << 20)}),
+    ],
+    ids=["times", "size", "segment"],
 )
 def test_batches_that_the_target_would_change_or_refuse_are_copied_record_by_record(
-    scene: Scenario, source: dict[str, str]
+    scene: Scenario, source: dict[str, str], target: dict[str, str]
 ) -> None:
     scene.source.create(scene.topic, 1, source)
-    scene.target.create(scene.topic, 1, {"max.message.bytes": "5000"})
+    scene.target.create(scene.topic, 1, target)
     scene.source.produce(scene.topic, numbered(20))
-    scene.source.produce(scene.topic, numbered(100, 20), compression_type="none")
+    large = numbered(100, 20, size=100 if len(target) < 2 else 20_000)
+    scene.source.produce(scene.topic, large, compression_type="none", linger_ms=500, batch_size=4_000_000)
     report = scene.run(copy=BATCHES)
     assert report.outcome == "done", report.table()
     assert "record/1" in {engine for _, engine in engines(scene)}
@@ -143,6 +169,7 @@ def test_a_batch_with_a_record_that_the_target_refuses(scene: Scenario) -> None:
 
 
 def test_a_log_that_was_compacted_is_copied_record_by_record(scene: Scenario) -> None:
+    clean_every(scene.source, ms=200)
     scene.source.create(
         scene.topic, 1, {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     )
@@ -212,6 +239,42 @@ def test_a_session_that_was_fenced_before_sends_nothing(scene: Scenario) -> None
         with case.engine.reader(case.task(10)) as reader:
             raised(Fenced, lambda: reader.copy_chunk(OffsetRange(0, 10), position, zombie, 10))
     assert case.values() == [record.value for record in case.produced()]
+
+
+def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that a broker appended behind the abort's marker would hide all that follows for ever."""
+    case, open_requests, abort = CopyCase(scene.source, scene.target, engine_name="batch"), [], transactions.abort
+    for number in range(6):
+        case.produce(*numbered(10, 10 * number))
+
+    def noting(*told: Any) -> int:
+        open_requests.append(lane._leader.open_requests)
+        return abort(*told)
+
+    monkeypatch.setattr(transactions, "abort", noting)
+    with case.fenced() as (session, _):
+        assert isinstance(session, KafkaSinkSession)
+        assert session._lane is not None
+        lane, writer = session._lane, session.begin_batches()
+        scan = BatchScan(case.source_settings, case.key.source, 30.0, Throttling("", ""))
+        with closing(scan):
+            for batch in scan.visible(OffsetRange(0, 60)):
+                writer.write(batch)
+        assert lane._leader.open_requests
+    assert open_requests == [0]
+    wait_until(lambda: case.target.is_settled([case.key.target]))
+    assert case.values() == []
+
+
+def test_a_session_knows_its_identity_also_if_a_transaction_began_at_once(scene: Scenario) -> None:
+    case = CopyCase(scene.source, scene.target, engine_name="batch")
+    with case.session() as session:
+        assert isinstance(session, KafkaSinkSession)
+        transaction = session._partition.sender
+        assert isinstance(transaction, TransactionalProducer)
+        session.fence()
+        transaction.begin()
+        assert transaction.identity().producer_id >= 0
 
 
 def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:

@@ -216,9 +216,10 @@ class Cluster:
         }
         return Producer({**base, "log_level": 0, **{name.replace("_", "."): value for name, value in config.items()}})
 
-    def transactional(self, timeout: int = 120) -> Producer:
+    def transactional(self, timeout: int = 120, **config: Any) -> Producer:
         """A producer of somebody else, with an id of its own."""
-        producer = self.producer(transactional_id=f"somebody-{uuid.uuid4()}", transaction_timeout_ms=timeout * 1000)
+        own = {"transactional_id": f"somebody-{uuid.uuid4()}", "transaction_timeout_ms": timeout * 1000}
+        producer = self.producer(**own, **config)
         producer.init_transactions(30)
         return producer
 

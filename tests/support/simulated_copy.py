@@ -344,10 +344,9 @@ def task(from_: int, until: int, **changes: Any) -> CopyTask:
 
 def copier(world: World, *, sessions: int = 4, **more: Any) -> Copier:
     return Copier(
-        engine=Engine(world),
         sink=SimulatedSink(world),
         settings=Copy(attempts=sessions),
-        **{"pause": lambda seconds: None, **more},
+        **{"engine": Engine(world), "pause": lambda seconds: None, **more},
     )
 
 

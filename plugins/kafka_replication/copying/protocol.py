@@ -36,6 +36,7 @@ from kafka_replication.verification.digest import key_digest
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 3  # sessions in a row that copied nothing, after which the fallback copies the rest
 Progress = Callable[[CopyTask, CopyResult], None]
 
 
@@ -121,6 +122,7 @@ class Copier:
                 failures = 1 if self._result.chunks > chunks else failures + 1
                 chunks = self._result.chunks
                 self._wait(task, failures, e)
+                self._give_up_engine(task, failures)
 
     def _learned(self, refused: RefusedAt) -> bool:
         """Whether the refusal names records to set aside that were not known before. Then a new session goes on."""
@@ -143,6 +145,12 @@ class Copier:
         values = task.key.source, task.range, failures, most, error
         log_event(log, logging.WARNING, Event.COPY_SESSION_ENDED, message, *values)
         self.pause(backoff(failures))
+
+    def _give_up_engine(self, task: CopyTask, failures: int) -> None:
+        """What failed so often without a chunk between, another engine may be able to do: it has other connections."""
+        if failures >= PATIENCE and self.fallback is not None and self._handed_over is None:
+            log.info("%s %s: engine %s got no further", task.key.source, task.range, self.engine.name)
+            self._handed_over = task.range.until
 
     def _copy_before(self, task: CopyTask, refused: int) -> None:
         """Copy all records before the refused one, so that none of them is missing."""

@@ -136,6 +136,8 @@ class KafkaSinkSession:
             self._lane.committed()
 
     def close(self) -> None:
-        if self._lane is not None:
-            self._lane.close()
-        self._partition.close()
+        try:
+            if self._lane is not None:
+                self._lane.close()
+        finally:
+            self._partition.close()

@@ -83,8 +83,8 @@ class TransactionalProducer(Sender):
         self.options |= {"stats_cb": self._hear, "statistics.interval.ms": _TELL_EVERY}
 
     def _hear(self, statistics: str) -> None:
-        told = json.loads(statistics)["eos"]
-        if told["txn_state"] == "Ready":
+        told = json.loads(statistics).get("eos")  # an admin client with the same settings has none
+        if told and told["txn_state"] in ("Ready", "InTransaction"):
             self._identity = Identity(told["producer_id"], told["producer_epoch"])
 
     def identity(self) -> Identity:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from kio.schema.sasl_authenticate.v0.request import SaslAuthenticateRequest
 from kio.schema.sasl_authenticate.v0.response import SaslAuthenticateResponse
@@ -19,11 +21,12 @@ from kafka_replication.model.errors import NotAuthenticated, Stalled, TlsFailed,
 from kafka_replication.wire.security import Security
 
 A = TypeVar("A")
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection ended
 Buffer = bytes | bytearray | memoryview
-CLIENT = b"kafka-replication"
 CONNECT = 30.0  # seconds for connecting and logging in
+LARGEST = 256 << 20  # bytes of an answer. In other protocols' answers the same bytes are text, or a larger number
 _LENGTH = struct.Struct(">i")
-_HEADER = struct.Struct(f">hhih{len(CLIENT)}s")  # key, version, correlation id, client id
+_HEADER = struct.Struct(">hhih")  # key, version, correlation id, length of the client's name
 
 
 class Connection:
@@ -35,14 +38,17 @@ class Connection:
     def __init__(self, host: str, port: int, security: Security, timeout: float) -> None:
         self.address = f"{host}:{port}"
         self._correlation, self._oldest = 0, 0  # ids of the request that was sent last, and was answered last
+        self._client, self._tls = security.client.encode(), security.tls is not None
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT, timeout))
+        except (OSError, UnicodeError) as e:  # the latter for a name that is none
+            raise self._error(e) from e
+        try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if security.tls is not None:
                 self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
-        except OSError as e:
+        except (OSError, ValueError) as e:  # the latter for a name that no certificate can have
             raise self._failed(e) from e
-        self._tls = security.tls is not None
         try:
             if security.mechanism:
                 _Login(self, security).log_in()
@@ -62,7 +68,10 @@ class Connection:
 
     def wait_at_most(self, seconds: float) -> None:
         """For each answer, from now on."""
-        self._socket.settimeout(seconds)
+        try:
+            self._socket.settimeout(seconds)
+        except OSError as e:  # it is closed
+            raise self._failed(e) from e
 
     @property
     def open_requests(self) -> int:
@@ -82,14 +91,27 @@ class Connection:
 
     def answer(self, kind: type[A]) -> A:
         """The answer to the oldest open request, as kio reads it."""
-        of_kind: Any = kind  # a class can be hashed
-        parsed, _ = _reader(of_kind)(self.receive(), 0)
-        return parsed  # type: ignore[no-any-return]
+        of_kind, data = cast("Any", kind), self.receive()  # a class can be hashed
+        with self.understanding():
+            parsed, _ = _reader(of_kind)(data, 0)
+        return cast("A", parsed)
+
+    @contextmanager
+    def understanding(self) -> Iterator[None]:
+        """Whatever fails while an answer is taken apart is the answer's fault. Raises Unreachable then."""
+        try:
+            yield
+        except Exception as e:  # kio raises errors of its own, and those of struct, enum and str
+            self.close()
+            raise Unreachable(
+                f"{self.address}: the answer cannot be understood ({type(e).__name__}: {e})",
+                "check that this is the address of a Kafka broker",
+            ) from e
 
     def send(self, key: int, version: int, body: Sequence[Buffer]) -> None:
         """Send a request whose body is the concatenation of these buffers."""
         self._correlation += 1
-        header = _HEADER.pack(key, version, self._correlation, len(CLIENT), CLIENT)
+        header = _HEADER.pack(key, version, self._correlation, len(self._client)) + self._client
         size = len(header) + sum(map(len, body))
         try:
             self._send([_LENGTH.pack(size) + header, *body], 4 + size)
@@ -107,10 +129,14 @@ class Connection:
     def receive(self) -> memoryview:
         """The body of the answer to the oldest open request."""
         size = _LENGTH.unpack(self._read(4))[0]
+        with self.understanding():
+            if not 4 <= size <= LARGEST:
+                raise ValueError(f"{size} bytes")
         answer = self._read(size)
         self._oldest += 1
-        if _LENGTH.unpack_from(answer)[0] != self._oldest:
-            raise Unreachable(f"{self.address}: an answer to another request came", "run again")
+        with self.understanding():
+            if _LENGTH.unpack_from(answer)[0] != self._oldest:
+                raise ValueError("it is for another request")
         return answer[4:].toreadonly()  # which kio insists on
 
     def _read(self, size: int) -> memoryview:
@@ -126,10 +152,14 @@ class Connection:
             raise self._failed(e) from e
         return data
 
-    def _failed(self, error: OSError) -> Unreachable | TlsFailed:
+    def _failed(self, error: Exception) -> Unreachable | TlsFailed:
+        self.close()  # nothing that is under way is waited for any more
+        return self._error(error)
+
+    def _error(self, error: Exception) -> Unreachable | TlsFailed:
         if isinstance(error, TimeoutError):
             return Stalled(f"{self.address} did not answer in time", "check the broker, then run again")
-        if type(error).__module__ == "ssl":
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
             return TlsFailed(f"{self.address}: {error}", "correct the TLS settings of the connection or the broker")
         return Unreachable(f"{self.address}: {error}", "check the broker, then run again")
 
@@ -157,13 +187,14 @@ class _Login:
         try:
             client.set_server_first(self._exchange(client.get_client_first()))
             client.set_server_final(self._exchange(client.get_client_final()))
-        except ScramException as e:
+        except (ScramException, ValueError, LookupError) as e:  # the others for a message that is none
             raise self._denied(str(e)) from e
 
     def _exchange(self, message: str) -> str:
         answer = self._connection.ask(SaslAuthenticateRequest(auth_bytes=message.encode()), SaslAuthenticateResponse)
         self._check(answer.error_code, answer.error_message or "")
-        return bytes(answer.auth_bytes).decode()
+        with self._connection.understanding():
+            return bytes(answer.auth_bytes).decode()
 
     def _check(self, error: int, why: str) -> None:
         if error:

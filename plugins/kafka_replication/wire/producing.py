@@ -39,7 +39,9 @@ class Requests:
 def answer(connection: Connection) -> tuple[PartitionProduceResponse, float]:
     """The answer to the oldest request, and for how many seconds a quota makes this client wait."""
     response = connection.answer(ProduceResponse)
-    return response.responses[0].partition_responses[0], response.throttle_time.total_seconds()
+    with connection.understanding():
+        told = response.responses[0].partition_responses[0]
+    return told, response.throttle_time.total_seconds()
 
 
 def _string(text: str) -> bytes:

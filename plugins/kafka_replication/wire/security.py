@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Self
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+CLIENT = "rdkafka"  # confluent-kafka's own, so that the same quota counts
 _KNOWN = frozenset(
     {
+        "client.id",
         "security.protocol",
         "ssl.ca.location",
         "ssl.certificate.location",
@@ -34,6 +36,7 @@ _CONNECTING = (
     "https.",
     "broker.address.",
     "client.dns.",
+    "client.id",
     "oauth",
 )
 
@@ -44,8 +47,11 @@ def is_about_connecting(setting: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """TLS, or None without it, and the SASL login: mechanism, user and password; the mechanism is empty without one."""
+    """TLS, or None without it, and the SASL login: mechanism, user and password; the mechanism is empty without one.
+    Brokers count quotas by user and ``client``.
+    """
 
+    client: str = CLIENT
     tls: ssl.SSLContext | None = None
     mechanism: str = ""
     user: str = ""
@@ -63,6 +69,7 @@ class Security:
         if sasl and mechanism not in MECHANISMS:
             raise ValueError(f"the connection logs in with {mechanism}")
         return cls(
+            client=str(config.get("client.id", CLIENT)),
             tls=_context(config) if protocol.endswith("SSL") else None,
             mechanism=mechanism if sasl else "",
             user=str(config.get("sasl.username", "")),
@@ -81,5 +88,7 @@ def _context(config: Mapping[str, Any]) -> ssl.SSLContext:
     if str(config.get("enable.ssl.certificate.verification", "true")).lower() == "false":
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate := config.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, config.get("ssl.key.location"), config.get("ssl.key.password"))
+        # Without a password OpenSSL would ask for it on the terminal.
+        password = str(config.get("ssl.key.password", ""))
+        context.load_cert_chain(certificate, config.get("ssl.key.location"), password)
     return context

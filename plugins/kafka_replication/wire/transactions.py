@@ -33,7 +33,9 @@ def add_partition(
         v3_and_below_topics=(AddPartitionsToTxnTopic(name=TopicName(topic), partitions=(i32(partition),)),),
     )
     response = connection.ask(request, AddPartitionsToTxnResponse)
-    return int(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+    with connection.understanding():
+        told = response.results_by_topic_v3_and_below[0].results_by_partition[0]
+    return int(told.partition_error_code)
 
 
 def abort(connection: Connection, transactional_id: str, producer_id: int, epoch: int) -> int:

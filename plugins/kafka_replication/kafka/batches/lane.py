@@ -38,6 +38,7 @@ REFUSALS = frozenset(
     {
         KafkaError.INVALID_MSG,
         KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,  # than a segment
         KafkaError.INVALID_TIMESTAMP,
         KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
@@ -112,12 +113,27 @@ class BatchLane:
 
     def close(self) -> None:
         """Abort what is open: the producer may not know that it has something to abort."""
-        with suppress(ReplicationError):
-            if self._open and "_coordinator" in self.__dict__:
-                transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
-        for name in ("_leader", "_coordinator"):
-            if name in self.__dict__:
-                self.__dict__.pop(name).close()
+        try:
+            with suppress(ReplicationError):
+                if self._open and "_coordinator" in self.__dict__:
+                    self._hear_the_rest()
+                    self._coordinator.wait_at_most(BEGIN)
+                    transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
+        finally:
+            for name in ("_leader", "_coordinator"):
+                if name in self.__dict__:
+                    self.__dict__.pop(name).close()
+
+    def _hear_the_rest(self) -> None:
+        """Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to no
+        transaction, is never settled, and hides all that follows. Where the leader is lost, only the next session may
+        end the transaction: brokers refuse this one's batches then.
+        """
+        until = time.monotonic() + BEGIN
+        while self._under_way:
+            self._leader.wait_at_most(max(0.1, until - time.monotonic()))
+            producing.answer(self._leader)
+            self._under_way.popleft()
 
     def _begin(self) -> None:
         key = self._key

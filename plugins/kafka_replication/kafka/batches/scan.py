@@ -116,6 +116,8 @@ class BatchScan:
             self._ask()
         data, throttled = fetching.answer(self.connection)
         self._throttling.add(throttled, self.connection.address)
+        if data is None:
+            return False
         if data.error_code == KafkaError.OFFSET_OUT_OF_RANGE:
             raise GapFound(f"{self._at}: offset {self._next} can no longer be read", "plan again")
         if data.error_code:

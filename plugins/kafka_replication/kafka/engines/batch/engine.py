@@ -12,18 +12,19 @@ from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
 from kafka_replication.copying.pipeline import Pipeline
 from kafka_replication.kafka import clients, topics
 from kafka_replication.kafka.batches.lane import BatchRefused, BatchWriter
-from kafka_replication.kafka.batches.leader import unsupported
+from kafka_replication.kafka.batches.leader import connect, unsupported
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.throttling import Throttling
 from kafka_replication.ledger.entries import Ids, Position
-from kafka_replication.model.errors import GapFound, NotAdmitted, NotAuthorized, Unexpected
+from kafka_replication.model.errors import BadInput, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import CODEC, DELETE_HORIZON, LOG_APPEND_TIME, Batch, Malformed
+from kafka_replication.wire.connection import Connection
 
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
 FEW = 8  # batches, which are not worth a session of another engine
@@ -31,7 +32,7 @@ FEW = 8  # batches, which are not worth a session of another engine
 SHORT = 5_000  # offsets
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
-_FOR_ANOTHER = (BatchRefused, Malformed, GapFound, NotAdmitted, NotAuthorized, Unexpected)
+_FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected)
 
 
 class BatchEngine:
@@ -69,6 +70,7 @@ class BatchReader:
         self._end = task.range.until
         self._throttling = Throttling(str(self._at), "source")
         self._next: int | None = None  # the offset that is read next
+        self._read: tuple[int, int] | None = None  # a leader epoch, and up to which offset its records were read
 
     @cached_property
     def _scan(self) -> BatchScan:
@@ -101,6 +103,8 @@ class BatchReader:
             self._check(first, left, largest)
         seen, writer = BatchDigest(), target.begin_batches()
         self._fill(seen, writer, left, most_records, largest)
+        if self._scan.leader_epoch is not None:
+            self.is_at(self._scan.leader_epoch, self._scan.position)
         digest = seen.hexdigest()
         placement = writer.finish(digest)
         self._next = self._scan.position
@@ -125,6 +129,7 @@ class BatchReader:
                 or time.monotonic() > full
             ):
                 return
+            self.is_at(batch.leader_epoch, batch.until)
             writer.write(batch)
             seen.add_batch(batch)
             self._scan.take()
@@ -141,11 +146,24 @@ class BatchReader:
 
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         self._scan.go_to(left.from_)
+        self._read = None
         epoch = position.leader_epoch
         if left.from_ != position.next_offset or epoch is None:
             return
-        end = fetching.end_of_epoch(self._scan.connection, self._at.topic, self._at.partition, epoch)
-        if end is None or end < left.from_:
+        self._read = epoch, left.from_
+        self._check_epoch(self._scan.connection, epoch, left.from_)
+
+    def is_at(self, epoch: int, until: int) -> None:
+        """Records of this leader epoch come next. Raise HandOver if what was read before is no longer in the log."""
+        if self._read is not None and self._read[0] != epoch:
+            with connect(self._source, self._at, self._settings.stall_timeout) as leader:
+                self._check_epoch(leader, *self._read)
+        self._read = epoch, until
+
+    def _check_epoch(self, leader: Connection, epoch: int, read: int) -> None:
+        """Raise HandOver if an unclean election cut off what was read of this leader epoch, up to ``read``."""
+        end = fetching.end_of_epoch(leader, self._at.topic, self._at.partition, epoch)
+        if end is None or end < read:
             raise HandOver(self._end, f"the leader epoch {epoch} of the source now ends at {end}")
 
 

@@ -1,15 +1,17 @@
-"""What the judge of the fault table wants of a load, by the profile of its session."""
+"""What the judge of the fault table wants, by the profile of its session."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from tests.faults.judge import misreported
 from tests.faults.load import Load
 from tests.faults.profiles import VARIABLE
 from tests.faults.row import Row
-from tests.support.checker import Record
+from tests.support.checker import Comparison, Record
 
 RECORDS = [(number, Record(None if number == 3 else b"key", b"%d" % number, (), number)) for number in range(14)]
 
@@ -49,3 +51,19 @@ def test_a_row_that_is_refused_heals_where_records_are_set_aside(monkeypatch: py
     monkeypatch.setenv(VARIABLE, "quarantine")
     assert row.under(load().profile).expected == ""
     assert replace(row, refused=None).under(load().profile).expected == "refused"
+
+
+def told(comparison: Comparison, *, whole: bool = True, **reported: int) -> list[str]:
+    return misreported(0, comparison, Counter(reported), whole=whole, ignore=())
+
+
+def test_what_is_lost_or_doubled_has_to_be_reported_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    [(_, record)] = RECORDS[:1]
+    doubled, lost = Comparison(doubled=[record]), Comparison(lost=[record])
+    monkeypatch.setenv(VARIABLE, "leader_ack")
+    assert not told(doubled, doubled=1) and told(doubled) and told(doubled, doubled=2)
+    assert not told(lost, lost=1) and told(lost) and told(lost, lost=2)
+    assert not told(doubled, whole=False), "duplicates are counted when the partition is verified"
+    assert told(lost, whole=False)
+    monkeypatch.setenv(VARIABLE, "at_least_once")
+    assert told(lost, lost=1)
