@@ -148,6 +148,8 @@ class _Source:
     def target_log(self, expected: int) -> OffsetRange:
         raise AssertionError
 
+    def check_all_shown(self, until: int) -> None: ...
+
     def target_end(self, partition: int, expected: int) -> int:
         raise AssertionError
 

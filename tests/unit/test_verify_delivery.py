@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafka_replication.ledger.entries import FailedRecord, Ids, Place, Receipt, Transform
 from kafka_replication.ledger.placement import KafkaSegments, Part, Segment
 from kafka_replication.model.delivery import Delivery
+from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.audit import Seen
@@ -50,6 +51,7 @@ class World:
     quarantine: set[int] = field(default_factory=set)  # source offsets
     transform: Transform | None = None  # of today
     halve: bool = False  # a transform makes two records of each of the source
+    hides: bool = False  # the target has too few replicas
 
     def send(self, chunk: int, lost: Sequence[int] = (), twice: Sequence[int] = ()) -> None:
         sent = self.source[chunk * CHUNK : (chunk + 1) * CHUNK]
@@ -99,6 +101,11 @@ class _Sides:
 
     def target_end(self, partition: int, expected: int) -> int:
         return len(self.world.log)
+
+    def check_all_shown(self, until: int) -> None:
+        assert until == len(self.world.log)
+        if self.world.hides:
+            raise NotReady("too few replicas", "bring them back")
 
     @property
     def transform(self) -> Transform | None:
@@ -205,6 +212,17 @@ def test_more_than_the_accepted_share_is_an_error_that_says_how_much(accept: flo
     result = world.verify(accept=accept)
     assert (result.verified.span, result.judged) == (verified, (judged(1, lost=2),))
     assert verified or "2 of 20 records were lost in delivery" in (result.error or "")
+
+
+def test_what_the_target_may_hide_is_not_lost() -> None:
+    world = World(hides=True)
+    world.send(0)
+    assert world.verify().verified.span == 10, "nothing is missing"
+    world.send(1, lost=[8, 9])
+    result = world.verify(accept=1.0)
+    assert (result.error, result.retriable, result.verified.span) == ("too few replicas", True, 0)
+    world.hides = False
+    assert world.verify(accept=1.0).lost == 2
 
 
 def test_at_least_once_never_accepts_a_loss() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.sending import StallClock
 from kafka_replication.ledger.entries import Transform
+from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
@@ -31,6 +32,26 @@ def target_log(admin: AdminClient, at: TopicPartition, expected: int) -> OffsetR
         time.sleep(LOOK)
     start = offsets.log_starts(admin, [at])[at]
     return OffsetRange(min(start, end), end)
+
+
+def check_all_shown(admin: AdminClient, topic: str, ends: Mapping[int, int]) -> None:
+    """Raise NotReady if a partition of the target topic may have more than was read of it up to its entry in ``ends``.
+
+    With fewer in-sync replicas than min.insync.replicas a leader takes records with acks=0 and acks=1, and shows them
+    to nobody until the replicas are back (KIP-966). What is not shown is not lost.
+    """
+    needed = int(topics.config(admin, topic)["min.insync.replicas"])
+    for partition in topics.descriptions(admin, [topic])[topic].partitions:
+        if partition.id in ends and len(partition.isr) < needed:
+            raise NotReady(
+                f"{topic}-{partition.id} on the target has {len(partition.isr)} in-sync replicas of {needed}"
+                " (min.insync.replicas), so it may hide records that it has: what is lost cannot be counted",
+                "bring the missing replicas back; the next run goes on",
+            )
+    now = offsets.last_stable(admin, [TopicPartition(topic, number) for number in ends])
+    for at, end in now.items():
+        if end > ends[at.partition]:
+            raise NotReady(f"{at} on the target has grown from {ends[at.partition]} to {end} meanwhile", "run again")
 
 
 class KafkaSides:
@@ -55,6 +76,10 @@ class KafkaSides:
 
     def target_log(self, expected: int) -> OffsetRange:
         return target_log(clients.shared_admin(self._config["target"]), self._key.target, expected)
+
+    def check_all_shown(self, until: int) -> None:
+        admin, at = clients.shared_admin(self._config["target"]), self._key.target
+        check_all_shown(admin, at.topic, {at.partition: until})
 
     def target_end(self, partition: int, expected: int) -> int:
         admin = clients.shared_admin(self._config["target"])

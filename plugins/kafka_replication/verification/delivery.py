@@ -45,6 +45,9 @@ class BothSides(Protocol):
     def target_log(self, expected: int) -> OffsetRange:
         """What can be read of the target, once it has reached ``expected`` or does not grow any more."""
 
+    def check_all_shown(self, until: int) -> None:
+        """Raise NotReady if the target may have more than was read of it up to ``until``."""
+
     def target_end(self, partition: int, expected: int) -> int:
         """The end of a partition of the target topic, once it has reached ``expected`` or does not grow any more."""
 
@@ -120,6 +123,8 @@ class _Verification:
         source = chain.from_iterable(self._source_of(receipt) for receipt in other)
         target = chain.from_iterable(self._sides.target(range_) for range_ in unexplained)
         lost, extra = balance(source, target)
+        if lost:
+            self._sides.check_all_shown(self._window.until)
         duplicates = Counter(map(self._place, self._origins(extra)))
         return self._judge(Counter(map(self._place, set(lost))), duplicates, len(lost))
 

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 
 from kafka_replication.kafka import clients, offsets, topics
-from kafka_replication.kafka.both_sides import target_log
+from kafka_replication.kafka.both_sides import check_all_shown, target_log
 from kafka_replication.kafka.topic_sides import topic_sides
 from kafka_replication.ledger.entries import ONE_WRITER, Handled, Receipt
 from kafka_replication.ledger.placement import Explained, offsets_by_partition
@@ -114,6 +114,9 @@ class _Explaining:
         source, target = run.clusters.source, run.clusters.target
         with topic_sides(run.replication.name, self._name, source, target, stall, pipeline) as sides:
             explanation = explain(topic, sides)
+        if explanation.lost:
+            ends = {number: log.until for number, log in self._logs.items()}
+            check_all_shown(clients.shared_admin(target), self._name, ends)
         if explanation.foreign:
             first = explanation.foreign[0]
             raise ForeignWriter(
