@@ -12,7 +12,7 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.cursor import BoundedReader
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
 from kafka_replication.kafka.pace import Pace
-from kafka_replication.model.errors import GapFound
+from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
@@ -106,3 +106,26 @@ def test_a_copy_whose_earlier_assignment_lost_its_place_goes_on(lost: int, *, as
     else:
         chunk.read(writer)
         assert [record[0] for record in writer.records] == [20, 21] and chunk.position == 22
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(KafkaError._AUTO_OFFSET_RESET, "Partition log truncation detected: broker end offset is 60"),
+        KafkaError(KafkaError._LOG_TRUNCATION, "Partition log truncation detected"),
+    ],
+)
+def test_a_truncation_is_never_taken_for_a_lost_place_of_an_earlier_assignment(error: KafkaError) -> None:
+    told = Message(topic=AT.topic, partition=AT.partition, offset=60, error=error)
+    chunk = ChunkReader(
+        at=AT,
+        consumer=cast(Consumer, Scripted(told)),
+        pending=[],
+        left=OffsetRange(101, 182),
+        most_records=10,
+        settings=Copy(stall_timeout=1),
+        pace=Pace(None),
+        assigned=True,
+    )
+    with pytest.raises(Refused, match="truncated below offset 101"):
+        chunk.read(Written())

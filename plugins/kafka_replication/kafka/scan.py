@@ -63,16 +63,14 @@ def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int 
 def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, position: int) -> None:
     """Raise the error that a consumer's error event means for a range that was read up to ``position``."""
     code = error.code()
-    truncated = (
-        code == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()
-    )  # librdkafka reports it this way with our reset policy
+    truncated = _is_truncation(error)
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and not truncated:
         raise GapFound(
             f"{at}: offset {position} can no longer be read ({error.str()})",
             "retention or a deletion removed it: run again; the plan then names the lost offsets and how to give"
             " them up",
         )
-    if truncated or code == KafkaError._LOG_TRUNCATION:
+    if truncated:
         raise Refused(
             f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
             "find out which records were lost (unclean leader election?) before going on",
@@ -83,6 +81,12 @@ def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, po
             "repair the broker's log or its replica",
         )
     raise translate(error, f"reading {at} at offset {position}", _asked(reader, at))
+
+
+def _is_truncation(error: KafkaError) -> bool:
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # librdkafka reports it this way with our reset policy
+        return "truncation" in error.str()
+    return error.code() == KafkaError._LOG_TRUNCATION
 
 
 def _asked(reader: Consumer, at: TopicPartition) -> Asked:
@@ -110,9 +114,12 @@ def is_unreadable(event: Message) -> bool:
 
 def is_left_over(event: Message, start: int) -> bool:
     """Whether the first event since ``start`` was assigned says that an earlier assignment lost its place: librdkafka
-    2.16 does not always drop that one.
+    2.16 does not always drop that one. A truncation of the log is news whichever assignment met it.
     """
-    return code_of(event) == KafkaError._AUTO_OFFSET_RESET and offset_of(event) != start
+    error = event.error()
+    if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET or _is_truncation(error):
+        return False
+    return offset_of(event) != start
 
 
 def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
