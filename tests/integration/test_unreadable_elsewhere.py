@@ -35,9 +35,11 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill(scene: Scenario, partition: int = 0, codec: str = "none") -> None:
-    """Four batches of ten records."""
+    """Four batches of ten records: none is sent before its last record is there."""
     for number in range(4):
-        scene.source.produce(scene.topic, numbered(10, 10 * number), partition, compression_type=codec)
+        scene.source.produce(
+            scene.topic, numbered(10, 10 * number), partition, compression_type=codec, linger_ms=60_000
+        )
 
 
 def asked(scene: Scenario, from_: int | str, until: int | str, target: str | None = None) -> BackfillRequest:
