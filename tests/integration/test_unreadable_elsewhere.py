@@ -23,7 +23,7 @@ from tests.support.checker import read
 from tests.support.damage import batches, healed
 from tests.support.failed import ask
 from tests.support.jobs import InProcess, no_launch
-from tests.support.scenario import Scenario, numbered, only
+from tests.support.scenario import Rec, Scenario, numbered, only
 
 SKIP = {"unreadable": "skip"}
 START = 1_700_000_000_000  # the first record's timestamp; the others follow, a millisecond apart
@@ -160,3 +160,13 @@ def test_status_before_an_unreadable_batch(scene: Scenario, source_data: Path) -
         first, second = rows()
         assert (first.plan.state, first.lag, first.lag_seconds) == (State.IN_SYNC, 0, 0.0)
         assert (first.skipped, first.undecided, second.skipped) == (10, 10, 0)
+
+
+def test_a_batch_that_unpacks_to_more_than_the_client_takes_by_default(scene: Scenario) -> None:
+    """librdkafka calls a zstd batch corrupted if its records are larger than ``receive.message.max.bytes``."""
+    scene.source.create(scene.topic)
+    large = [Rec(value=bytes([number]) * 1_000_000) for number in range(150)]
+    room = {"message_max_bytes": 1_000_000_000, "batch_size": 200_000_000, "linger_ms": 60_000}
+    scene.source.produce(scene.topic, large, compression_type="zstd", **room)
+    report = scene.run(failures=SKIP)
+    assert (report.outcome, only(report).copied, only(report).skipped) == ("done", 150, 0), report.table()

@@ -35,11 +35,12 @@ CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "check.crcs": True,
+    # The most. It also limits what a zstd batch may unpack to: a larger one would count as corrupted.
+    "receive.message.max.bytes": 2_147_483_647,
 }
 CONSUMER_DEFAULTS: dict[str, Any] = {
     "fetch.message.max.bytes": 4 << 20,
     "fetch.max.bytes": 32 << 20,
-    "receive.message.max.bytes": 128 << 20,
     "queued.max.messages.kbytes": 32 << 10,  # 32 MiB of prefetch; this limits a worker's memory
     "queued.min.messages": 100_000,
     "fetch.wait.max.ms": 100,
@@ -62,7 +63,7 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     "reconnect.backoff.ms": 10,
 }
 _ours = {*CONSUMER, *PRODUCER}
-_consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"} - {"receive.message.max.bytes"})
+_consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"})
 _producer_only = frozenset(
     {*PRODUCER, *PRODUCER_DEFAULTS, "batch.size", "transaction.timeout.ms", "delivery.timeout.ms", "message.timeout.ms"}
 )
