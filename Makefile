@@ -37,7 +37,7 @@ endif
 	@# Not every installer compiles, and a start of Airflow or Spark is three times as long without.
 	@$(BIN)/python -m compileall -q -j 0 .venv/lib || true
 	@# Without it Spark starts as well, only more slowly.
-	@nice $(BIN)/python -m kafka_replication.spark.archive || true
+	@nice $(BIN)/python -m kafka_replication.spark.training || true
 	@touch $@
 
 up: install ## start two Kafka clusters and Airflow on this machine

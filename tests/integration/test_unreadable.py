@@ -18,7 +18,7 @@ from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed.handling import Action
 from kafka_replication.runtime import failpoints
 from tests.support.checker import read
-from tests.support.damage import LAST_OFFSET_DELTA, Batch, batches, healed
+from tests.support.damage import LAST_OFFSET_DELTA, Batch, batches, fill, healed
 from tests.support.failed import ask, assert_each_once, failures, quarantined
 from tests.support.scenario import Scenario, numbered, only, send
 
@@ -28,14 +28,6 @@ SKIP = {"unreadable": "skip"}
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unreadable, "PAUSE", 0)
-
-
-def fill(scene: Scenario, partition: int = 0, codec: str = "none") -> None:
-    """Four batches of ten records: none is sent before its last record is there."""
-    for number in range(4):
-        scene.source.produce(
-            scene.topic, numbered(10, 10 * number), partition, compression_type=codec, linger_ms=60_000
-        )
 
 
 def offsets(scene: Scenario, partition: int = 0) -> list[int]:

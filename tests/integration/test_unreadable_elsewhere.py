@@ -20,7 +20,7 @@ from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed.handling import Action
 from kafka_replication.runs.standing import standing
 from tests.support.checker import read
-from tests.support.damage import batches, healed
+from tests.support.damage import batches, fill, healed
 from tests.support.failed import ask
 from tests.support.jobs import InProcess, no_launch
 from tests.support.scenario import Rec, Scenario, numbered, only
@@ -32,14 +32,6 @@ START = 1_700_000_000_000  # the first record's timestamp; the others follow, a 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unreadable, "PAUSE", 0)
-
-
-def fill(scene: Scenario, partition: int = 0, codec: str = "none") -> None:
-    """Four batches of ten records: none is sent before its last record is there."""
-    for number in range(4):
-        scene.source.produce(
-            scene.topic, numbered(10, 10 * number), partition, compression_type=codec, linger_ms=60_000
-        )
 
 
 def asked(scene: Scenario, from_: int | str, until: int | str, target: str | None = None) -> BackfillRequest:

@@ -253,7 +253,7 @@ def test_java_uses_the_class_data_archive_and_a_run_survives_one_that_was_cut_of
     for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(ready.folder / "cache"))
-    subprocess.run([sys.executable, "-m", "kafka_replication.spark.archive"], cwd=ROOT / "plugins", check=True)
+    subprocess.run([sys.executable, "-m", "kafka_replication.spark.training"], cwd=ROOT / "plugins", check=True)
     (archive,) = (ready.folder / "cache").rglob("*.jsa")
     ready.settings |= {"copy": SMALL}
     run = SparkRun(ready, halted=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.raw_produce import crc32c
+from tests.support.scenario import Scenario, numbered
 
 HEADER = 61  # bytes before a batch's first record
 LAST_OFFSET_DELTA = 23  # place of that field in the header
@@ -41,6 +42,13 @@ class Batch:
         """With a checksum that is right, as a faulty producer would write it."""
         self.write(HEADER, b"\xff" * 16)
         self.write(_CRC, struct.pack(">I", crc32c(self.read()[_AFTER_CRC:])))
+
+
+def fill(scene: Scenario, partition: int = 0, codec: str = "none") -> None:
+    """Four batches of ten records: none is sent before its last record is there."""
+    for number in range(4):
+        records = numbered(10, 10 * number)
+        scene.source.produce(scene.topic, records, partition, compression_type=codec, linger_ms=60_000)
 
 
 def batches(data: Path, topic: str, partition: int = 0) -> list[Batch]:

@@ -1,7 +1,7 @@
 """The class-data archive of local mode: Java maps Spark's classes from it instead of reading and checking 280 jars.
 
-``python -m kafka_replication.spark.archive`` makes it (``make install`` does so). That takes several seconds, so no run
-does it. A run uses the archive if there is a sound one, and is only slower without.
+`training` makes it. That takes several seconds, so no run does it. A run uses the archive if there is a sound one.
+Without one it is only slower.
 
 Java checks that an archive belongs to it and to its jars. It does not notice all damage: version 17 crashes on an
 archive that was cut off. An archive's name therefore ends with a digest of its content, which every run checks.
@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import logging
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +23,6 @@ from pathlib import Path
 
 import xxhash
 
-log = logging.getLogger(__name__)
 FOLDER = "kafka-replication"
 UNFINISHED = "unfinished-"
 OLDEST_JAVA = 17
@@ -177,19 +174,3 @@ def _is_private(folder: Path) -> bool:
 
 def _is_own(status: os.stat_result) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def main() -> int:
-    """Make the archive if it is missing. Returns 0 also where no archive is possible, because nothing needs one."""
-    from kafka_replication.spark import training
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        training.make()
-    except Exception as e:  # noqa: BLE001  # whatever it is, Spark works without an archive
-        log.warning("no class-data archive was made: %s; Spark starts more slowly without it", e)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,12 @@
-"""One run of Spark in local mode that only loads the classes which every run needs, so that Java can archive them."""
+"""One run of Spark in local mode that only loads the classes which every run needs, so that Java can archive them.
+
+``python -m kafka_replication.spark.training`` makes the archive (``make install`` does so).
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import ExitStack
 
 from kafka_replication.config import Copy
@@ -42,7 +46,7 @@ def make() -> None:
             submission = Patient(SparkConnection("local[2]", {}), {"spark.log.level": "OFF", **conf}, output)
             stack.enter_context(SubmitLauncher(submission)).submit(job(), lambda results: None)
     if archive.sound() is None:
-        raise Unreachable("Java wrote none", "run python -m kafka_replication.spark.archive again")
+        raise Unreachable("Java wrote none", "run python -m kafka_replication.spark.training again")
     log.info("made the class-data archive with which Spark starts faster, in %s", archive.folder)
 
 
@@ -74,3 +78,17 @@ def task(partition: int) -> RangeTask:
         key=key, generation=0, verified=Coverage(), receipts_from=None, level="digest", kept_seconds=0
     )
     return RangeTask(copy=copy, read_back=read_back)
+
+
+def main() -> int:
+    """Make the archive if it is missing. Returns 0 also where no archive is possible, because nothing needs one."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        make()
+    except Exception as e:  # noqa: BLE001  # whatever it is, Spark works without an archive
+        log.warning("no class-data archive was made: %s; Spark starts more slowly without it", e)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
