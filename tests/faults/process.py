@@ -21,6 +21,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import Fenced, ReplicationError
 from kafka_replication.runs import runner
+from kafka_replication.runs.audit import audit
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver, Launcher
@@ -86,6 +87,16 @@ def repair(replication: Replication, clients: Clients, store: WatermarkStore) ->
     return {"outcome": "repaired" if document["written"] else "nothing_to_repair", "errors": [], "final": []}
 
 
+def audited(replication: Replication, clients: Clients, store: WatermarkStore) -> dict[str, Any]:
+    """``kafka-replication audit FILE`` instead of a run: what it counts of each partition."""
+    report = audit(open_run(replication, clients, store, runner.new_run_id()))
+    counted = {
+        each.key.source.partition: {"lost": each.lost_in_delivery, "doubled": each.duplicates}
+        for each in report.partitions
+    }
+    return {"outcome": "audited", "errors": [], "final": [], "counted": counted}
+
+
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     mutations.apply(settings.get("mutation"))
     move_clock(settings.get("clock", 0))
@@ -100,6 +111,8 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     store = open_store(settings["store_url"])
     if settings.get("repair"):
         return repair(replication, clients, store)
+    if settings.get("audit"):
+        return audited(replication, clients, store)
     try:
         report = runner.run(replication, clients, store, lambda: launcher, Request())
     except ReplicationError as error:

@@ -79,6 +79,7 @@ def _split(record: Record) -> Sequence[Record]:
 
 
 _TOLD_APART = "it is told from duplicates when it is read back, with another message"
+_UNHEARD = "nobody hears of a refused record"
 WITHOUT_TRANSACTIONS = {
     "target-coordinator-killed": "no transaction has one",
     "target-endtxn-answer-lost": "no transaction is ended",
@@ -108,7 +109,12 @@ PROFILES = {
     "leader_ack": Profile({"delivery": "leader_ack", "accept_loss": 1.0}, leaves_out=WITHOUT_TRANSACTIONS),
     "fire_and_forget": Profile(
         {"delivery": "fire_and_forget", "accept_loss": 1.0},
-        leaves_out={**WITHOUT_TRANSACTIONS, "target-compacted": "nobody hears of a refused record"},
+        leaves_out={
+            **WITHOUT_TRANSACTIONS,
+            "target-compacted": _UNHEARD,
+            "target-200-ms-away-refuses": _UNHEARD,
+            "target-produce-quota": "nobody hears of a quota",
+        },
     ),
     "at_least_once_by_key": Profile(
         {"delivery": "at_least_once", **BY_KEY}, leaves_out={**OF_ONE_PARTITION, **WITHOUT_TRANSACTIONS}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stack.folders import REPOSITORY
-from tests.faults.trial import Verdict
+from tests.faults.conduct import Verdict
 
 if TYPE_CHECKING:
     from tests.faults.row import Row

@@ -22,10 +22,11 @@ from stack.ports import take_share
 from stack.processes import ProcessRecord, sweep
 from tests.faults import load, profiles, results
 from tests.faults.bench import Bench, open_bench
+from tests.faults.conduct import Verdict, conduct
 from tests.faults.load import Load
 from tests.faults.row import Row
 from tests.faults.rows import ROWS
-from tests.faults.trial import Trial, Verdict, conduct
+from tests.faults.trial import Trial
 
 CORE_RUNS, OTHER_RUNS = 20, 3
 FIRST_SEED = 1000

@@ -6,24 +6,19 @@ import contextlib
 import json
 import os
 import random
-import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import KafkaException
 
 from kafka_replication.ledger.entries import RECEIPTS
-from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.runtime import failpoints
@@ -31,10 +26,9 @@ from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
 from tests.faults.bench import Bench
-from tests.faults.judge import Judge, misreported, reported
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
-from tests.support.checker import Comparison, high_watermark, read
+from tests.support.checker import high_watermark, read
 from tests.support.processes import command, is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -46,22 +40,6 @@ CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
 class TrialFailed(Exception):
     """The harness could not do the fault, or the product did not do what the row expects."""
-
-
-FAILURES = (TrialFailed, AssertionError, LookupError, ValueError, OSError, KafkaException, psutil.Error, sqlite3.Error)
-
-
-@dataclass
-class Verdict:
-    """What came of a trial."""
-
-    outcome: str = ""  # healed, refused (by the expected name), or failed
-    attempts: int = 0
-    seconds: float = 0.0  # from the fault's beginning to the end of the run that said all is done
-    counts: dict[str, int] = field(default_factory=dict)
-    samples: int = 0
-    error: str = ""  # the product's, where one is expected
-    problems: list[str] = field(default_factory=list)
 
 
 class Trial:
@@ -89,6 +67,7 @@ class Trial:
         self.notes: list[str] = []
         self.hit: float | None = None  # when the fault came, and when a run said after it that all was done
         self.healed: float | None = None
+        self.stood_still = False  # whether a run did, so that it may have sent something after another one had counted
         self._forgiven: set[int] = set()
         self.store.parent.mkdir(parents=True, exist_ok=True)
 
@@ -201,6 +180,7 @@ class Trial:
         deadline = time.monotonic() + ATTEMPT_SECONDS
         while True:
             attempt.kill(signal.SIGSTOP)
+            self.stood_still = True
             if self._store_is_free():
                 return
             attempt.kill(signal.SIGCONT)
@@ -246,6 +226,14 @@ class Trial:
     def forgive(self, run: Attempt) -> None:
         """This run had every reason to say that running again cannot help: a hand did."""
         self._forgiven.add(run.number)
+
+    def audited(self) -> defaultdict[int, Counter[str]]:
+        """What an audit counts of each partition. Raises TrialFailed."""
+        self.job["audit"] = True
+        run = self.start()
+        if self.finish(run) != "audited" or run.result is None:
+            raise TrialFailed(f"the audit ended with {run.errors}")
+        return defaultdict(Counter, {int(key): Counter(counts) for key, counts in run.result["counted"].items()})
 
     def engines(self) -> Counter[str]:
         """How many chunks each engine has copied, as the receipts say."""
@@ -313,84 +301,3 @@ class Trial:
             with contextlib.suppress(psutil.Error):
                 each.kill()
         return names
-
-
-def conduct(
-    trial: Trial,
-    inject: Callable[[Trial], None],
-    *,
-    expected: str = "",
-    ignore: tuple[str, ...] = (),
-    sampled: bool = True,
-) -> Verdict:
-    """Inject the fault, run again until healed (or until the expected error was named), judge."""
-    verdict = Verdict()
-    with ExitStack() as stack:
-        sampler = stack.enter_context(trial.sampled()) if sampled else None
-        started = time.monotonic()
-        try:
-            inject(trial)
-            if expected:
-                verdict.error = _refusal(trial, expected)
-            else:
-                trial.heal()
-            verdict.outcome = "refused" if expected else "healed"
-        except FAILURES as e:
-            verdict.problems.append(f"{type(e).__name__}: {e}")
-        verdict.seconds = round((trial.healed or time.monotonic()) - (trial.hit or started), 1)
-        time.sleep(0.3 if sampler else 0)  # one more sample of the end
-    _settle(trial, verdict, sampler, complete=verdict.outcome == "healed", ignore=ignore)
-    if verdict.outcome == "healed" and (final := trial.final_errors()):
-        verdict.problems.append(f"a run said that running again cannot help, and it did: {final[0]}")
-    if verdict.problems:
-        verdict.outcome = "failed"
-    return verdict
-
-
-def _settle(
-    trial: Trial, verdict: Verdict, sampler: Sampler | None, *, complete: bool, ignore: tuple[str, ...]
-) -> None:
-    verdict.attempts = len(trial.attempts)
-    if left := trial.leftovers():
-        verdict.problems.append(f"processes left behind: {left}")
-    trial.bench.heal()
-    counts = dict.fromkeys(Comparison.__slots__, 0)
-    try:
-        marks = trial.watermarks()
-        judged = Judge(trial.bench, trial.load, marks, complete=complete).judge(
-            trial.target_topic, trial.quarantine_topic
-        )
-    except AssertionError as e:
-        verdict.problems.append(f"cannot be judged: {e}")
-        return
-    told_of = reported(trial.bench, trial.name)
-    told = ("doubled", "lost") if profiles.current().delivery != EXACTLY_ONCE else ()
-    for partition, comparison in judged.items():
-        counts |= {name: count + len(getattr(comparison, name)) for name, count in counts.items()}
-        whole = complete or marks.get(partition) == trial.load.ends[partition]
-        if told:
-            verdict.problems += misreported(partition, comparison, told_of[partition], whole=whole, ignore=ignore)
-        if any(getattr(comparison, name) for name in counts if name not in (*ignore, *told)):
-            verdict.problems.append(f"partition {partition}: {comparison}")
-    verdict.counts = counts
-    if complete:
-        trial.note(f"chunks by engine: {dict(trial.engines())}")
-    if sampler is not None:
-        verdict.samples = sampler.samples
-        verdict.problems += sampler.violations
-        if not sampler.samples:
-            verdict.problems.append("nothing could be sampled")
-
-
-def _refusal(trial: Trial, expected: str) -> str:
-    """Run once more: it fails by the expected name, and no watermark passes the damage."""
-    attempt = trial.start()
-    outcome = trial.finish(attempt)
-    named = next((error for error in attempt.errors if re.search(expected, error)), None)
-    if outcome != "failed" or named is None:
-        raise TrialFailed(f"expected a failed run that says {expected!r}, got {outcome} with {attempt.errors}")
-    for partition, watermark in trial.watermarks().items():
-        if watermark > trial.limits.get(partition, watermark):
-            damage = trial.limits[partition]
-            raise TrialFailed(f"partition {partition}: watermark {watermark} passed the damage at {damage}")
-    return named
