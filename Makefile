@@ -71,7 +71,8 @@ test-all: install ## lint, and all tests
 
 # What touches brokers. Each turn has the source's version and that of the others.
 MATRIX := $(addprefix tests/contract/,engine ledger sink transaction) \
-	$(patsubst %,tests/integration/test_%.py,copy kill transactions refusals backfill audit gaps reset rebuild auto_create unclean_election)
+	$(patsubst %,tests/integration/test_%.py,copy kill transactions refusals backfill audit gaps reset rebuild auto_create unclean_election \
+	whole_batches unreadable unreadable_elsewhere)
 matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as the source, as the target, and as both
 	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1,echo 'Kafka $(versions)'; \
 		KAFKA_REPLICATION_TEST_KAFKA=$(versions) $(PYTEST) -m 'not slow' $(MATRIX);)
