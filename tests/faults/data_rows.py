@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.faults import load
+from tests.faults.judge import reported
 from tests.faults.load import PARTITIONS
 from tests.faults.row import Row
 from tests.faults.trial import Trial, TrialFailed
@@ -22,8 +23,8 @@ def deleted_before_verification(trial: Trial) -> None:
     run = trial.start(f"P3:{trial.dice.randrange(6, 40)}")
     if trial.finish(run) != "killed":
         raise TrialFailed("the run was to die after a commit")
-    target = trial.bench.target
-    found = [p for p in range(PARTITIONS) if read(target.direct.bootstrap, trial.target_topic, p)]
+    target, verified = trial.bench.target, reported(trial.bench, trial.name)
+    found = [p for p in range(PARTITIONS) if p not in verified and read(target.direct.bootstrap, trial.target_topic, p)]
     partition = trial.dice.choice(found)
     target.delete_before(trial.target_topic, partition, trial.dice.randrange(1, 20))
     trial.limits[partition] = 0
