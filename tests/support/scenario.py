@@ -205,6 +205,9 @@ class Cluster:
         """Send and wait for the acknowledgement of every record."""
         # Idempotence would cost half a second: see `TransactionalProducer._connect`.
         producer = self.producer(**{"enable_idempotence": False, "max_in_flight": 1, **config})
+        # Records that wait until the producer knows the topic are handed on one by one while it flushes: the first of them
+        # may become a batch of its own, whatever `linger.ms` says.
+        producer.list_topics(topic, timeout=60)
         send(producer, topic, records, partition)
 
     def producer(self, **config: Any) -> Producer:
