@@ -8,7 +8,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 from types import FrameType
 from typing import Any
 
@@ -27,16 +26,20 @@ def on_signals(*, even_ignored: bool = False) -> None:
             signal.signal(number, _leave)
 
 
-_asked = threading.Event()
+# A plain flag: a second signal may interrupt the handler of the first one, and would wait for ever for a lock of it.
+_asked = False
 
 
 def asked() -> bool:
     """Whether a signal has asked this process to end. For threads, in which no signal raises."""
-    return _asked.is_set()
+    return _asked
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    _asked.set()
+    global _asked
+    if _asked:
+        return
+    _asked = True
     for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
