@@ -9,6 +9,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,17 @@ def test_the_next_job_removes_what_a_killed_process_left(temporary: Path, anothe
 
 def test_a_pid_that_was_given_out_again_does_not_protect_it(temporary: Path) -> None:
     mine = ProcessIdentity.own()
-    left = left_behind(temporary, ProcessIdentity(mine.host, mine.pid, mine.started - 60))
+    left = left_behind(temporary, replace(mine, started=mine.started - 60))
     module.sweep()
     assert not left.exists()
+
+
+def test_the_folder_of_another_container_with_this_host_name_stays(temporary: Path) -> None:
+    """Its pid means nothing here: containers may share a host name and a folder for temporary files."""
+    mine = ProcessIdentity.own()
+    left = left_behind(temporary, replace(mine, pid=2**22, pid_space=f"{mine.pid_space} of another container"))
+    module.sweep()
+    assert left.exists()
 
 
 @pytest.mark.parametrize("host", [None, "another-host"])
