@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -293,25 +293,45 @@ def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:
 
 
 @pytest.fixture
-def changing_to_append_time(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody changes the target topic after the engine looked at its settings, and before it copies."""
+def change_before_copying(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets somebody change the target topic after the engine looked at its settings, and before it copies."""
     supports = BatchEngine.supports
 
-    def then_change(engine: BatchEngine, task: CopyTask, sink: Sink) -> str | None:
-        why_not = supports(engine, task, sink)
-        scene.target.set(task.key.target_topic, message_timestamp_type="LogAppendTime")
-        return why_not
+    def arrange(**config: str) -> None:
+        def then_change(engine: BatchEngine, task: CopyTask, sink: Sink) -> str | None:
+            why_not = supports(engine, task, sink)
+            scene.target.set(task.key.target_topic, **config)
+            return why_not
 
-    monkeypatch.setattr(BatchEngine, "supports", then_change)
+        monkeypatch.setattr(BatchEngine, "supports", then_change)
+
+    return arrange
 
 
-@pytest.mark.usefixtures("changing_to_append_time")
-def test_timestamps_that_the_target_replaced_are_not_called_equal(scene: Scenario) -> None:
+def test_timestamps_that_the_target_replaced_are_not_called_equal(
+    scene: Scenario, change_before_copying: Callable[..., None]
+) -> None:
     """Brokers replace them in the batch's header alone: the stored records are the same bytes."""
     scene.source.create(scene.topic)
     scene.target.create(scene.topic)
     scene.source.produce(scene.topic, numbered(500), linger_ms=500)
+    change_before_copying(message_timestamp_type="LogAppendTime")
     report = scene.run(copy=BATCHES)
     assert {engine for _, engine in engines(scene)} == {"batch/1"}
     assert (report.outcome, only(report).digest_ok) == ("failed", False), report.table()
-    assert scene.watermark() is None or scene.watermark() == 0
+    assert not scene.watermark()
+
+
+def test_equal_records_that_the_target_compressed_anew_are_called_equal(
+    scene: Scenario, change_before_copying: Callable[..., None]
+) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(500), compression_type="lz4", linger_ms=500)
+    change_before_copying(compression_type="gzip")
+    report = scene.run(copy=BATCHES)
+    assert {engine for _, engine in engines(scene)} == {"batch/1"}
+    assert stored(scene.target, scene.topic) != stored(scene.source, scene.topic)
+    assert (report.outcome, only(report).digest_ok) == ("done", True), report.table()
+    scene.assert_copied()
+    assert scene.watermark() == 500
