@@ -17,6 +17,7 @@ from kafka_replication.watermarks import lease as leasing
 from kafka_replication.watermarks import store as domain
 from kafka_replication.watermarks.lease import HeldLease, Release, Terms
 from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Claim, Lease
 from tests.support import watermarks
 from tests.support.leases import acquire, exactly, hand_over, holder_of, live, wait
 from tests.support.waiting import wait_until
@@ -203,6 +204,42 @@ def test_the_next_attempt_waits_until_a_killed_one_has_expired(store: WatermarkS
     with pytest.raises(Busy):
         wait(store, NAME, "run-2", "try-1", LONG, 0)
     assert wait(store, NAME, "run-1", "try-2", LONG, 0).token == killed.token + 1
+
+
+def test_the_next_attempt_decides_on_what_it_was_told(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The killed attempt's lease ends between the store's answer and whatever the next attempt does with it."""
+    killed = acquire(store, NAME, "run-1", "try-1", 1)
+    real, answers = store.acquire_lease, list[Busy]()
+
+    def late(claim: Claim, seconds: float) -> Lease:
+        try:
+            return real(claim, seconds)
+        except Busy as busy:
+            answers.append(busy)
+            wait_until(lambda: holder_of(store, NAME) is None)
+            raise
+
+    monkeypatch.setattr(store, "acquire_lease", late)
+    assert wait(store, NAME, "run-1", "try-2", LONG, 0).token == killed.token + 1
+    assert [(busy.owner, busy.holder) for busy in answers] == [("run-1", "try-1")]
+
+
+def test_whoever_gives_up_has_looked_after_its_time_to_wait(
+    store: WatermarkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow answer uses up the time to wait; meanwhile the lease has become free."""
+    acquire(store, NAME, "run-1", "try-1", 1)
+    real = store.acquire_lease
+
+    def slow(claim: Claim, seconds: float) -> Lease:
+        try:
+            return real(claim, seconds)
+        except Busy:
+            wait_until(lambda: holder_of(store, NAME) is None)
+            raise
+
+    monkeypatch.setattr(store, "acquire_lease", slow)
+    assert wait(store, NAME, "run-2", "try-1", LONG, 0.01).owner == "run-2"
 
 
 @pytest.mark.parametrize(("release", "given_back"), [("always", True), ("on failure", True), ("never", False)])

@@ -203,6 +203,11 @@ class Busy(ReplicationError):
     id = "busy"
     retriable = True
 
+    def __init__(self, what: str, remedy: str = "", *, owner: str = "", holder: str | None = None) -> None:
+        """``owner`` and ``holder`` are those of the lease that is in the way; empty if that is not known."""
+        super().__init__(what, remedy)
+        self.owner, self.holder = owner, holder
+
 
 class Fenced(ReplicationError):
     """A newer copier took over, or the transaction outlived its time-out: Kafka does not tell them apart."""

@@ -66,20 +66,20 @@ def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
     enough for the claim.
 
     The next attempt of a run whose last one may still be at work waits until that has expired, even if the duration of
-    a lease is longer than the wait. Raises Busy naming the holder.
+    a lease is longer than the wait. Each try decides on the store's one answer, and who gives up has tried after the
+    end of its wait: a lease that is free is taken. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
     while True:
+        asked = time.monotonic()
         try:
             return store.acquire_lease(claim, terms.duration)
         except Busy as busy:
-            same_run = any(
-                lease.owner == claim.owner and lease.holder != claim.holder for lease in store.leases(claim.replication)
-            )
+            same_run = busy.owner == claim.owner and busy.holder != claim.holder
             bound = max(terms.wait, terms.duration) if same_run else terms.wait
-            left = started + bound - time.monotonic()
-            if left <= 0:
+            if asked >= started + bound:
                 return _without_waiting(store, claim, terms, busy, bound)
+        left = max(0.0, started + bound - time.monotonic())
         # Up to a quarter shorter, so that runs that started together do not try together for ever.
         time.sleep(min(pause * random.uniform(0.75, 1), left))
         pause = min(pause * 2, LONGEST_PAUSE, terms.duration / 3)
@@ -93,7 +93,8 @@ def _without_waiting(store: WatermarkStore, claim: Claim, terms: Terms, busy: Bu
     except Busy as still:
         busy = still
     store.leave_queue(claim)
-    raise Busy(f"{busy.what}; {claim.owner} waited {waited:g} s", busy.remedy)
+    what = f"{busy.what}; {claim.owner} waited {waited:g} s"
+    raise Busy(what, busy.remedy, owner=busy.owner, holder=busy.holder)
 
 
 class HeldLease:
