@@ -162,8 +162,8 @@ class LedgerView:
         )
 
     def decided(self, key: PartitionKey, generation: int, state: str) -> Coverage:
-        """The offsets that were set aside, and decided about so; see `Handled`."""
-        return _united(entry.offsets for entry in self.handled_in(key, generation, state))
+        """The offsets that are set aside now, and decided about so; see `Handled`."""
+        return _united(entry.decided for entry in self.handled_in(key, generation, state))
 
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that were set aside, and copied after all."""
@@ -192,10 +192,7 @@ class LedgerView:
     def undecided(self, key: PartitionKey) -> int:
         """How many records of a known partition are set aside, and nobody has decided about them."""
         position = self.positions[key]
-        discarded = self.decided(key, position.generation, "discarded")
-        # A chunk with a discarded record may be copied again, and then without setting it aside.
-        discarded = discarded.subtract(self.given_back(key, position.generation))
-        decided = discarded.union(self.decided(key, position.generation, "retried"))
+        decided = _united(entry.decided for entry in self.handled_in(key, position.generation))
         return max(0, position.quarantined + position.skipped - decided.span)
 
     def pending(self, key: PartitionKey) -> Coverage:

@@ -296,8 +296,10 @@ class Planner:
         if refusal := placing.refusal_of_partitions(partitioning, key, source, partitions):
             return refusal
         for number, ours in position.ends(key.source.partition).items():
+            if position.delivery in LOSSY:  # it may have less than was sent, not less than was read back
+                ours = (self.ledger.judged_until(key, position.generation) or 0) if position.spread is None else 0
             end = target.offsets(number).high_watermark if ours else 0
-            if end < ours and position.delivery not in LOSSY:
+            if end < ours:
                 return refusals.target_truncated(key, number, ours, end)
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])
