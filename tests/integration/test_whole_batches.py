@@ -20,7 +20,6 @@ from kafka_replication.kafka.engines.batch.engine import BatchEngine
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.throttling import Throttling
-from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -246,19 +245,22 @@ def test_a_session_that_was_fenced_before_sends_nothing(scene: Scenario) -> None
 
 def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that a broker appended behind the abort's marker would hide all that follows for ever."""
-    case, open_requests, abort = CopyCase(scene.source, scene.target, engine_name="batch"), [], transactions.abort
+    case, abort = CopyCase(scene.source, scene.target, engine_name="batch"), transactions.abort
+    open_requests: list[int] = []
     for number in range(6):
         case.produce(*numbered(10, 10 * number))
 
     def noting(*told: Any) -> int:
+        assert lane is not None
         open_requests.append(lane._leader.open_requests)
         return abort(*told)
 
     monkeypatch.setattr(transactions, "abort", noting)
     with case.fenced() as (session, _):
         assert isinstance(session, KafkaSinkSession)
-        assert session._lane is not None
-        lane, writer = session._lane, session.begin_batches()
+        writer = session.begin_batches()
+        lane = session._lane
+        assert lane is not None
         scan = BatchScan(case.source_settings, case.key.source, 30.0, Throttling("", ""))
         with closing(scan):
             for batch in scan.visible(OffsetRange(0, 60)):
@@ -269,15 +271,24 @@ def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkey
     assert case.values() == []
 
 
-def test_a_session_knows_its_identity_also_if_a_transaction_began_at_once(scene: Scenario) -> None:
+def test_nothing_queues_in_a_session_that_sends_no_batches(scene: Scenario) -> None:
+    """The record engine copies some ranges of every replication; a client that nobody polls must not gather anything."""
     case = CopyCase(scene.source, scene.target, engine_name="batch")
-    with case.session() as session:
+    with case.fenced() as (session, _):
         assert isinstance(session, KafkaSinkSession)
-        transaction = session._partition.sender
-        assert isinstance(transaction, TransactionalProducer)
-        session.fence()
-        transaction.begin()
-        assert transaction.identity().producer_id >= 0
+        producer = session._partition.sender.producer
+        producer.poll(0)
+        for _ in range(200):
+            case.target.admin.list_topics(timeout=30)
+        assert len(producer) == 0
+
+
+def test_a_session_that_was_fenced_sends_no_batch(scene: Scenario) -> None:
+    """It must not learn the identity of the session that fenced it: its batches would be part of that transaction."""
+    case = CopyCase(scene.source, scene.target, engine_name="batch")
+    with case.fenced() as (session, _), case.fenced():
+        assert isinstance(session, KafkaSinkSession)
+        raised(Fenced, session.begin_batches)
 
 
 def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:

@@ -18,7 +18,8 @@ COMMIT, ABORT = b"\x10\x00\x00\x00\x08\x00\x00\x00\x01\x00", b"\x10\x00\x00\x00\
 
 def made(offset: int, count: int = 1, payload: bytes = b"records", **more: int) -> Batch:
     """A batch as a broker has it, before its checksum is known."""
-    fields = {"attributes": 0, "producer_id": -1, "leader_epoch": 3, "base_timestamp": 5, "max_timestamp": 9} | more
+    fields = {"attributes": 0, "producer_id": -1, "producer_epoch": -1, "leader_epoch": 3} | more
+    fields = {"base_timestamp": 5, "max_timestamp": 9} | fields
     view = memoryview(payload)
     return Batch(
         base_offset=offset, last_offset_delta=count - 1, count=count, payload=view, checksum=0, body=view, **fields

@@ -189,5 +189,9 @@ class PartitionSession:
         self.transaction.begin()
         if gap is not None:
             self.ledger.write(self.transaction, self.key, gap)
-        self.ledger.write(self.transaction, self.key, position)
+        self.write(position)
         self.transaction.commit()
+
+    def write(self, position: Position) -> None:
+        """Write a position into the open transaction."""
+        self.ledger.write(self.transaction, self.key, position)

@@ -32,6 +32,7 @@ class Batch:
     base_timestamp: int
     max_timestamp: int
     producer_id: int
+    producer_epoch: int
     count: int
     payload: memoryview
     checksum: int
@@ -88,7 +89,7 @@ def batches(data: memoryview) -> Iterator[Batch]:
             raise Malformed(f"the batch at offset {first} says that it has {length} bytes")
         if end > len(data):
             return
-        attributes, delta, earliest, latest, producer, _, _, count = _BODY.unpack_from(data, at + _HEAD.size)
+        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(data, at + _HEAD.size)
         yield Batch(
             base_offset=first,
             leader_epoch=epoch,
@@ -97,6 +98,7 @@ def batches(data: memoryview) -> Iterator[Batch]:
             base_timestamp=earliest,
             max_timestamp=latest,
             producer_id=producer,
+            producer_epoch=its_epoch,
             count=count,
             payload=data[at + FRAME : end],
             checksum=checksum,
