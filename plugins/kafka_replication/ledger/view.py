@@ -137,13 +137,22 @@ class LedgerView:
         return entry.coverage.union(self._not_again(position, entry)) if entry else Coverage()
 
     def missed(self, key: PartitionKey) -> Coverage:
-        """The part of `gone` that neither the target's retention explains nor an approval accepts."""
+        """The part of `gone` that neither the target's retention explains nor an approval accepts.
+
+        What was not read back before it was gone is missed in any case: nothing says that it was there.
+        """
         position = self.positions[key]
         entry = self.removal(key, position.generation)
         if entry is None:
             return Coverage()
         accepted = self.unproven(key, position.generation)
-        return entry.unexplained.subtract(accepted).union(self._not_again(position, entry))
+        missed = entry.unexplained.subtract(accepted).union(self.gone_unverified(key))
+        return missed.union(self._not_again(position, entry))
+
+    def gone_unverified(self, key: PartitionKey) -> Coverage:
+        """The offsets of a known partition that were gone from the target before they were read back."""
+        entry = self.removal(key, self.positions[key].generation)
+        return entry.coverage.intersection(self.pending(key)) if entry else Coverage()
 
     @staticmethod
     def _not_again(position: Position, entry: Removed) -> Coverage:

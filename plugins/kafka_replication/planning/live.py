@@ -154,8 +154,7 @@ class Planner:
             left, missed = ledger.pending(key), ledger.missed(key)
             if left or missed:
                 state = State.PENDING if left else State.REMOVED
-                missed = missed.subtract(left)
-                remedy = removal.remedy(key, missed.ranges[0], None) if missed else ""
+                remedy = removal.remedy(key, missed, left, None) if missed else ""
                 gone = {"removed": ledger.gone(key), "missed": missed, "remedy": remedy}
                 yield self._known(key, state, position, position.next_offset, verify=left, **gone)
 
@@ -174,9 +173,10 @@ class Planner:
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
         copy = self.next_range(key, position.next_offset, source)
         copied = self.ledger.pending(key)
-        removed, missed = self.ledger.gone(key), self.ledger.missed(key).subtract(copied)
+        removed, missed = self.ledger.gone(key), self.ledger.missed(key)
         state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
-        remedy = removal.remedy(key, missed.ranges[0], source.offsets(key.source.partition).log_start) if missed else ""
+        log_start = source.offsets(key.source.partition).log_start
+        remedy = removal.remedy(key, missed, copied, log_start) if missed else ""
         gone = {"removed": removed, "missed": missed, "remedy": remedy}
         return self.entry(
             key, state, position, source, copy=copy, verify=copied, what=self._note(key, position), **gone
