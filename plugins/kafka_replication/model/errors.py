@@ -50,6 +50,7 @@ class ReplicationError(Exception):
     id: ClassVar[str] = "replication-error"
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
+    of_store = False  # whether the watermark store failed, and no cluster
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what, remedy)

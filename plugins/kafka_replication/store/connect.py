@@ -184,7 +184,11 @@ def describe(url: URL) -> str:
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
     """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
     row = row_of(problem, passing=passing)
-    return row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy) if row else None
+    if row is None:
+        return None
+    error = row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy)
+    error.of_store = True
+    return error
 
 
 def refused_schema(problem: DatabaseError, url: URL) -> Refused:
