@@ -26,7 +26,7 @@ class RangeReport:
     ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost``
     offsets were given up by approval, ``missing`` ones are not on the target yet, or were gone before they were
     read back. ``digest_ok`` is None if no digest was compared. ``lost_in_delivery`` are records that were sent and
-    did not arrive, in a profile that may lose some. ``duplicates`` are further copies of the range's records on the
+    did not arrive, in a profile that may lose records. ``duplicates`` are further copies of the range's records on the
     target; they are no part of the span. ``seconds`` is the time of the copy; 0 if this run copied nothing of the
     range.
     """
@@ -239,7 +239,7 @@ def plan_summary(plan: Plan) -> str:
     """What a run would do, in one or two lines."""
     if plan.idle:
         known = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
-        return "nothing to do: all of it is on the target" if known else "nothing to do"
+        return "nothing to do: the target is up to date" if known else "nothing to do"
     offsets = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
     done = [f"to copy: {offsets:,} offsets of {len(plan.to_copy):,} partitions"] if plan.to_copy else []
     done += [f"to verify: {len(plan.pending):,} partitions"] if plan.pending else []
