@@ -234,6 +234,7 @@ class Unreachable(ReplicationError):
 
     id = "unreachable"
     retriable = True
+    outage = False  # of the store: it is away, so that the same call may soon succeed
 
 
 class AttemptsExhausted(Unreachable):

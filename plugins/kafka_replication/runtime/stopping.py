@@ -26,7 +26,6 @@ def on_signals(*, even_ignored: bool = False) -> None:
             signal.signal(number, _leave)
 
 
-# A plain flag: a second signal may interrupt the handler of the first one, and would wait for ever for a lock of it.
 _asked = False
 
 
@@ -36,12 +35,11 @@ def asked() -> bool:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
+    """Only sets a flag: the next signal may come in the middle of this, where a lock would be waited for in vain."""
     global _asked
     if _asked:
         return
     _asked = True
-    for other in SIGNALS:
-        signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 

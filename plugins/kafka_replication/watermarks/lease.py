@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 RESERVED: Final = (
     60.0  # seconds that a lease stays reserved between two tasks: Airflow starts the next one within a few
 )
-PATIENCE: Final = 60.0  # seconds without the store that a holder endures: a database may be moved to another host
 LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to get a lease
 
 Release = Literal["never", "on failure", "always"]
@@ -125,21 +124,18 @@ class HeldLease:
     def check(self) -> None:
         """Raises Busy if the lease is lost: the work must stop.
 
-        In doubt this asks the store, and waits for its answer for at most `PATIENCE` seconds. While the store does not
-        answer, nobody else gets the lease from it either.
+        In doubt this asks the store, which waits for its database. While that does not answer, nobody else gets the
+        lease from it either.
         """
-        asked = time.monotonic()
-        while self._gone is None and self._in_doubt:
+        if self._gone is None and self._in_doubt:
             try:
                 self._renew()
             except Unreachable as problem:
-                if time.monotonic() - asked >= PATIENCE:
-                    raise Busy(
-                        f"{self.lease.who} could not renew the lease of {self.lease.replication} for"
-                        f" {time.monotonic() - self._renewed:.0f} s: {problem.what}",
-                        "make the store reachable, then run again",
-                    ) from problem
-                time.sleep(min(1.0, PATIENCE / 10))
+                raise Busy(
+                    f"{self.lease.who} could not renew the lease of {self.lease.replication} for"
+                    f" {time.monotonic() - self._renewed:.0f} s: {problem.what}",
+                    "make the store reachable, then run again",
+                ) from problem
         if self._gone is not None:
             raise Busy(self._gone.what, self._gone.remedy)
 
