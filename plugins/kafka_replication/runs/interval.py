@@ -34,12 +34,12 @@ class Interval:
     whole: ClassVar[bool] = True
     request: ClassVar[Request] = Request()
 
-    def ranges(self, run: Run, world: World) -> Ranges:
+    def ranges(self, run: LeasedRun, world: World) -> Ranges:
         """Raises Refused for topics that are gone."""
         _refuse_vanished(run, world.snapshot, world.view)
         return _interval(run, world.snapshot, own(run.replication, world.view), self.start, self.end)
 
-    def plan(self, run: Run, world: World, ranges: Ranges, opening: Plan) -> Planned:
+    def plan(self, run: LeasedRun, world: World, ranges: Ranges, opening: Plan) -> Planned:
         made = plan_backfill(
             BackfillInput(
                 replication=run.replication,

@@ -10,7 +10,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.runs.run import Request, Run
+from kafka_replication.runs.run import LeasedRun, Request
 
 Ranges = Mapping[TopicPartition, OffsetRange]
 
@@ -51,10 +51,10 @@ class Demand(Protocol):
     def request(self) -> Request:
         """Which topics are looked at."""
 
-    def ranges(self, run: Run, world: World) -> Ranges:
+    def ranges(self, run: LeasedRun, world: World) -> Ranges:
         """The offsets that are demanded, resolved once; none for live copying, which goes on from its positions."""
 
-    def plan(self, run: Run, world: World, ranges: Ranges, opening: Plan) -> Planned:
+    def plan(self, run: LeasedRun, world: World, ranges: Ranges, opening: Plan) -> Planned:
         """The plan of these ranges in this world. ``opening`` is the plan by which partitions were opened; it has no
         partition while this run decides which ones it opens.
         """
