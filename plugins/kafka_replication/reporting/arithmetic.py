@@ -168,13 +168,16 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
 
 
 def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:
-    """Add an error if the watermark of verified offsets was not stored, because the step that advances it failed."""
+    """Add an error if the watermark of verified offsets was not stored, because moving it failed.
+
+    Only a run in one process knows the reason. In Airflow it stands in the log of the task that copied.
+    """
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line
     if reason := evidence.not_advanced.get(line.key):
         return replace(line, error=f"the watermark was not moved: {reason.what}", remedy=reason.remedy)
     what = f"{line.key.source} is verified up to {verified_end}, but the stored watermark is {line.watermark}"
-    return replace(line, error=what, remedy="run again, which stores it; the log of the step advance has the reason")
+    return replace(line, error=what, remedy="run again, which stores it; the log of the task replicate has the reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
