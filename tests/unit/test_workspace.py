@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,7 +149,9 @@ def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkey
 class Ended:
     """A spark-submit that ends before the driver answers."""
 
-    def start(self, here: Workspace, name: str) -> None:
+    master = "local[1,4]"
+
+    def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
         assert here.owner.exists() and name == "kafka-replication orders-dr"
 
     def wait(self, seconds: float) -> str | None:
@@ -170,7 +172,7 @@ def test_spark_that_does_not_start_is_unreachable_and_the_folder_is_gone(tempora
 
 def test_the_folder_is_gone_when_the_submission_fails(temporary: Path) -> None:
     class Broken(Ended):
-        def start(self, here: Workspace, name: str) -> None:
+        def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
             raise OSError("no such file")
 
     with SubmitLauncher(Broken()) as spark, pytest.raises(OSError, match="no such file"):
