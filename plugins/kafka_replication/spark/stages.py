@@ -247,7 +247,8 @@ def _begin(work: Callable[[], None]) -> Future[None]:
 
     def run() -> None:
         try:
-            future.set_result(work())
+            work()
+            future.set_result(None)
         except BaseException as e:  # noqa: BLE001  # whoever waits gets it
             future.set_exception(e)
 
