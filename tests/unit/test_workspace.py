@@ -86,9 +86,28 @@ def test_what_this_machine_cannot_judge_stays(temporary: Path, host: str | None)
     assert left.exists()
 
 
+@pytest.mark.parametrize(
+    "field", [{"pid_space": "another boot pid:[1] time:[1]"}, {"pid_space": ""}], ids=["other", "unknown"]
+)
+def test_what_belongs_to_another_container_of_this_host_name_stays(temporary: Path, field: dict[str, str]) -> None:
+    """Containers can share a host name and this folder, and count their processes each by itself."""
+    ended = ProcessIdentity(ProcessIdentity.own().host, 2**22, 1.0, **field)
+    left = left_behind(temporary, ended)
+    module.sweep()
+    assert left.exists()
+
+
+def test_where_the_system_has_no_pid_spaces_the_host_decides(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has neither /proc nor pid spaces."""
+    monkeypatch.setattr(Path, "readlink", lambda _: (_ for _ in ()).throw(FileNotFoundError))
+    left = left_behind(temporary, ProcessIdentity(ProcessIdentity.own().host, 2**22, 1.0))
+    module.sweep()
+    assert not left.exists()
+
+
 def test_what_belongs_to_another_user_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = ProcessIdentity.own()
-    left = left_behind(temporary, ProcessIdentity(mine.host, mine.pid, mine.started - 60))
+    left = left_behind(temporary, replace(mine, started=mine.started - 60))
     monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
     module.sweep()
     assert left.exists()
@@ -97,7 +116,7 @@ def test_what_belongs_to_another_user_stays(temporary: Path, monkeypatch: pytest
 def test_a_link_is_not_followed(temporary: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     mine = ProcessIdentity.own()
-    real = left_behind(elsewhere, ProcessIdentity(mine.host, mine.pid, mine.started - 60))
+    real = left_behind(elsewhere, replace(mine, started=mine.started - 60))
     (temporary / f"{module.PREFIX}link").symlink_to(real)
     module.sweep()
     assert real.exists()

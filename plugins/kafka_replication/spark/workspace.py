@@ -100,9 +100,8 @@ def _is_own(folder: Path) -> bool:
 
 
 def _is_orphan(here: Workspace) -> bool:
-    """Whether the folder names its owner process, and that process ran on this machine and is gone.
-
-    Containers may share this folder and a host name: who owns a pid there, this process cannot tell.
+    """Whether the folder names its owner process, and that process is certainly gone. Where the system tells no spaces
+    of pids, those of one host name are the same.
     """
     try:
         owner = IDENTITY.validate_json(here.owner.read_bytes())
