@@ -70,14 +70,6 @@ def test_a_pid_that_was_given_out_again_does_not_protect_it(temporary: Path) -> 
     assert not left.exists()
 
 
-def test_the_folder_of_another_container_with_this_host_name_stays(temporary: Path) -> None:
-    """Its pid means nothing here: containers may share a host name and a folder for temporary files."""
-    mine = ProcessIdentity.own()
-    left = left_behind(temporary, replace(mine, pid=2**22, pid_space=f"{mine.pid_space} of another container"))
-    module.sweep()
-    assert left.exists()
-
-
 @pytest.mark.parametrize("host", [None, "another-host"])
 def test_what_this_machine_cannot_judge_stays(temporary: Path, host: str | None) -> None:
     """No owner is known yet, or it lives on a machine that shares this folder."""
