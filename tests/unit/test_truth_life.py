@@ -24,6 +24,7 @@ from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.removal import Looked, Retention, expected_end, may_be_gone, removed
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
+from kafka_replication.runs.repair import proven
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 REPLICATION = Replication.model_validate(
@@ -36,6 +37,22 @@ REPLICATION = Replication.model_validate(
 )
 OURS, MARKER, ABORTED, FOREIGN = range(4)
 CHUNK = 4
+
+
+def receipt_of(chunk: OffsetRange, placement: KafkaSegments) -> Receipt:
+    return Receipt(
+        generation=1,
+        range=chunk,
+        count=0,
+        bytes=0,
+        digest="d",
+        digest_kind="k",
+        engine="e",
+        placement=placement,
+        ids=Ids("SRC", "s", "t0"),
+        run_id="r",
+        time="t",
+    )
 
 
 @dataclass
@@ -57,16 +74,24 @@ class Target:
 class Life(RuleBasedStateMachine):
     """What the ledger holds, what the target holds, and everything that a run, a person or a stranger does."""
 
-    @initialize(harm=st.sampled_from(["none", "none", "none", "truncated", "created again", "stranger"]))
-    def open(self, harm: str) -> None:
+    @initialize(
+        harm=st.sampled_from(["none", "none", "none", "truncated", "created again", "stranger"]),
+        late=st.sampled_from([0, 0, 3]),
+    )
+    def open(self, harm: str, late: int) -> None:
         self.harm = harm  # what ends a life: most lives have none of it
-        self.target, self.source = Target(), list[bool]()  # whether a source offset has a visible record
+        self.target, self.source = Target(), [False] * late  # whether a source offset has a visible record
         self.position = Position(generation=1, ids=Ids("SRC", "s", "t0"), start=0, next_offset=0)
         self.verified: Verified | None = None
         self.gaps: tuple[Gap, ...] = ()
+        if late:
+            lost = OffsetRange(0, late)
+            self.give_up(Coverage.of([lost]), "late")
+            self.position = replace(self.position, next_offset=late, coverage=Coverage((lost,)))
         self.noted: Removed | None = None
+        self.written = self.kept_from = 0  # the end of the receipts topic, and its log start
         self.receipts: list[StoredReceipt] = []
-        self.written = 0  # the end of the receipts topic
+        self.store(replace(receipt_of(OffsetRange(0, 50), KafkaSegments()), generation=0))
 
     # --- what the ledger and the snapshot show ---
 
@@ -82,7 +107,8 @@ class Life(RuleBasedStateMachine):
     def read(self, since: int = 0) -> Receipts:
         stored = tuple(stored for stored in self.receipts if stored.offset >= since)
         number = KEY.ledger_partition
-        return Receipts(stored={KEY: stored}, since={KEY: since}, log_starts={number: 0}, ends={number: self.written})
+        starts, ends = {number: self.kept_from}, {number: self.written}
+        return Receipts(stored={KEY: stored}, since={KEY: since}, log_starts=starts, ends=ends)
 
     def snapshot(self) -> Snapshot:
         end = len(self.target.log)
@@ -175,20 +201,21 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def approve(self) -> None:
-        found = self.planned()
-        for range_ in found.missed:
-            self.gaps += (
-                Gap(
-                    generation=1,
-                    kind="unverifiable",
-                    range=range_,
-                    reason="r",
-                    approved_by="a",
-                    ids=self.position.ids,
-                    run_id="r",
-                    time="t",
-                ),
+        self.give_up(self.planned().missed)
+
+    def give_up(self, offsets: Coverage, kind: str = "unverifiable") -> None:
+        for range_ in offsets:
+            gap = Gap(
+                generation=1,
+                kind=kind,
+                range=range_,
+                reason="r",
+                approved_by="a",
+                ids=self.position.ids,
+                run_id="r",
+                time="t",
             )
+            self.gaps += (gap,)
 
     # --- how it is done ---
 
@@ -223,8 +250,10 @@ class Life(RuleBasedStateMachine):
 
     def store(self, receipt: Receipt) -> None:
         self.receipts = [
-            stored for stored in self.receipts if stored.receipt.range.from_ != receipt.range.from_
-        ]  # the key is the first offset
+            stored
+            for stored in self.receipts
+            if (stored.receipt.generation, stored.receipt.range.from_) != (receipt.generation, receipt.range.from_)
+        ]  # the key is the generation and the first offset
         self.receipts.append(StoredReceipt(self.written, receipt))
         self.written += 2
 
@@ -240,21 +269,7 @@ class Life(RuleBasedStateMachine):
             last = first + len(visible) - 1
             segments = KafkaSegments((Segment(partition=0, first=first, last=last, count=len(visible), digest="d"),))
         self.position = self.position.after(chunk, None, first + len(visible) if visible else 0)
-        self.store(
-            Receipt(
-                generation=1,
-                range=chunk,
-                count=len(visible),
-                bytes=0,
-                digest="d",
-                digest_kind="k",
-                engine="e",
-                placement=segments,
-                ids=self.position.ids,
-                run_id="r",
-                time="t",
-            )
-        )
+        self.store(replace(receipt_of(chunk, segments), count=len(visible)))
 
     def read_back(self) -> None:
         """All that can be read back: the records of a pending receipt are there."""
@@ -262,10 +277,13 @@ class Life(RuleBasedStateMachine):
         equal = [
             stored.receipt.range
             for stored in self.receipts
-            if pending.contains(stored.receipt.range)
+            if stored.receipt.generation == 1
+            and pending.contains(stored.receipt.range)
             and all(segment.first >= self.target.start for segment in stored.receipt.parts)
         ]
-        self.verified = self.view.verified_with(KEY, 1, Coverage.of(equal), level="digest", run_id="r", time="t")
+        verified = self.view.verified_with(KEY, 1, Coverage.of(equal), level="digest", run_id="r", time="t")
+        known = verified.coverage.union(self.view.verified_or_waived(KEY, 1))
+        self.verified = replace(verified, receipts_from=self.read().unverified_from(KEY, 1, known))
 
     # --- what must hold ---
 
@@ -294,11 +312,51 @@ class Life(RuleBasedStateMachine):
         assert of_receipts(KEY, view, self.read()) == []
 
     @invariant()
+    def a_repair_would_change_nothing(self) -> None:
+        """It forgets nothing that was ever on the target, and adds nothing."""
+        view = as_compared(self.view, self.snapshot())
+        after, _ = proven(KEY, view, self.read(), readable=True)
+        assert after == self.position
+
+    @invariant()
     def no_number_is_negative(self) -> None:
         found = self.planned()
         assert found.missed.subtract(found.removed).span == 0
         assert self.view.verified_end(KEY) <= self.position.next_offset
 
 
+class Expiring(Life):
+    """The same with receipts that expire. Without them nobody can say which copies are gone from the target."""
+
+    @rule(data=st.data())
+    def expire_receipts(self, data: st.DataObject) -> None:
+        self.kept_from = data.draw(st.integers(self.kept_from, self.written))
+        self.receipts = [stored for stored in self.receipts if stored.offset >= self.kept_from]
+
+    @rule()
+    def approve_what_has_no_receipt(self) -> None:
+        self.give_up(self.without_receipt())
+
+    def without_receipt(self) -> Coverage:
+        known = Coverage.of(stored.receipt.range for stored in self.receipts if stored.receipt.generation == 1)
+        return self.view.pending(KEY).subtract(known)
+
+    @rule(records=st.integers(1, 9))
+    def run_that_dies_before_it_verifies(self, records: int) -> None:
+        self.source += [True] * records
+        self.noted = self.snapshot().removed.get(KEY, self.noted)
+        if copied := self.planned().copy:
+            self.copy(copied)
+
+    def read_back(self) -> None:
+        """Nothing is verified until a person has given up what has no receipt."""
+        if not self.without_receipt():
+            super().read_back()
+
+    def in_sync_means_that_an_audit_finds_nothing(self) -> None: ...
+
+
 Life.TestCase.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+Expiring.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 test_life = Life.TestCase
+test_life_with_receipts_that_expire = Expiring.TestCase

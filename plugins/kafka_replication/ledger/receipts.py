@@ -58,7 +58,11 @@ class Receipts:
 
     def incomplete(self, key: PartitionKey) -> bool:
         """Whether requested receipts may have expired, because the log starts above the requested offset."""
-        return self.log_starts[key.ledger_partition] > self.since[key]
+        return self.expired(key, self.since[key])
+
+    def expired(self, key: PartitionKey, since: int | None) -> bool:
+        """Whether receipts from this offset on may have expired; None: of any offset."""
+        return self.log_starts[key.ledger_partition] > (since or 0)
 
     def unverified_from(self, key: PartitionKey, generation: int, verified: Coverage) -> int:
         """The offset of the first receipt of this generation that is not ``verified``, or where reading ended if all

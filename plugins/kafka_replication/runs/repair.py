@@ -16,7 +16,7 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey, verified_id
-from kafka_replication.model.offsets import Coverage
+from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.partitioning import KEEP
 from kafka_replication.runs.run import LeasedRun, Run
 
@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 class Repair:
     """What is wrong with the entries of one partition, and what they would become. ``before`` is None if the position
     cannot be read.
+
+    ``unproven`` are offsets without a receipt, because it may have expired. They stay copied if the position, or the
+    order of copying, says that they were; if the position cannot be read, they are below its new start.
     """
 
     key: PartitionKey
@@ -34,6 +37,7 @@ class Repair:
     before: Position | None
     after: Position
     verified: Verified | None  # the entry to write; None: as it is, or there is none
+    unproven: Coverage
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -43,12 +47,21 @@ class Repair:
             "wrong": list(self.wrong),
             "before": _as_json(self.before) if self.before else None,
             "after": _as_json(self.after),
+            "not_proven": self.unproven.encode(),
         }
 
     def __str__(self) -> str:
         was = _text(self.before) if self.before else "unreadable"
         wrong = "".join(f"\n  {text}" for text in self.wrong)
-        return f"{self.key}{wrong}\n  position now:      {was}\n  receipts prove:    {_text(self.after)}"
+        return f"{self.key}{wrong}\n  position now:      {was}\n  receipts prove:    {_text(self.after)}{self._doubt()}"
+
+    def _doubt(self) -> str:
+        if not self.unproven:
+            return ""
+        said = f"{self.unproven} stays copied: its receipts may have expired"
+        if self.before is None:
+            said = f"whether {self.unproven} were copied: compare both sides before you backfill there"
+        return f"\n  not proven:        {said}"
 
 
 def _as_json(position: Position) -> dict[str, Any]:
@@ -89,14 +102,18 @@ def _proposal(key: PartitionKey, view: LedgerView, receipts: Receipts, damaged: 
     if before is None:
         assumed = _assumed(key, receipts, unreadable)
         view = replace(view, positions={**view.positions, key: assumed})
-    wrong = [] if before is None else [*of_entries(key, view), *of_receipts(key, view, receipts)]
+    # Receipts of what is verified may have expired; it matters only whether others have.
+    pending = replace(receipts, since={**receipts.since, key: view.receipts_from(key) or 0})
+    wrong = [] if before is None else [*of_entries(key, view), *of_receipts(key, view, pending)]
     if not (unreadable or wrong):
         return None
-    after = _proven(key, view, receipts)
+    after, unproven = proven(key, view, receipts, readable=before is not None)
     verified = _less(key, view, after)
     if ("verified", key) in damaged:  # everything is read back again
         verified = Verified(generation=after.generation, coverage=Coverage(), level="digest", run_id="", time="")
-    return Repair(key=key, wrong=(*unreadable, *wrong), before=before, after=after, verified=verified)
+    return Repair(
+        key=key, wrong=(*unreadable, *wrong), before=before, after=after, verified=verified, unproven=unproven
+    )
 
 
 def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -> Position:
@@ -112,27 +129,50 @@ def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -
     return Position(generation=generation, ids=newest.ids, start=start, next_offset=start, delivery=newest.delivery)
 
 
-def _proven(key: PartitionKey, view: LedgerView, receipts: Receipts) -> Position:
-    """The position that receipts and approvals prove. Where receipts expired, what was read back counts."""
+def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable: bool) -> tuple[Position, Coverage]:
+    """The position that receipts and approvals prove, and what is not proven; see `Repair`. Without an error in the
+    ledger it is the position that is there, but for the leader epoch.
+    """
     position = view.positions[key]
     generation = position.generation
     known: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
-    coverage = Coverage.of(receipt.range for receipt in known).union(view.lost(key, generation))
+    coverage = Coverage.of(receipt.range for receipt in known)
+    coverage = coverage.union(view.lost(key, generation)).union(view.unproven(key, generation))
+    passed = position.next_offset
     if entry := view.removal(key, generation):
-        coverage = coverage.union(entry.coverage)
+        coverage, passed = coverage.union(entry.coverage), max(passed, entry.passed)
     if receipts.incomplete(key):
         coverage = coverage.union(view.read_back(key, generation))
-    start = min(position.start, position.next_offset)
-    passed = coverage.union(view.given_back(key, generation))
-    return replace(
+    start, unproven = min(position.start, position.next_offset), Coverage()
+    if receipts.expired(key, view.receipts_from(key)):
+        if readable:
+            unproven = _said(key, view, known).subtract(coverage)
+            coverage = coverage.union(unproven)
+        else:  # the start is behind all that is not known to be there, so that no run copies it a second time
+            start = coverage.ranges[-1].from_
+            unproven = Coverage(coverage.missing_from(OffsetRange(0, start)))
+    given_back = view.given_back(key, generation).within(OffsetRange(0, passed))
+    after = replace(
         position,
         start=start,
-        next_offset=passed.contiguous_end(start),
+        next_offset=coverage.union(given_back).contiguous_end(start),
         coverage=coverage,
         leader_epoch=None,
         **_ends(key, position, [*known, *_retried(key, view, position)]),
         **({} if receipts.incomplete(key) else _set_aside(known)),
     )
+    return after, unproven
+
+
+def _said(key: PartitionKey, view: LedgerView, known: Iterable[Receipt]) -> Coverage:
+    """What was copied although no receipt is left of it: what the position says, and all between its end and the first
+    receipt that it does not know. Runs copy in the order of the offsets.
+    """
+    position = view.positions[key]
+    newer = (receipt.range.from_ for receipt in known if position.left_of(receipt.range))
+    between = OffsetRange(position.next_offset, max(position.next_offset, min(newer, default=0)))
+    given_back = view.given_back(key, position.generation)
+    return position.coverage.union(Coverage.of([between]).subtract(given_back))
 
 
 def _retried(key: PartitionKey, view: LedgerView, position: Position) -> list[Handled]:
