@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NewType, cast
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.failures import Failures
@@ -74,8 +74,8 @@ class Job:
 
     replication: str
     run_id: str
-    source: dict[str, Any]
-    target: dict[str, Any]
+    source: dict[str, Any] = field(repr=False)
+    target: dict[str, Any] = field(repr=False)
     settings: Copy
     delivery: Delivery = EXACTLY_ONCE
     failures: Failures = field(default_factory=Failures)
@@ -126,7 +126,9 @@ class Answer:
     end: JobEnd | None = None
 
 
-JOB = TypeAdapter(Job)
+# An error that names what does not fit would show the clients' settings. A NewType can have a configuration.
+_Private = NewType("_Private", Job)
+JOB = TypeAdapter[Job](cast(Any, _Private), config=ConfigDict(hide_input_in_errors=True))
 ANSWER = TypeAdapter(Answer)
 BUNDLE = TypeAdapter(list[RangeTask])
 RESULTS = TypeAdapter(list[RangeResult])

@@ -247,9 +247,11 @@ def _begin(work: Callable[[], None]) -> Future[None]:
 
     def run() -> None:
         try:
-            future.set_result(work())
+            work()
         except BaseException as e:  # noqa: BLE001  # whoever waits gets it
             future.set_exception(e)
+        else:
+            future.set_result(None)
 
     threading.Thread(target=run, daemon=True, name="deal").start()
     return future
