@@ -32,6 +32,11 @@ NEEDED = (
 NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.engines.batch.engine")
 
 
+def needed(settings: Copy) -> tuple[str, ...]:
+    """The modules that a worker imports with these settings."""
+    return (*NEEDED, *NEEDED_FOR_BATCHES) if settings.engine == "batch" else NEEDED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTask:
     """The work on one partition: copy a range, if there is one, then read back what is copied and not verified."""
@@ -97,8 +102,7 @@ class Job:
     @property
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
-        batches = NEEDED_FOR_BATCHES if self.settings.engine == "batch" else ()
-        return (*NEEDED, *batches, *self.pipeline.modules)
+        return (*needed(self.settings), *self.pipeline.modules)
 
     def shared(self, at_a_time: int) -> Job:
         """The same job where each of so many ranges at a time keeps to its share of the throughput limit."""
