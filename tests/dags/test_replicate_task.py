@@ -31,7 +31,7 @@ def test_the_stored_plan_is_decoded_once(store_url: str, monkeypatch: pytest.Mon
         return decode(*arguments)
 
     monkeypatch.setattr(plan_codec, "decode", counted)
-    replicate = build_dag(replication(timeouts={"request": 1, "run": 1})).get_task("replicate")
+    replicate: Any = build_dag(replication(timeouts={"request": 1, "run": 1})).get_task("replicate")
     context: Any = {
         "ti": SimpleNamespace(task_id="replicate", try_number=1, xcom_push=lambda *_: None),
         "dag": SimpleNamespace(dag_id=NAME),

@@ -74,7 +74,8 @@ def test_what_spark_says_on_every_start_is_not_in_the_log_of_a_task(
     lines, heard = [*ON_EVERY_START, FAILURE], list[str]()
     with caplog.at_level(logging.INFO), workspace() as files:
         hook = HookSubmission(REPLICATION).hook(files, "kafka-replication orders-dr")
-        hook._log, hook._hear = logging.getLogger("of-the-task"), heard.append
+        of_the_task: Any = logging.getLogger("of-the-task")
+        hook._log, hook._hear = of_the_task, heard.append
         hook._build_spark_submit_command(str(submit.script()))
         hook._process_spark_submit_log(iter(lines))
     assert [record.getMessage() for record in caplog.records] == [FAILURE]

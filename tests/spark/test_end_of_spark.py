@@ -46,7 +46,7 @@ def test_a_master_that_is_not_there_is_named_before_anything_is_submitted() -> N
 def test_an_application_that_is_ended_on_the_masters_page_is_told_so(master: Master) -> None:
     with ThreadPoolExecutor(1) as pool:
         submitted = pool.submit(submit, master.connection)
-        wait_until(lambda: submitted.done() or master.applications())
+        wait_until(lambda: submitted.done() or bool(master.applications()))
         master.end(*master.applications())
         end = submitted.result()
     assert end.error == "the Spark master ended the application: Master removed our application: KILLED"
@@ -57,7 +57,7 @@ def test_an_application_that_is_ended_on_the_masters_page_is_told_so(master: Mas
 def test_a_master_that_goes_away_before_it_gave_an_executor_is_named(master: Master) -> None:
     with ThreadPoolExecutor(1) as pool:
         submitted = pool.submit(submit, master.connection)
-        wait_until(lambda: submitted.done() or master.applications())
+        wait_until(lambda: submitted.done() or bool(master.applications()))
         master.process.kill()
         end = submitted.result()
     address = master.connection.master.removeprefix("spark://")

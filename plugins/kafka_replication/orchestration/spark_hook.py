@@ -22,7 +22,7 @@ from kafka_replication.spark.said import is_always_said
 from kafka_replication.spark.workspace import Workspace
 
 STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
-_SILENT = logging.getLogger(f"{__name__}.command")
+_SILENT: Any = logging.getLogger(f"{__name__}.command")
 _SILENT.disabled = True
 
 
