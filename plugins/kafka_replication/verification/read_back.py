@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Protocol
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.port import Ledger
@@ -15,7 +17,18 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.verification.delivery import BothSides, DeliveryTask, verify_delivery
 from kafka_replication.verification.placed import verify_placed
-from kafka_replication.verification.verify import TargetReader, VerifyResult, VerifyTask, select_receipts, verify
+from kafka_replication.verification.verify import (
+    SourceReader,
+    TargetReader,
+    VerifyResult,
+    VerifyTask,
+    select_receipts,
+    verify,
+)
+
+
+class Sides(BothSides, SourceReader, Protocol):
+    """What is asked where receipts alone cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +54,7 @@ class ReadBack:
         task: ReadBackTask,
         ledger: Ledger,
         reader: Callable[[], AbstractContextManager[TargetReader]],
-        sides: Callable[[], AbstractContextManager[BothSides]],
+        sides: Callable[[], AbstractContextManager[Sides]],
     ) -> None:
         self.result = VerifyResult(key=task.key, verified=Coverage())
         self._task, self._ledger, self._reader, self._sides = task, ledger, reader, sides
@@ -80,8 +93,9 @@ class ReadBack:
         alone = tuple(receipt for receipt in chosen if receipt.after is None)
         placed = tuple(receipt for receipt in chosen if receipt.after is not None and receipt.spread)
         delivered = tuple(receipt for receipt in chosen if receipt.after is not None and not receipt.spread)
-        with self._reader() as reader:
-            read = verify(VerifyTask(task.key, alone, task.level), reader)
+        with self._reader() as reader, ExitStack() as stack:
+            source = cache(lambda: stack.enter_context(self._sides()))
+            read = verify(VerifyTask(task.key, alone, task.level), reader, source)
             if placed and not read.error:
                 with self._sides() as sides:
                     read = verify_placed(VerifyTask(task.key, placed, task.level), reader, sides.target_end).after(read)

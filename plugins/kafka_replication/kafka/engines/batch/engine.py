@@ -23,7 +23,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import CODEC, DELETE_HORIZON, LOG_APPEND_TIME, Batch, Malformed
+from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
 from kafka_replication.wire.connection import Connection
 
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
@@ -173,7 +173,7 @@ def _why_not(batch: Batch, position: int, until: int, largest: int) -> str | Non
         return "the range ends inside of a batch"
     if batch.count != batch.last_offset_delta + 1:
         return f"records of the batch at offset {batch.base_offset} were compacted away"
-    if batch.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) or batch.attributes & CODEC > CODECS:
+    if batch.attributes & ~AS_SENT or batch.attributes & CODEC > CODECS:
         return f"the batch at offset {batch.base_offset} has the attributes {batch.attributes:#x}"
     if batch.size > largest:
         return f"the batch at offset {batch.base_offset} has {batch.size} bytes, the target topic takes {largest}"
