@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.batches.scan import BatchScan
@@ -20,7 +20,7 @@ class BatchCursor:
 
     def __init__(self, config: clients.ClientConfig, at: TopicPartition, stall: float, limit: int | None) -> None:
         self._at = at
-        self._open = lambda: BatchScan(config, at, stall, Throttling(str(at), "target"), limit)
+        self._open: Callable[[], BatchScan] = lambda: BatchScan(config, at, stall, Throttling(str(at), "target"), limit)
         self._scan = self._open()
 
     def read(self, wanted: Iterable[OffsetRange], digest: BatchDigest) -> int:
