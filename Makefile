@@ -77,7 +77,7 @@ matrix: install ## the tests that touch brokers, with Kafka 3.9.1 as the source,
 	@$(foreach versions,3.9.1$(comma)4.3.1 4.3.1$(comma)3.9.1 3.9.1$(comma)3.9.1,echo 'Kafka $(versions)'; \
 		KAFKA_REPLICATION_TEST_KAFKA=$(versions) $(PYTEST) -m 'not slow' $(MATRIX);)
 
-faults: install ## kill, cut and spoil everything many times; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n, FAULT_PROFILE=name
+faults: install ## fault injection: kills, network cuts, damaged data; FAULT_RUNS=n a row, FAULT_ONLY=row, FAULT_SEED=n, FAULT_MINUTES=n, FAULT_PROFILE=name
 	@$(BIN)/python -m tests.faults
 
 lint: lint-style lint-types lint-imports ## ruff, mypy --strict, import rules

@@ -50,6 +50,8 @@ class Measured:
     ended: float
     cpu: float = 0.0
     peak_mb: float = 0.0  # of its largest process
+    worker_mb: float = 0.0  # of its largest process that is no JVM
+    threads: int = 0  # the most that such a process had
 
 
 class Usage:
@@ -59,7 +61,7 @@ class Usage:
     """
 
     def __init__(self) -> None:
-        self.peak_mb = 0.0
+        self.peak_mb, self.worker_mb, self.threads = 0.0, 0.0, 0
         self._cpu: dict[psutil.Process, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -78,11 +80,20 @@ class Usage:
     def cpu(self) -> float:
         return sum(self._cpu.values())
 
+    @property
+    def measured(self) -> tuple[float, float, float, int]:
+        """The last fields of `Measured`."""
+        return self.cpu, self.peak_mb, self.worker_mb, self.threads
+
     def _watch(self) -> None:
         while not self._over.wait(0.25):
             for process in _below(self._pid):
                 try:
-                    self.peak_mb = max(self.peak_mb, process.memory_info().rss / 1e6)
+                    resident = process.memory_info().rss / 1e6
+                    self.peak_mb = max(self.peak_mb, resident)
+                    if process.name() != "java":
+                        self.worker_mb = max(self.worker_mb, resident)
+                        self.threads = max(self.threads, process.num_threads())
                     used = process.cpu_times()
                     self._cpu[process] = used.user + used.system
                 except psutil.NoSuchProcess:
@@ -162,7 +173,7 @@ class Stage:
                 verified = self.await_watermarks(file.stem, records, started)
                 if process.wait() != 0:
                     raise SystemExit(f"{what} failed: {Path(log.name).read_text()[-2000:]}")
-        return Measured(what, verified, time.monotonic() - started, usage.cpu, usage.peak_mb)
+        return Measured(what, verified, time.monotonic() - started, *usage.measured)
 
 
 def document(name: str, topic: str) -> dict[str, Any]:
@@ -208,6 +219,8 @@ def middle(several: list[Measured]) -> Measured:
         ended=median(one.ended for one in several),
         cpu=median(one.cpu for one in several),
         peak_mb=max(one.peak_mb for one in several),
+        worker_mb=max(one.worker_mb for one in several),
+        threads=max(one.threads for one in several),
     )
 
 

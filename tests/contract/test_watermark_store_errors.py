@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import OperationalError
 
 from kafka_replication.model.errors import BadInput, NotAuthenticated, Refused, ReplicationError, Unreachable
-from kafka_replication.store import connect, open_store
+from kafka_replication.store import connect, open_store, waiting
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.contract.conftest import GIVEN
 from tests.support.waiting import wait_until
@@ -78,7 +78,8 @@ def test_a_file_that_is_deleted_while_it_is_used_is_said(tmp_path: Path) -> None
     "url",
     [f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/db", f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}"],
 )
-def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
+def test_a_server_that_does_not_answer_is_unreachable(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
     error = failure(url)
     assert isinstance(error, Unreachable)
     assert error.retriable

@@ -13,10 +13,10 @@ from kafka_replication.model.errors import Busy, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.store import connect, leases, rows, sql
-from kafka_replication.watermarks import lease as leasing
 from kafka_replication.watermarks import store as domain
 from kafka_replication.watermarks.lease import HeldLease, Release, Terms
 from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Claim, Lease
 from tests.support import watermarks
 from tests.support.leases import acquire, exactly, hand_over, holder_of, live, wait
 from tests.support.waiting import wait_until
@@ -205,6 +205,35 @@ def test_the_next_attempt_waits_until_a_killed_one_has_expired(store: WatermarkS
     assert wait(store, NAME, "run-1", "try-2", LONG, 0).token == killed.token + 1
 
 
+@pytest.fixture
+def late(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> list[Busy]:
+    """The refusals, each of which arrives only when the lease that it names has ended."""
+    real, answers = store.acquire_lease, list[Busy]()
+
+    def acquire_late(claim: Claim, seconds: float) -> Lease:
+        try:
+            return real(claim, seconds)
+        except Busy as busy:
+            answers.append(busy)
+            wait_until(lambda: holder_of(store, NAME) is None)
+            raise
+
+    monkeypatch.setattr(store, "acquire_lease", acquire_late)
+    return answers
+
+
+def test_the_next_attempt_decides_on_what_it_was_told(store: WatermarkStore, late: list[Busy]) -> None:
+    killed = acquire(store, NAME, "run-1", "try-1", 1)
+    assert wait(store, NAME, "run-1", "try-2", LONG, 0).token == killed.token + 1
+    assert [(busy.owner, busy.holder) for busy in late] == [("run-1", "try-1")]
+
+
+@pytest.mark.usefixtures("late")
+def test_whoever_gives_up_has_looked_after_its_time_to_wait(store: WatermarkStore) -> None:
+    acquire(store, NAME, "run-1", "try-1", 1)
+    assert wait(store, NAME, "run-2", "try-1", LONG, 0.01).owner == "run-2"
+
+
 @pytest.mark.parametrize(("release", "given_back"), [("always", True), ("on failure", True), ("never", False)])
 def test_what_becomes_of_the_lease_of_an_attempt_that_fails(
     store: WatermarkStore, release: Release, given_back: bool
@@ -266,7 +295,6 @@ def test_a_holder_in_doubt_asks_the_store(store: WatermarkStore, monkeypatch: py
 
 
 def test_the_holder_stops_when_the_store_stays_away(store: WatermarkStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "PATIENCE", 0.3)
     with HeldLease(store, acquire(store, NAME, "run-1", "try-1", 0.6), terms(0.6)) as held:
         monkeypatch.setattr(store, "renew_lease", away)
         held.check()

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.received import received
+
+__all__ = ["received"]
 if "airflow" not in sys.modules:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="kafka-replication-airflow-")
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "false"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,14 +17,15 @@ from kafka_replication.orchestration import backfill_operators, task_run
 from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
-from kafka_replication.orchestration.failed_dag import asked, build_failed_dag
+from kafka_replication.orchestration.failed_dag import action_of, asked, build_failed_dag, decided_by
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.runs.audit import AuditRequest
-from kafka_replication.runs.failed.handling import Asked
+from kafka_replication.runs.failed.handling import Action, Asked
 from kafka_replication.runs.run import Request
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends
 
+WRONG = {"action": "drop", "kind": "nope", "state": "gone", "from": 5, "until": 3}
 NAMES = {"topics": {"include": ["payments", "orders"]}}
 Read = Callable[[Replication, dict[str, Any]], object]
 
@@ -146,3 +148,56 @@ def test_what_the_audits_form_says() -> None:
     assert audit_request(asked) == AuditRequest("orders", 3, OffsetRange(5, 9))
     with pytest.raises(BadInput, match="not an offset range"):
         audit_request({**asked, "until": 3})
+
+
+def test_no_form_offers_a_value_that_a_person_reads_as_null() -> None:
+    for build, *_ in FORMS:
+        params = build(replication(**NAMES)).params
+        for name in params:
+            assert None not in params.get_param(name).schema.get("enum", ()), name
+
+
+def test_all_values_that_are_wrong_are_named_at_once() -> None:
+    params = build_failed_dag(replication()).params
+    values = {name: params.get_param(name).resolve(value) for name, value in {**params.dump(), **WRONG}.items()}
+    with pytest.raises(BadInput) as failed:
+        action_of(values)
+    assert "action: 'drop' is no action" in str(failed.value) and "list, show, retry, discard" in str(failed.value)
+    with pytest.raises(BadInput) as failed:
+        asked(values).selection(Action.LIST)
+    for words in (
+        "kind: 'nope' is no kind of failure",
+        "state: 'gone' is no state",
+        "from (5) is greater than until (3)",
+        "too_large, refused",
+        "quarantined, skipped",
+    ):
+        assert words in str(failed.value)
+
+
+def test_of_two_bad_values_both_are_named() -> None:
+    bad = {"topics": ["a b"], "until": "tomorrow", "dry_run": False}
+    with pytest.raises(BadInput) as failed:
+        task_run.request_of(replication(), bad)
+    assert "'a b' is no topic name" in str(failed.value) and "until: 'tomorrow' must be a time" in str(failed.value)
+    form = {**build_backfill_dag(replication()).params.dump(), "from": "x", "until": "-3", "partitions": "z"}
+    with pytest.raises(BadInput) as failed:
+        backfill_operators.request_of(replication(), form)
+    for words in ("found 'x'", "until: must not be negative", "found '-3'", "partition: must be", "found 'z'"):
+        assert words in str(failed.value)
+
+
+def test_who_decides_is_the_user_of_airflow_if_the_form_does_not_say() -> None:
+    run = SimpleNamespace(triggering_user_name="mia")
+    assert decided_by({"by": " "}, run) == decided_by({"by": None}, run) == "mia"
+    assert decided_by({"by": "ann "}, run) == "ann"
+    with pytest.raises(BadInput, match="the field Who is empty"):
+        decided_by({"by": None}, SimpleNamespace(triggering_user_name=None))
+
+
+def test_a_page_names_the_other_dags_and_the_dry_run() -> None:
+    page = build_dag(replication()).doc_md or ""
+    for text in ("`orders-dr.backfill`", "`orders-dr.audit`", "`orders-dr.failed`", "**Dry run**"):
+        assert text in page
+    without = replication(dags={"backfill": False, "audit": False, "failed": False})
+    assert "orders-dr." not in (build_dag(without).doc_md or "")

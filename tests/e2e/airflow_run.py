@@ -41,7 +41,7 @@ def run(request: Request) -> dict[str, Any]:
 
     returned = {}
     with create_session() as session:
-        for name in ("plan", "report", "audit"):
+        for name in ("plan", "report", "audit", "handle"):
             found = session.scalars(
                 XComModel.get_many(key="return_value", run_id=done.run_id, dag_ids=dag_id, task_ids=name)
             ).first()

@@ -4,8 +4,9 @@
 brought receipts of format 2, the files of `NOTES` by the version that brought these kinds, those of `SPREAD_1` and
 `SPREAD_2` by the version that brought partitioning, ``position-with-transform`` and ``receipt-of-several-for-one`` by
 the one that brought filters and transforms, `SPREAD_DELIVERED_1` by the one that brought delivery profiles for other
-partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside. Every release has to read them. Never
-change a file or a value here; a new format gets new files.
+partitionings, ``handled-not-visible`` by the one that sets unreadable batches aside, ``handled-given-back`` by the one in
+which a record that is set aside again is decided again. Every release has to read them. Never change a file or a value
+here; a new format gets new files.
 """
 
 from __future__ import annotations
@@ -101,6 +102,19 @@ SET_ASIDE: dict[str, Entry] = {
         digest_kind="xxh3_128/1",
         placement=KafkaSegments((segment(3, 100, 108, DIGEST),)),
         not_visible=covered((29, 30)),
+    ),
+    "handled-given-back": Handled(
+        generation=1,
+        state="discarded",
+        quarantined=covered((3, 4), (9, 11)),
+        skipped=covered(),
+        ids=IDS,
+        by="ann",
+        reason="again",
+        run_id="run-11",
+        time=TIME,
+        given_back=covered((9, 10)),
+        number=2,
     ),
 }
 NOTES: dict[str, Entry] = {

@@ -236,7 +236,7 @@ def test_a_failing_command_tells_and_a_good_one_heals(scene: Scenario, received:
     code, out, _ = command(scene, "watch", "--once", "--json", **environment)
     assert code == 1
     [watched] = json.loads(out)["replications"]
-    assert ([row["kind"] for row in watched["open"]], watched["sent"]) == (["refused"], [])
+    assert ([row["kind"] for row in watched["open"]], watched["sent"]) == (["run-failed"], [])
     code, _, err = command(scene, "run", **environment)
     assert code == 0, err
     assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "HEALED"]

@@ -82,6 +82,29 @@ def test_plan_and_check_end_with_1_where_a_run_refuses(filled: Scenario, setting
         assert any(said in finding["what"] for finding in json.loads(out)["findings"]), out
 
 
+def test_status_says_what_a_run_refuses_to_open(filled: Scenario) -> None:
+    filled.target.create(filled.topic)
+    filled.target.produce(filled.topic, numbered(3))
+    assert filled.run().outcome == "failed"
+    code, out, err = command(filled, "status", "--json")
+    (row,) = json.loads(out)["partitions"]
+    assert (code, row["state"]) == (1, "could not be opened"), out + err
+    assert "already holds records (the first at offset 0)" in row["error"] and "append" in row["remedy"]
+    filled.settings |= {"on_existing_target": "append"}
+    code, out, err = command(filled, "status", "--json")
+    assert (code, json.loads(out)["partitions"][0]["state"]) == (0, "not opened yet"), out + err
+
+
+def test_verify_does_not_call_copies_of_a_topic_right_that_is_another_one_now(filled: Scenario) -> None:
+    assert filled.run().outcome == "done"
+    filled.source.delete(filled.topic)
+    filled.source.create(filled.topic)
+    code, out, err = command(filled, "verify", "--json")
+    assert code == 1, out + err
+    (row,) = json.loads(out)["ranges"]
+    assert "re-created" in row["error"] and row["remedy"], row
+
+
 def test_spark_is_started_and_a_worker_imports_its_code_if_wanted(filled: Scenario) -> None:
     code, out, err = command(filled, "check", "--spark")
     assert (code, "ok: " in out) == (0, True), out + err

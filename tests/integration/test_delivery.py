@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
+from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.standing import standing
 from kafka_replication.runtime.failpoints import at_gate
 from kafka_replication.verification.audit import Kind
+from tests.support.actions import put
 from tests.support.checker import Comparison
 from tests.support.children import copy_process, end_of, result_of
 from tests.support.scenario import Rec, Scenario, numbered, only
@@ -82,6 +86,23 @@ def test_what_a_killed_copier_leaves_is_copied_again_and_counted(
     assert sums["copied"] + sums["copied_before"] == COUNT == sum(line.range.span for line in report.ranges)
     assert (status_of(scene).duplicates, status_of(scene).delivery) == (sums["duplicates"], delivery)
     scene.idle_run()
+
+
+def test_a_target_that_lost_what_was_read_back_is_refused_before_anything_is_sent(scene: Scenario) -> None:
+    """Such a profile may lose what it sends, not what it has shown. The session looks itself: a plan can be old."""
+    ready(scene, "leader_ack", 1_000)
+    assert scene.run().outcome == "done"
+    scene.source.produce(scene.topic, numbered(100, 1_000))
+    key = scene.key()
+    put(scene, replace(scene.bare_run().view().verified[key], judged_until=1_300))
+    with closing(scene.bare_run().session(key)) as session:
+        session.fence()
+        with pytest.raises(ForeignWriter, match="ends at 1000, but our records were there up to 1300"):
+            session.check_target(scene.position())
+    report = scene.run()
+    assert report.outcome == "failed", report.table()
+    assert "the target lost its last 300 offsets after they were copied" in (only(report).error or "")
+    assert (scene.target.size(scene.topic), status_of(scene).state) == (1_000, "target truncated")
 
 
 def test_two_crashes_at_one_place_are_counted_twice(scene: Scenario) -> None:

@@ -264,3 +264,33 @@ def test_a_reset_leaves_nothing_to_decide(with_failures: Scenario) -> None:
     assert offsets(scene) == []
     assert len(offsets(scene, state="any")) == 4
     scene.assert_copied()
+
+
+def test_a_record_that_is_set_aside_again_is_decided_again(scene: Scenario) -> None:
+    """Its chunk was copied a second time: the first decision was about the first copy, and stays in the ledger."""
+    scene.settings |= {"copy": {"chunk_records": 50}, "failures": QUARANTINE}
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
+    records = numbered(200)
+    for place in (7, 8, 130):
+        records[place] = Rec(None, b"%d" % place)
+    scene.source.produce(scene.topic, records)
+    assert scene.run().outcome == "done"
+    assert len(ask(scene, Action.DISCARD, everything=True)) == 3
+    scene.target.set(scene.topic, cleanup_policy="compact,delete")
+    scene.target.delete_before(scene.topic, 0, 60)
+    request = parse(scene.replication(), topics=[scene.topic], from_=0, until=200)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    assert report.outcome == "done", report.table()
+    assert scene.bare_run().view().undecided(scene.key()) == 2
+    assert offsets(scene) == [(7, "quarantined"), (8, "quarantined")]
+    assert [row["done"] for row in ask(scene, Action.DISCARD, from_=7, until=8)] == [True]
+    assert (offsets(scene), scene.bare_run().view().undecided(scene.key())) == ([(8, "quarantined")], 1)
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    assert [row["done"] for row in ask(scene, Action.RETRY, everything=True)] == [True]
+    lose_store(scene)
+    view = scene.bare_run().view()
+    assert (offsets(scene), view.undecided(scene.key())) == ([], 0)
+    assert offsets(scene, state="any") == [(7, "discarded"), (8, "retried"), (130, "discarded")]
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "clean", audited.text()

@@ -6,6 +6,7 @@ import json
 import shutil
 from typing import Any
 
+import pytest
 import yaml
 
 from kafka_replication.store import open_store
@@ -167,3 +168,26 @@ def test_what_the_ledger_does_not_know_is_refused_whatever_is_asked(scene: Scena
     assert code == 1
     assert f"the store knows {scene.key(7)}, the ledger does not" in document["error"]
     assert table(scene) == edited
+
+
+def test_a_store_that_knows_less_is_said_once_each_time_it_happens(
+    scene: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process that watches for months must not keep quiet about the second time."""
+
+    def warnings_of_two_looks() -> int:
+        caplog.clear()
+        for _ in range(2):
+            run = scene.bare_run()
+            run.watermarks(run.view())
+        return len([line for line in caplog.messages if "ledger" in line and "store" in line])
+
+    copied(scene)
+    backup = backup_of(scene)
+    assert warnings_of_two_looks() == 0
+    replace_store(scene)
+    assert warnings_of_two_looks() == 1
+    replace_store(scene, backup)
+    assert warnings_of_two_looks() == 0
+    replace_store(scene)
+    assert warnings_of_two_looks() == 1

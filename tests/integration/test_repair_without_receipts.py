@@ -15,6 +15,9 @@ from tests.support.command_line import command
 from tests.support.jobs import after_copy
 from tests.support.scenario import Scenario, numbered, only
 
+# tests/unit/test_truth_life.py holds a repair against the position in random histories, also with expired receipts.
+pytestmark = pytest.mark.slow
+
 
 def expired(scene: Scenario) -> None:
     """200 records are on the target; the receipts of the first 100 expired before these were verified."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.model.offsets import Coverage
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.reporting.causes import problems
+from kafka_replication.runs import backfill as backfilling
+from kafka_replication.runs.standing import standing
 from tests.support.actions import put_receipt, receipts_of
 from tests.support.jobs import InProcess, after_copy, copies
 from tests.support.scenario import Rec, Scenario, numbered, only
@@ -28,13 +34,38 @@ def test_records_removed_before_verification(scene: Scenario) -> None:
     report = scene.run(after_copy(lambda: scene.target.delete_before(scene.topic, 0, 60)))
     assert report.outcome == "failed"
     line = only(report, 0)
-    assert line.digest_ok is False and line.copied == 200
+    assert (line.digest_ok, line.copied, line.missing) == (False, 141, 59)
     for word in ("unverifiable", f"{scene.topic}-0", "starts at 60", "retention"):
         assert word in (line.error or ""), line.error
     assert (scene.watermark(0), scene.watermark(1)) == (0, 50)
     again = scene.run()
     assert again.outcome == "failed" and "unverifiable" in (only(again).error or "")
     assert scene.watermark(0) == 0
+
+
+@pytest.mark.parametrize("explained", [False, True], ids=["nothing explains it", "its retention explains it"])
+def test_copies_that_are_gone_before_they_were_read_back_are_missed_in_status_and_report(
+    scene: Scenario, explained: bool
+) -> None:
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(200))
+    scene.target.create(scene.topic, config={"retention.ms": "1000" if explained else "-1"})
+    scene.settings |= CHUNKS
+    line = only(scene.run(after_copy(lambda: scene.target.delete_before(scene.topic, 0, 60))))
+    assert (line.copied, line.missing, line.digest_ok) == (141, 59, False)
+    row = standing(scene.bare_run())[0]
+    assert (row.state, row.as_json()["missed"], row.removed) == ("pending verification", [[0, 59]], 59)
+    assert problems(scene.replication(), [row], datetime.now(UTC)) == [
+        f"{scene.topic}-0: no longer on the target: [0, 59) of {scene.topic}-0 (59 offsets; {scene.topic}-0)"
+    ]
+    assert "kafka-replication backfill" in row.plan.remedy and "approve-gap" in row.plan.remedy
+    again = scene.run()
+    assert [(line.copied_before, line.missing) for line in again.ranges] == [(141, 59)], again.table()
+    request = parse(scene.replication(), topics=[scene.topic], from_=0, until=59)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+    assert report.outcome == "done", report.table()
+    row = standing(scene.bare_run())[0]
+    assert (row.state, row.plan.missed, scene.watermark()) == ("in sync", Coverage(), 200)
 
 
 def other_digest(scene: Scenario) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runs.audit import audit
 from stack.kafka_cluster import KafkaCluster
 from tests.support.scenario import Scenario, numbered, only, send
 from tests.support.waiting import wait_until
@@ -51,11 +52,16 @@ def test_one_that_has_grown_past_the_position_is_named(
         write(scene.topic, numbered(40, 60))
         settle(scene)
         assert only(scene.run()).copied == 100
-    write(scene.topic, numbered(80, 1_000))
+    write(scene.topic, numbered(20, 1_000))
+    settle(scene)
+    audited = audit(scene.bare_run())
+    assert audited.outcome == "failed" and "the source ends at 8" in audited.text(), audited.text()
+    write(scene.topic, numbered(60, 1_020))
     settle(scene)
     report = scene.run()
     assert report.outcome == "failed" and "truncated below offset" in (only(report).error or ""), report.table()
     assert scene.watermark() == scene.position().next_offset
+    assert audit(scene.bare_run()).outcome == "differs"
 
 
 @pytest.mark.slow

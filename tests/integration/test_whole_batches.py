@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -14,15 +14,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
+from kafka_replication.copying.engine import CopyTask
 from kafka_replication.kafka.batches.scan import BatchScan
+from kafka_replication.kafka.engines.batch.engine import BatchEngine
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.throttling import Throttling
-from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.audit import AuditRequest, audit
+from kafka_replication.sinks.port import Sink
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase, raised
@@ -239,19 +241,22 @@ def test_a_session_that_was_fenced_before_sends_nothing(scene: Scenario) -> None
 
 def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that a broker appended behind the abort's marker would hide all that follows for ever."""
-    case, open_requests, abort = CopyCase(scene.source, scene.target, engine_name="batch"), [], transactions.abort
+    case, abort = CopyCase(scene.source, scene.target, engine_name="batch"), transactions.abort
+    open_requests: list[int] = []
     for number in range(6):
         case.produce(*numbered(10, 10 * number))
 
     def noting(*told: Any) -> int:
+        assert lane is not None
         open_requests.append(lane._leader.open_requests)
         return abort(*told)
 
     monkeypatch.setattr(transactions, "abort", noting)
     with case.fenced() as (session, _):
         assert isinstance(session, KafkaSinkSession)
-        assert session._lane is not None
-        lane, writer = session._lane, session.begin_batches()
+        writer = session.begin_batches()
+        lane = session._lane
+        assert lane is not None
         scan = BatchScan(case.source_settings, case.key.source, 30.0, Throttling("", ""))
         with closing(scan):
             for batch in scan.visible(OffsetRange(0, 60)):
@@ -262,15 +267,24 @@ def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkey
     assert case.values() == []
 
 
-def test_a_session_knows_its_identity_also_if_a_transaction_began_at_once(scene: Scenario) -> None:
+def test_nothing_queues_in_a_session_that_sends_no_batches(scene: Scenario) -> None:
+    """The record engine copies some ranges of every replication; a client that nobody polls must not gather anything."""
     case = CopyCase(scene.source, scene.target, engine_name="batch")
-    with case.session() as session:
+    with case.fenced() as (session, _):
         assert isinstance(session, KafkaSinkSession)
-        transaction = session._partition.sender
-        assert isinstance(transaction, TransactionalProducer)
-        session.fence()
-        transaction.begin()
-        assert transaction.identity().producer_id >= 0
+        producer = session._partition.sender.producer
+        producer.poll(0)
+        for _ in range(200):
+            case.target.admin.list_topics(timeout=30)
+        assert len(producer) == 0
+
+
+def test_a_session_that_was_fenced_sends_no_batch(scene: Scenario) -> None:
+    """It must not learn the identity of the session that fenced it: its batches would be part of that transaction."""
+    case = CopyCase(scene.source, scene.target, engine_name="batch")
+    with case.fenced() as (session, _), case.fenced():
+        assert isinstance(session, KafkaSinkSession)
+        raised(Fenced, session.begin_batches)
 
 
 def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:
@@ -283,3 +297,48 @@ def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:
         assert not case.target.is_settled([case.key.target])
     wait_until(lambda: case.target.is_settled([case.key.target]))
     assert case.values() == []
+
+
+@pytest.fixture
+def change_before_copying(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets somebody change the target topic after the engine looked at its settings, and before it copies."""
+    supports = BatchEngine.supports
+
+    def arrange(**config: str) -> None:
+        def then_change(engine: BatchEngine, task: CopyTask, sink: Sink) -> str | None:
+            why_not = supports(engine, task, sink)
+            scene.target.set(task.key.target_topic, **config)
+            return why_not
+
+        monkeypatch.setattr(BatchEngine, "supports", then_change)
+
+    return arrange
+
+
+def test_timestamps_that_the_target_replaced_are_not_called_equal(
+    scene: Scenario, change_before_copying: Callable[..., None]
+) -> None:
+    """Brokers replace them in the batch's header alone: the stored records are the same bytes."""
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(500), linger_ms=500)
+    change_before_copying(message_timestamp_type="LogAppendTime")
+    report = scene.run(copy=BATCHES)
+    assert {engine for _, engine in engines(scene)} == {"batch/1"}
+    assert (report.outcome, only(report).digest_ok) == ("failed", False), report.table()
+    assert not scene.watermark()
+
+
+def test_equal_records_that_the_target_compressed_anew_are_called_equal(
+    scene: Scenario, change_before_copying: Callable[..., None]
+) -> None:
+    scene.source.create(scene.topic)
+    scene.target.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(500), compression_type="lz4", linger_ms=500)
+    change_before_copying(compression_type="gzip")
+    report = scene.run(copy=BATCHES)
+    assert {engine for _, engine in engines(scene)} == {"batch/1"}
+    assert stored(scene.target, scene.topic) != stored(scene.source, scene.topic)
+    assert (report.outcome, only(report).digest_ok) == ("done", True), report.table()
+    scene.assert_copied()
+    assert scene.watermark() == 500

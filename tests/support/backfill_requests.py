@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"from_": "30"}, "from: 30 lies after until: 20"),
+    ({"from_": "30"}, "from (30) is greater than until (20)"),
     ({"from_": "20"}, "from and until are both 20: the range is empty"),
     (
         {"from_": "2024-02-01T00:00:00Z", "until": "2024-01-01T00:00:00Z"},
-        "from: 2024-02-01T00:00:00Z lies after until: 2024-01-01T00:00:00Z",
+        "from (2024-02-01T00:00:00Z) is later than until (2024-01-01T00:00:00Z)",
     ),
     ({"from_": "-1"}, "from: must not be negative"),
     ({"from_": -1}, "from: must not be negative"),

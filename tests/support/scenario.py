@@ -19,9 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection

@@ -42,7 +42,7 @@ def call(file: Path, flags: dict[str, str], *more: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("flag", "value", "words"),
     [
-        ("--from", "30", "from: 30 lies after until: 20"),
+        ("--from", "30", "from (30) is greater than until (20)"),
         ("--from", "20", "the range is empty"),
         ("--from", "-5", "must not be negative"),
         ("--until", "9223372036854775808", "is larger than any offset"),

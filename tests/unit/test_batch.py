@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from kafka_replication.kafka.batches.scan import with_visibility
 from kafka_replication.verification.digest import BatchDigest
-from kafka_replication.wire.batch import CONTROL, FRAME, TRANSACTIONAL, Batch, Malformed, batches
+from kafka_replication.wire.batch import CONTROL, FRAME, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Malformed, batches
 
 COMMIT, ABORT = b"\x10\x00\x00\x00\x08\x00\x00\x00\x01\x00", b"\x10\x00\x00\x00\x08\x00\x00\x00\x00\x00"
 
 
 def made(offset: int, count: int = 1, payload: bytes = b"records", **more: int) -> Batch:
     """A batch as a broker has it, before its checksum is known."""
-    fields = {"attributes": 0, "producer_id": -1, "leader_epoch": 3, "base_timestamp": 5, "max_timestamp": 9} | more
+    fields = {"attributes": 0, "producer_id": -1, "producer_epoch": -1, "leader_epoch": 3} | more
+    fields = {"base_timestamp": 5, "max_timestamp": 9} | fields
     view = memoryview(payload)
     return Batch(
         base_offset=offset, last_offset_delta=count - 1, count=count, payload=view, checksum=0, body=view, **fields
@@ -90,9 +91,10 @@ def digest(*found: Batch) -> str:
         made(0, 3, b"records"),
         made(0, 2, b"records", attributes=1),
         made(0, 2, b"records", base_timestamp=6),
+        made(0, 2, b"records", attributes=LOG_APPEND_TIME),
         replace(made(0, 2, b"records"), last_offset_delta=2),
     ],
-    ids=["records", "count", "codec", "time", "delta"],
+    ids=["records", "count", "codec", "time", "type of time", "delta"],
 )
 def test_batches_that_differ_have_different_digests(other: Batch) -> None:
     assert digest(other) != digest(made(0, 2, b"records"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from kafka_replication.config import Copy
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.spark.channel import DriverSide, Gone, LauncherSide, listen
+from kafka_replication.spark.channel import MOST_STRANGERS, TOKEN_BYTES, DriverSide, Gone, LauncherSide, listen
 from kafka_replication.spark.jobs import Answer, Job, JobEnd, RangeResult
 
 JOB = Job(
@@ -71,7 +74,7 @@ def test_a_launcher_that_is_gone_is_heard_of(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with listen(path) as listening:
         driver = DriverSide(str(path))
-        accepted, _ = listening.accept()
+        accepted, _ = listening.socket.accept()
         accepted.close()
     with pytest.raises(Gone):
         next(driver.jobs())
@@ -101,3 +104,43 @@ def test_only_the_owner_may_connect(tmp_path: Path) -> None:
             assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) & 0o077 == 0
     finally:
         os.umask(before)
+
+
+@pytest.mark.parametrize("said", [b"", b"x" * TOKEN_BYTES, b"x"], ids=["nothing", "another token", "part of one"])
+def test_a_stranger_that_connects_first_gets_nothing_and_the_driver_its_job(tmp_path: Path, said: bytes) -> None:
+    """Whoever runs as the same user, or as root, can open the socket."""
+    path = tmp_path / "socket"
+    with listen(path) as listening, socket.socket(socket.AF_UNIX) as stranger, ThreadPoolExecutor(1) as pool:
+        stranger.connect(str(path))
+        stranger.sendall(said)
+        accepted = pool.submit(LauncherSide.accept, listening, lambda: False)
+        driver = DriverSide(str(path))
+        launcher = accepted.result()
+        assert launcher is not None
+        launcher.send(JOB)
+        assert next(driver.jobs()) == JOB
+        assert stranger.recv(1) == b"", "it is told nothing, and its connection is closed"
+        launcher.close()
+        driver.close()
+
+
+def test_strangers_that_keep_their_connections_do_not_use_up_the_files_of_this_process(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with listen(path) as listening, ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        is_over = threading.Event()
+        accepted = pool.submit(LauncherSide.accept, listening, is_over.is_set)
+        strangers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MOST_STRANGERS + 1)]
+        for stranger in strangers:
+            stranger.connect(str(path))
+        assert strangers[0].recv(1) == b"", "the first one is shut out for the last one"
+        driver = DriverSide(str(path))
+        launcher = accepted.result()
+        assert launcher is not None
+        launcher.close()
+        driver.close()
+
+
+def test_the_token_is_in_a_file_for_the_owner_alone(tmp_path: Path) -> None:
+    with listen(tmp_path / "socket"):
+        [token] = [each for each in tmp_path.iterdir() if each.name != "socket"]
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600 and len(token.read_bytes()) == TOKEN_BYTES

@@ -14,8 +14,8 @@ ERROR, WARNING = Finding("error", "at", "what", "do"), Finding("warning", "at", 
     ("findings", "said"),
     [
         ([], "ok: no findings"),
-        ([WARNING], "ok: a run finds nothing to refuse; 1 warning"),
-        ([WARNING, WARNING], "ok: a run finds nothing to refuse; 2 warnings"),
+        ([WARNING], "ok: a run would refuse nothing; 1 warning"),
+        ([WARNING, WARNING], "ok: a run would refuse nothing; 2 warnings"),
         ([ERROR, WARNING], "not ok: 1 error, 1 warning"),
     ],
 )

@@ -6,9 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka import clients
 from kafka_replication.kafka.transactions import TransactionalProducer
-from kafka_replication.model.errors import OutOfTime, Stalled, Unreachable
+from kafka_replication.model.errors import OutOfTime, Stalled
 from kafka_replication.runtime.deadline import NEVER, Deadline
 
 
@@ -54,12 +53,3 @@ def test_a_target_that_takes_nothing_is_named_after_the_stall_timeout(clock: lis
 def test_the_runs_time_ends_the_wait(clock: list[Queue]) -> None:
     with pytest.raises(OutOfTime):
         flush(clock, [90] * 9, Deadline(50.0))
-
-
-def test_the_client_that_asks_in_place_of_a_producer_has_no_identity() -> None:
-    """An admin client gets the producer's settings, to find out whether its cluster lets anybody in."""
-    target = {"bootstrap.servers": "127.0.0.1:1"}
-    transaction = TransactionalProducer("id", "orders-0", target, Copy(), NEVER)
-    transaction.tell_identity()
-    with pytest.raises(Unreachable):
-        clients.admin({**target, **transaction.options}, 0.5)

@@ -128,7 +128,7 @@ OPTIONAL = {
     "position": {"quarantined", "skipped", "spread", "transform", "delivery", "sent_from"},
     "verified": {"delivery", "lost_in_delivery", "duplicates", "judged_until", "explained"},
     "removed": {"target_starts"},
-    "handled": {"not_visible"},
+    "handled": {"not_visible", "given_back", "number"},
     "receipt": {"failures", "sources", "delivery", "after", "lost_in_delivery", "duplicates"},
 }
 

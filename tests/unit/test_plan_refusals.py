@@ -50,6 +50,18 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
         f" topic: {RESET}",
     ),
+    "target lost what was read back of a profile that may lose records": (
+        Case(
+            target={"orders": topic("orders", "t-orders", (0, 30, 30))},
+            positions={key(): replace(position(40), delivery="leader_ack", target_end=50)},
+            verified={key(): replace(verified(40), delivery="leader_ack", judged_until=38)},
+        ),
+        State.TARGET_TRUNCATED,
+        "orders-0: orders-0 on the target ends at 30, but our records were there up to 38: the target lost its last 8 offsets"
+        " after they were copied",
+        "find out what truncated or restored it (unclean leader election, restored disk); then re-create orders and reset the"
+        f" topic: {RESET}",
+    ),
     "the next offset lies in the coverage": (
         Case(positions={key(): replace(position(40), next_offset=30)}),
         State.CONTRADICTED,

@@ -15,3 +15,8 @@ PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 def test_airflow_finds_the_plugin_module_and_nothing_of_the_package(syntax: str) -> None:
     found = {Path(path).relative_to(PLUGINS) for path in find_path_from_directory(PLUGINS, ".airflowignore", syntax)}
     assert {path for path in found if path.suffix == ".py"} == {Path("kafka_replication_plugin.py")}
+
+
+def test_the_package_says_that_it_has_type_annotations() -> None:
+    """Without this file (PEP 561) type checkers take everything from the package for Any."""
+    assert (PLUGINS / "kafka_replication" / "py.typed").is_file()

@@ -257,7 +257,7 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
         {"verified": ((0, 100),), "watermark": 40},
         None,
         "orders-3 is verified up to 100, but the stored watermark is 40",
-        "run again, which stores it; the log of the step advance has the reason",
+        "run again, which stores it; the log of the task replicate has the reason",
     ),
     "refused": (
         {"state": State.OVERRUN, "what": "gone", "remedy": "restore", "position": 40, "copy": None},

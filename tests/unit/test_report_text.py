@@ -197,7 +197,7 @@ def test_a_plan_says_in_a_line_what_a_run_would_do() -> None:
     idle = {**there, "state": State.IN_SYNC, "copy": None}
     assert plan_summary(planned()) == ("to copy: 120,000 offsets of 1 partitions\nto create on the target: dr.orders")
     assert plan_summary(planned(**there)) == "to copy: 120,000 offsets of 1 partitions"
-    assert plan_summary(planned(**idle)) == "nothing to do: all of it is on the target"
+    assert plan_summary(planned(**idle)) == "nothing to do: the target is up to date"
     assert plan_summary(planned(**idle, verify=Coverage.of([OffsetRange(0, 5)]))) == "to verify: 1 partitions"
     document = plan_as_json(planned())
     assert (document["outcome"], document["offsets_to_copy"], document["topics_to_create"]) == (

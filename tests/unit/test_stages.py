@@ -25,6 +25,7 @@ from kafka_replication.spark.stages import (
     Aborted,
     Dealer,
     GaveUp,
+    _error,
     _slots,
     cause_of,
     missing,
@@ -251,3 +252,39 @@ def test_a_job_without_tasks_says_whether_a_worker_can_run_one(answer: Exception
     error = Dealer([[]], run_one, lambda result: pytest.fail(str(result))).deal(1).error
     assert asked == [[]]
     assert said in str(error) if said else error is None
+
+
+def test_a_spark_that_never_answers_ends_with_its_application() -> None:
+    """One job is told so, and the other one never: Spark forgets it."""
+    forgotten, delivered = threading.Event(), list[RangeResult]()
+    tasks = job(2).tasks
+
+    def run_one(bundle: Bundle) -> list[RangeResult]:
+        if bundle[0] is tasks[0]:
+            forgotten.wait()
+        raise RuntimeError("Cannot call methods on a stopped SparkContext.")
+
+    try:
+        ended = JobEnd(error="the application has ended")
+        end = Dealer([[task] for task in tasks], run_one, delivered.append, lambda: ended).deal(2)
+        assert end == ended and delivered == []
+    finally:
+        forgotten.set()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'java.io.IOException: Cannot run program "/not/there": error=2, No such file or directory',
+        "org.apache.spark.SparkException: EOFException occurred while reading the port number from"
+        " pyspark.daemon's stdout and terminated with code: 1.",
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different"
+        " version: 3.10 than that in driver: 3.11",
+    ],
+)
+def test_a_python_that_cannot_start_is_no_death_of_a_worker(said: str) -> None:
+    crashed = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+    error = _error(ABORTED.format(task=0).replace(crashed, said))
+    assert isinstance(error, GaveUp) and not error.end.retriable
+    assert said in str(error.end.error) and "PYSPARK_PYTHON" in error.end.remedy
+    assert isinstance(_error(ABORTED.format(task=0)), Aborted)

@@ -25,6 +25,7 @@ SAID = {
     "store-full": Said("could not extend file", code="53100"),
     "store-login": Said('connection failed: FATAL:  password authentication failed for user "airflow"'),
     "store-rights": Said("permission denied for schema public", code="42501"),
+    "store-read-only": Said("cannot execute INSERT in a read-only transaction", code="25006"),
     "store-no-database": Said('connection failed: FATAL:  database "replications" does not exist'),
     "store-name": Said("failed to resolve host 'db.invalid': [Errno -2] Name or service not known"),
 }
@@ -48,5 +49,6 @@ def test_only_what_may_pass_is_retried() -> None:
         "sqlite-deleted",
         "store-full",
         "store-name",
+        "store-read-only",
         "store-unreachable",
     }

@@ -171,6 +171,17 @@ def test_what_was_judged_before_is_not_counted_again() -> None:
     assert world.verify("at_least_once", judged=7).duplicates == 0
 
 
+def test_a_chunk_below_what_was_judged_before_is_explained_from_its_begin() -> None:
+    """The target lost its end after it was read back. What the chunk itself lost is counted, and nothing else."""
+    world = World()
+    world.send(0)
+    del world.log[4:]
+    world.receipts.clear()
+    world.send(1, twice=[3])
+    result = world.verify("leader_ack", judged=10)
+    assert (result.error, result.lost, result.duplicates, result.judged_until) == (None, 0, 1, 15)
+
+
 def test_left_overs_of_what_is_not_copied_yet_are_counted_where_they_are_found() -> None:
     world = World()
     world.send(0)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_the_next_job_removes_what_a_killed_process_left(temporary: Path, anothe
 
 def test_a_pid_that_was_given_out_again_does_not_protect_it(temporary: Path) -> None:
     mine = ProcessIdentity.own()
-    left = left_behind(temporary, ProcessIdentity(mine.host, mine.pid, mine.started - 60))
+    left = left_behind(temporary, replace(mine, started=mine.started - 60))
     module.sweep()
     assert not left.exists()
 
@@ -77,9 +78,28 @@ def test_what_this_machine_cannot_judge_stays(temporary: Path, host: str | None)
     assert left.exists()
 
 
+@pytest.mark.parametrize(
+    "field", [{"pid_space": "another boot pid:[1] time:[1]"}, {"pid_space": ""}], ids=["other", "unknown"]
+)
+def test_what_belongs_to_another_container_of_this_host_name_stays(temporary: Path, field: dict[str, str]) -> None:
+    """Containers can share a host name and this folder, and count their processes each by itself."""
+    ended = ProcessIdentity(ProcessIdentity.own().host, 2**22, 1.0, **field)
+    left = left_behind(temporary, ended)
+    module.sweep()
+    assert left.exists()
+
+
+def test_where_the_system_has_no_pid_spaces_the_host_decides(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has neither /proc nor pid spaces."""
+    monkeypatch.setattr(Path, "readlink", lambda _: (_ for _ in ()).throw(FileNotFoundError))
+    left = left_behind(temporary, ProcessIdentity(ProcessIdentity.own().host, 2**22, 1.0))
+    module.sweep()
+    assert not left.exists()
+
+
 def test_what_belongs_to_another_user_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = ProcessIdentity.own()
-    left = left_behind(temporary, ProcessIdentity(mine.host, mine.pid, mine.started - 60))
+    left = left_behind(temporary, replace(mine, started=mine.started - 60))
     monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
     module.sweep()
     assert left.exists()
@@ -88,7 +108,7 @@ def test_what_belongs_to_another_user_stays(temporary: Path, monkeypatch: pytest
 def test_a_link_is_not_followed(temporary: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     mine = ProcessIdentity.own()
-    real = left_behind(elsewhere, ProcessIdentity(mine.host, mine.pid, mine.started - 60))
+    real = left_behind(elsewhere, replace(mine, started=mine.started - 60))
     (temporary / f"{module.PREFIX}link").symlink_to(real)
     module.sweep()
     assert real.exists()
@@ -140,7 +160,9 @@ def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkey
 class Ended:
     """A spark-submit that ends before the driver answers."""
 
-    def start(self, here: Workspace, name: str) -> None:
+    master = "local[1,4]"
+
+    def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
         assert here.owner.exists() and name == "kafka-replication orders-dr"
 
     def wait(self, seconds: float) -> str | None:
@@ -161,7 +183,7 @@ def test_spark_that_does_not_start_is_unreachable_and_the_folder_is_gone(tempora
 
 def test_the_folder_is_gone_when_the_submission_fails(temporary: Path) -> None:
     class Broken(Ended):
-        def start(self, here: Workspace, name: str) -> None:
+        def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
             raise OSError("no such file")
 
     with SubmitLauncher(Broken()) as spark, pytest.raises(OSError, match="no such file"):

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -64,18 +66,46 @@ def _scheme(address: str) -> str:
     return f"{scheme}://" if found else "(no scheme)"
 
 
-def deliver(channels: Sequence[Channel], message: Message) -> bool:
-    """Tell it on every channel, and log it. Returns whether it counts as told: one channel took it, or there is none.
+def deliver(channels: Sequence[Channel], message: Message, seconds: float) -> bool:
+    """Tell it on every channel at the same time, then log it. A channel that takes longer than ``seconds`` is left
+    behind. Returns whether it counts as told: one channel took it, or there is none.
 
     Raises nothing: the errors are logged.
     """
-    log_event(log, logging.WARNING, Event.ALERT, "%s\n%s\n", message.title, message.text)
-    delivered = 0
-    for channel in channels:
+    sendings = [_Sending(channel, message) for channel in channels]
+    until = time.monotonic() + seconds
+    for sending in sendings:
+        sending.thread.join(max(0.0, until - time.monotonic()))
+    failed = {sending.channel.name: problem for sending in sendings if (problem := sending.problem(seconds))}
+    took = [sending.channel.name for sending in sendings if sending.channel.name not in failed]
+    sent = f"sent by {', '.join(took)}" if took else "sent to nobody"
+    log_event(log, logging.WARNING, Event.ALERT, "%s\n%s\n(%s)\n", message.title, message.text, sent)
+    for name, problem in failed.items():
+        text = "an alert was not delivered by %s: %s"
+        log_event(log, logging.ERROR, Event.ALERT_NOT_DELIVERED, text, name, problem)
+    return bool(took) or not channels
+
+
+class _Sending:
+    """The delivery by one channel, in a thread that keeps no process alive."""
+
+    def __init__(self, channel: Channel, message: Message) -> None:
+        self.channel = channel
+        self._message = message
+        self._ended = False
+        self._problem: Exception | None = None
+        self.thread = threading.Thread(target=self._send, name="alert", daemon=True)
+        self.thread.start()
+
+    def _send(self) -> None:
         try:
-            channel.deliver(message)
-            delivered += 1
+            self.channel.deliver(self._message)
         except Exception as problem:  # noqa: BLE001 - a channel that fails must not keep the others silent
-            text = "an alert was not delivered by %s: %s"
-            log_event(log, logging.ERROR, Event.ALERT_NOT_DELIVERED, text, channel.name, problem)
-    return delivered > 0 or not channels
+            self._problem = problem
+        self._ended = True
+
+    def problem(self, seconds: float) -> Exception | None:
+        """Why it has not been delivered; None if it has."""
+        if self._ended:
+            return self._problem
+        return NotDelivered(f"it did not end within {seconds:.0f} s", "look at what the address waits for")

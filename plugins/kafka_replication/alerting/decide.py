@@ -24,8 +24,8 @@ from kafka_replication.alerting.values import (
 )
 
 REPEAT_AFTER: Final = timedelta(days=1)
-# Longer than any channel takes. A process that dies between sending and confirming lets another one send again.
-CLAIM: Final = timedelta(minutes=3)
+# How long telling may take. A process that dies between sending and confirming lets another one send again after it.
+CLAIM: Final = timedelta(minutes=1)
 # A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
 AFTERMATH: Final = timedelta(minutes=5)
 
@@ -46,8 +46,8 @@ _OF_ONE_TOPIC: Final = frozenset({Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.FAI
 Rows = dict[CauseKey, OpenCause]
 
 
-def decide(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> Decision:
-    """What is open now, and the alerts to send."""
+def decide(open_: Sequence[OpenCause], observed: Observation, now: datetime, claim: timedelta = CLAIM) -> Decision:
+    """What is open now, and the alerts to send within ``claim``."""
     rows = _with_seen(open_, observed, now)
     kept: list[OpenCause] = []
     alerts: list[Alert] = []
@@ -56,9 +56,9 @@ def decide(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> 
         below = [other for other in rows.values() if other.under == key and not _ends(other, observed)]
         event = None if row.under else _event(row, below, observed, now)
         if event is not None and not _claimed(row, now):
-            row = replace(row, claimed_until=now + CLAIM)
+            row = replace(row, claimed_until=now + claim)
             consequences = tuple(other.cause for other in below)
-            alerts.append(Alert(event=event, open=row, at=now, claimed_until=now + CLAIM, consequences=consequences))
+            alerts.append(Alert(event=event, open=row, at=now, claimed_until=now + claim, consequences=consequences))
         if below or not _ends(row, observed) or (event is Event.HEALED) or _claimed(row, now):
             kept.append(row)
     return Decision(open=tuple(kept), alerts=tuple(alerts))

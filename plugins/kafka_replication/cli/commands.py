@@ -220,7 +220,7 @@ def status(
 def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
     """Verify what is copied but not verified yet, and advance the watermarks.
 
-    The exit code is 1 if copies differ, or if the target does not hold what the ledger says.
+    The exit code is 1 if copies differ, or if source or target are not what the ledger says.
     """
 
     def action(run: Run) -> tuple[Any, str, int]:

@@ -19,7 +19,10 @@ def add_to(app: typer.Typer) -> None:
 
 def failed(
     action: Annotated[
-        Action, typer.Argument(help="list, show, retry (copy after all) or discard (give up).", show_default=False)
+        Action,
+        typer.Argument(
+            help="list, show, retry (copy again once the cause is gone) or discard (give up).", show_default=False
+        ),
     ],
     file: File,
     topic: Annotated[str, typer.Option("--topic", help="Only of this source topic.")] = "",
@@ -40,7 +43,7 @@ def failed(
     reason: Annotated[str, typer.Option("--reason", help="Why; the record's history shows it.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show the records that could not be copied, copy them after all once the cause is gone, or give them up.
+    """Show the records that could not be copied, copy them again once the cause is gone, or give them up.
 
     The exit code is 1 if a record that was to be retried or discarded stays as it was.
     """

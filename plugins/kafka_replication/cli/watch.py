@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication.alerting.values import Cause, Decision, OpenCause
+from kafka_replication.alerting.values import Decision, OpenCause
 from kafka_replication.cli import notifiers
 from kafka_replication.cli.stores import default_store, say_store
 from kafka_replication.config import Replication
@@ -23,7 +23,7 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.watching import Watcher, reported_failure, side_by_side
+from kafka_replication.runs.watching import Watcher, side_by_side
 from kafka_replication.runtime import stopping
 
 log = logging.getLogger(__name__)
@@ -96,10 +96,14 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
     return 2 if broken else int(wrong)
 
 
-def _looked(replication: Replication, reported: Cause | None = None) -> Decision | None:
+def _looked(replication: Replication) -> Decision | None:
+    return _told(replication, lambda: watcher(replication).look())
+
+
+def _told(replication: Replication, act: Callable[[], Decision]) -> Decision | None:
     """What was found; None, and a line in the log, if nothing could be found out or remembered."""
     try:
-        return watcher(replication).look(reported)
+        return act()
     except ReplicationError as problem:
         log.error("%s: cannot be watched: %s", replication.name, problem)
     except Exception:
@@ -163,7 +167,7 @@ class Beside:
                     store.finish_run(run_id, "failed")
         except ReplicationError as away:
             log.warning("%s: the end of run %s could not be stored: %s", replication.name, run_id, away)
-        _looked(replication, reported_failure(problem, run_id, is_backfill=self._is_backfill))
+        _told(replication, lambda: watcher(replication).tell(problem, run_id, is_backfill=self._is_backfill))
 
 
 @contextmanager

@@ -212,7 +212,7 @@ class Retention(Section):
 
 
 class Dags(Section):
-    """Which DAGs a replication has beside its own. Neither has a schedule."""
+    """Which DAGs a replication has beside its own. None of them has a schedule."""
 
     backfill: bool = Field(default=True, description="The DAG `<name>.backfill`, which copies a range that you name.")
     audit: bool = Field(default=True, description="The DAG `<name>.audit`, which compares both sides again.")

@@ -62,6 +62,8 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     # next one (the default of 100 ms costs 40 ms a session). The wait doubles up to reconnect.backoff.max.ms.
     "reconnect.backoff.ms": 10,
 }
+# A client that nobody polls keeps every document of its statistics, also without a callback.
+_STATISTICS = frozenset({"stats_cb", "statistics.interval.ms"})
 _ours = {*CONSUMER, *PRODUCER}
 _consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"})
 _producer_only = frozenset(
@@ -156,7 +158,12 @@ def raise_if_shut_out(client: object) -> None:
 
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only}
+    return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only | _STATISTICS}
+
+
+def without_statistics(config: ClientConfig) -> ClientConfig:
+    """The settings for a client that is not polled all the time."""
+    return {key: value for key, value in config.items() if key not in _STATISTICS}
 
 
 def login(config: ClientConfig) -> Login:
@@ -188,7 +195,8 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
     An admin client is polled only while it connects; later it prints them on stderr.
     """
     try:
-        settings = {"log_level": 0, **callbacks.resolved(config)}
+        asked = config if "stats_cb" in config else without_statistics(config)
+        settings = {"log_level": 0, **callbacks.resolved(asked)}
         heard = Heard(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
         wanted = str(settings["log_level"]) != "0" and kind is not HearingAdmin

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import tenacity
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.kafka.clients import raise_if_shut_out
 from kafka_replication.kafka.translate import Asked, translate

@@ -36,6 +36,7 @@ def lent(
     the id of the topic to be read, if it is known: a consumer that has read a deleted topic of the same name may get
     nothing of the new one. The copier does not use it: each session that reads the source has a consumer of its own.
     """
+    config = clients.without_statistics(config)  # an idle one would keep them
     key = (make, group, reads, repr(sorted(config.items())), repr(sorted(more.items())))
     consumer = _taken(key) or make(config, group, **more)
     try:

@@ -7,7 +7,7 @@ import socket
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.kafka import clients, offsets
 from kafka_replication.model.errors import Unreachable

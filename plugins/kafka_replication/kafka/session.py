@@ -30,11 +30,11 @@ from kafka_replication.runtime.deadline import Deadline
 EVERYWHERE = 0
 
 
-def check_end(at: TopicPartition, end: int, ours: int, position: Position) -> None:
+def check_end(at: TopicPartition, end: int, ours: int) -> None:
     """Raise ForeignWriter if a target partition that ``end``s here does not have all of our records, which were there
-    up to ``ours``. A profile that loses records may have fewer.
+    up to ``ours``.
     """
-    if end < ours and position.delivery not in LOSSY:
+    if end < ours:
         raise ForeignWriter(
             f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
             "find out what truncated or restored it; replicate again under another name to an empty topic",
@@ -95,15 +95,23 @@ class PartitionSession:
         """Raise ForeignWriter if the target does not have what the position says.
 
         A session without transactions may have left records behind the position, and a profile that loses records may
-        have fewer: who reads them back judges them.
+        have fewer: who reads them back judges them. What was read back is there in any profile.
         """
         ours, end = position.target_end, self.target_end()
-        check_end(self.key.target, end, ours, position)
+        if position.delivery in LOSSY:
+            check_end(self.key.target, end, self._read_back_until(position))
+        else:
+            check_end(self.key.target, end, ours)
         if position.delivery == EXACTLY_ONCE:
             self._refuse_foreign_records(ours, end)
         else:
             self._after = min(ours, end)
         self._known, self._marker = end, 0
+
+    def _read_back_until(self, position: Position) -> int:
+        """Up to this target offset there was no hole when the records were read back."""
+        verified = self.ledger.verified(self.key)
+        return (verified.judged_until or 0) if verified and verified.generation == position.generation else 0
 
     def spread_over(self, position: Position, ends: Mapping[int, int]) -> None:
         """The target partitions that get our records, where they are several, have these ``ends``."""
@@ -181,5 +189,9 @@ class PartitionSession:
         self.transaction.begin()
         if gap is not None:
             self.ledger.write(self.transaction, self.key, gap)
-        self.ledger.write(self.transaction, self.key, position)
+        self.write(position)
         self.transaction.commit()
+
+    def write(self, position: Position) -> None:
+        """Write a position into the open transaction."""
+        self.ledger.write(self.transaction, self.key, position)

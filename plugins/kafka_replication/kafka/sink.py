@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients, topics
@@ -15,7 +14,6 @@ from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.segment_reader import SegmentReader, segment_reader
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink_session import KafkaSinkSession
-from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
@@ -24,9 +22,6 @@ from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Guarantee, TargetState
 from kafka_replication.sinks.set_aside import SetAside
-
-if TYPE_CHECKING:
-    from kafka_replication.kafka.batches.lane import BatchLane
 
 _GUARANTEES: Mapping[Delivery, Guarantee] = {
     "exactly_once": "transactional",
@@ -73,7 +68,7 @@ class KafkaSink:
             key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact, spread=spread
         )
         if not spread:
-            session = KafkaSinkSession(partition, ids, aside, self._lane(partition))
+            session = KafkaSinkSession(partition, ids, aside)
         else:
             from kafka_replication.kafka.spread import SpreadSession  # only a worker that needs it loads it
 
@@ -83,14 +78,6 @@ class KafkaSink:
         finally:
             session.close()
 
-    def _lane(self, partition: PartitionSession) -> BatchLane | None:
-        if self._settings.engine != "batch" or not isinstance(partition.sender, TransactionalProducer):
-            return None
-        from kafka_replication.kafka.batches.lane import BatchLane
-
-        partition.sender.tell_identity()
-        return BatchLane(partition.key, self._target, partition.sender)
-
     def why_not_batches(self, topic: str) -> str | None:
         """Why whole batches cannot be written to this target topic; None if they can. Raises Unreachable."""
         from kafka_replication.kafka.batches.leader import unsupported
@@ -99,8 +86,6 @@ class KafkaSink:
             return f"delivery is {self._delivery}"
         if not self._partitioning.sole:
             return "records of several source partitions may lie in one partition of the target"
-        if "stats_cb" in self._target:
-            return "the target's connection sets stats_cb"
         return unsupported(self._target) or _rewrites(topics.config(clients.shared_admin(self._target), topic))
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:

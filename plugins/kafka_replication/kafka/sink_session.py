@@ -14,6 +14,7 @@ from kafka_replication.kafka.quarantine import Origin
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.target_limits import SIZE, TargetLimits
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.model.errors import Refused
 from kafka_replication.sinks.port import Record
@@ -26,11 +27,10 @@ if TYPE_CHECKING:  # only a worker that needs it loads it
 class KafkaSinkSession:
     """A `SinkSession`: one session of a partition's producer."""
 
-    def __init__(
-        self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None, lane: BatchLane | None = None
-    ) -> None:
-        """``lane`` carries whole batches; None: only records are written."""
-        self._partition, self._ids, self._aside, self._lane = partition, ids, aside, lane
+    def __init__(self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None) -> None:
+        self._partition, self._ids, self._aside = partition, ids, aside
+        self._position: Position | None = None  # as it was read last
+        self._lane: BatchLane | None = None  # carries whole batches; None: none was written yet
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
         self._window = SendWindow(partition.settings.chunk_seconds / 4)
         self._writer: ChunkWriter | BatchWriter | None = None
@@ -73,7 +73,8 @@ class KafkaSinkSession:
         return min(limit, int(topics.config(admin, quarantine)[SIZE])) if there else limit
 
     def position(self) -> Position | None:
-        return self._partition.position()
+        self._position = self._partition.position()
+        return self._position
 
     def check_target(self, position: Position) -> None:
         self._partition.check_target(position)
@@ -92,10 +93,20 @@ class KafkaSinkSession:
 
     def begin_batches(self) -> BatchWriter:
         """Begin the next chunk, of whole batches. A session writes either these or records."""
-        assert self._lane is not None
+        self._lane = lane = self._lane or self._new_lane()
         self._partition.transaction.begin()
-        self._writer = writer = self._lane.writer(self._partition.check_between)
+        self._writer = writer = lane.writer(self._partition.check_between)
         return writer
+
+    def _new_lane(self) -> BatchLane:
+        """The first batches come: learn what brokers know this session by. The position is written again for that."""
+        from kafka_replication.kafka.batches.lane import BatchLane
+
+        partition, position = self._partition, self._position
+        assert isinstance(partition.sender, TransactionalProducer)
+        assert position is not None
+        place = partition.sender.commit_alone(lambda: partition.write(position))
+        return BatchLane(partition.key, partition.target, partition.sender, place)
 
     def _new_writer(self, **common: Any) -> ChunkWriter:
         return ChunkWriter(**common)

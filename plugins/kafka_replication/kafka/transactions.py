@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.sending import SLICE, Sender, StallClock
 from kafka_replication.model.errors import Stalled, Unreachable
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline
 
 INIT_TIMEOUT = 60.0
 COMMIT_TIMEOUT = 120.0
-_TELL_EVERY = 20  # ms
 TO_SEND = 0.8  # of the transaction's time-out; the rest is for the commit. A transaction that outlives it is fenced
 
 
@@ -31,17 +30,8 @@ def longest_wait(settings: Copy, deadline: Deadline) -> float:
     return deadline.within(settings.transaction_timeout + 60.0)
 
 
-class Identity(NamedTuple):
-    """What brokers know a session's producer by. A later session has another epoch."""
-
-    producer_id: int
-    epoch: int
-
-
 class TransactionalProducer(Sender):
     """A `TransactionPort` over one confluent-kafka producer. Errors name ``what``."""
-
-    _identity: Identity | None = None
 
     def __init__(
         self,
@@ -53,6 +43,7 @@ class TransactionalProducer(Sender):
     ) -> None:
         super().__init__(what, target, settings, deadline)
         self.transactional_id = transactional_id
+        self._stored = deque[tuple[TopicPartition, int]](maxlen=1)  # where the last acknowledged entry lies
         self._begun = math.inf  # when the open transaction was begun
 
     def _make(self) -> Producer:
@@ -78,26 +69,26 @@ class TransactionalProducer(Sender):
         self._connect()
         self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
 
-    def tell_identity(self) -> None:
-        """Make `identity` known. Call it before the producer is made."""
-        self.options |= {"stats_cb": self._hear, "statistics.interval.ms": _TELL_EVERY}
+    def commit_alone(self, write: Callable[[], None]) -> tuple[TopicPartition, int]:
+        """Commit the entries that ``write`` sends, in a transaction of their own. Return where one of them lies.
 
-    def _hear(self, statistics: str) -> None:
-        told = json.loads(statistics).get("eos")  # an admin client with the same settings has none
-        if told and told["txn_state"] in ("Ready", "InTransaction"):
-            self._identity = Identity(told["producer_id"], told["producer_epoch"])
-
-    def identity(self) -> Identity:
-        """This session's identity; call it after `fence`. Raises Unreachable.
-
-        The client tells its own, so it can never be that of a session that came later.
+        Brokers take it only while no later session has fenced this one, and store it under this session's identity.
+        Raises Unreachable, Fenced.
         """
-        until = time.monotonic() + SLICE
-        while self._identity is None:
-            if time.monotonic() > until:
-                raise Unreachable(f"{self.what}: the client did not tell its producer id", "run again")
-            self.producer.poll(0.01)
-        return self._identity
+        self._stored.clear()
+        self.begin()
+        write()
+        self.flush()
+        self._end()
+        if not self._stored:
+            raise Unreachable(f"{self.what}: the target did not tell where it stored a ledger entry", "run again")
+        return self._stored[-1]
+
+    def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
+        """The client's callback for a ledger entry."""
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if error is None and topic is not None and partition is not None and offset is not None and offset >= 0:
+            self._stored.append((TopicPartition(topic, partition), offset))
 
     def begin(self) -> None:
         self.guard("begin_transaction", self.producer.begin_transaction)
@@ -106,7 +97,12 @@ class TransactionalProducer(Sender):
     def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Add one record to the open transaction."""
         self.writes_to(topic)
-        self.guard("sending", lambda: self.producer.produce(topic, key=key, value=value, partition=partition))
+        self.guard(
+            "sending",
+            lambda: self.producer.produce(
+                topic, key=key, value=value, partition=partition, on_delivery=self._acknowledged
+            ),
+        )
 
     @property
     def seconds_left(self) -> float:
@@ -131,6 +127,9 @@ class TransactionalProducer(Sender):
         """Commit the transaction. Retriable errors are retried, bounded. Any other error leaves the outcome unknown."""
         self.flush()
         failpoints.reached("P2")
+        self._end()
+
+    def _end(self) -> None:
         self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
 
     def _repeat(self, doing: str, call: Callable[[float], None], seconds: float) -> None:

@@ -142,6 +142,8 @@ def _handled(entry: Handled) -> dict[str, Any]:
         "placement": _placement(entry.placement),
         # optional
         **({"not_visible": entry.not_visible.encode()} if entry.not_visible else {}),
+        **({"given_back": entry.given_back.encode()} if entry.given_back else {}),
+        **_known(number=entry.number or None),
     }
 
 

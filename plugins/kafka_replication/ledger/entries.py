@@ -355,6 +355,8 @@ class Handled:
 
     ``quarantined`` and ``skipped`` are source offsets; ``not_visible``: of these, unreadable ones without a record.
     ``count`` and ``digest`` are those of retried records, which are at ``placement`` in source order. Never removed.
+    Who gives offsets back, to be copied a second time, adds them to ``given_back``: what becomes of the second copies
+    is decided anew, by an entry with another ``number`` if it has the same first offset.
     """
 
     generation: int
@@ -371,6 +373,8 @@ class Handled:
     digest_kind: str = ""
     placement: Placement = field(default_factory=KafkaSegments)
     not_visible: Coverage = field(default_factory=Coverage)
+    given_back: Coverage = field(default_factory=Coverage)
+    number: int = 0  # of the entries of one generation with one first offset
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -380,6 +384,11 @@ class Handled:
     @property
     def offsets(self) -> Coverage:
         return self.quarantined.union(self.skipped)
+
+    @property
+    def decided(self) -> Coverage:
+        """The offsets about which it still decides. Whoever applies a decision asks this."""
+        return self.offsets.subtract(self.given_back)
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -212,6 +212,8 @@ class Handled1(EntryFormat):
     digest_kind: str
     placement: JsonPlacement
     not_visible: JsonCoverage = Field(default_factory=Coverage)
+    given_back: JsonCoverage = Field(default_factory=Coverage)
+    number: Number = 0
 
     def value(self) -> Handled:
         return Handled(
@@ -229,6 +231,8 @@ class Handled1(EntryFormat):
             digest_kind=self.digest_kind,
             placement=self.placement,
             not_visible=self.not_visible,
+            given_back=self.given_back,
+            number=self.number,
             extra=self.unknown,
         )
 

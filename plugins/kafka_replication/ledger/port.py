@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Entry, Position, Receipt
+from kafka_replication.ledger.entries import Entry, Position, Receipt, Verified
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
@@ -46,6 +46,9 @@ class Ledger(Protocol):
 
         A copier calls it after fencing, because only then no earlier producer can commit a newer one.
         """
+
+    def verified(self, key: PartitionKey) -> Verified | None:
+        """What the newest entry says is verified of ``key``; None if nothing was."""
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         """The newest receipts of these keys, of every generation. The value is the offset to start at, in the key's

@@ -29,7 +29,8 @@ def gap_key(key: PartitionKey, gap: Gap) -> bytes:
 
 
 def handled_key(key: PartitionKey, handled: Handled) -> bytes:
-    return key.entry("handled", handled.generation, handled.offsets.ranges[0].from_)
+    numbered = (handled.number,) if handled.number else ()  # the first one has the key that it always had
+    return key.entry("handled", handled.generation, handled.offsets.ranges[0].from_, *numbered)
 
 
 def start_key(key: PartitionKey) -> bytes:

@@ -137,13 +137,22 @@ class LedgerView:
         return entry.coverage.union(self._not_again(position, entry)) if entry else Coverage()
 
     def missed(self, key: PartitionKey) -> Coverage:
-        """The part of `gone` that neither the target's retention explains nor an approval accepts."""
+        """The part of `gone` that neither the target's retention explains nor an approval accepts.
+
+        What was not read back before it was gone is missed in any case: nothing says that it was there.
+        """
         position = self.positions[key]
         entry = self.removal(key, position.generation)
         if entry is None:
             return Coverage()
         accepted = self.unproven(key, position.generation)
-        return entry.unexplained.subtract(accepted).union(self._not_again(position, entry))
+        missed = entry.unexplained.subtract(accepted).union(self.gone_unverified(key))
+        return missed.union(self._not_again(position, entry))
+
+    def gone_unverified(self, key: PartitionKey) -> Coverage:
+        """The offsets of a known partition that were gone from the target before they were read back."""
+        entry = self.removal(key, self.positions[key].generation)
+        return entry.coverage.intersection(self.pending(key)) if entry else Coverage()
 
     @staticmethod
     def _not_again(position: Position, entry: Removed) -> Coverage:
@@ -162,8 +171,8 @@ class LedgerView:
         )
 
     def decided(self, key: PartitionKey, generation: int, state: str) -> Coverage:
-        """The offsets that were set aside, and decided about so; see `Handled`."""
-        return _united(entry.offsets for entry in self.handled_in(key, generation, state))
+        """The offsets that are set aside now, and decided about so; see `Handled`."""
+        return _united(entry.decided for entry in self.handled_in(key, generation, state))
 
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
         """The offsets that were set aside, and copied after all."""
@@ -192,10 +201,7 @@ class LedgerView:
     def undecided(self, key: PartitionKey) -> int:
         """How many records of a known partition are set aside, and nobody has decided about them."""
         position = self.positions[key]
-        discarded = self.decided(key, position.generation, "discarded")
-        # A chunk with a discarded record may be copied again, and then without setting it aside.
-        discarded = discarded.subtract(self.given_back(key, position.generation))
-        decided = discarded.union(self.decided(key, position.generation, "retried"))
+        decided = _united(entry.decided for entry in self.handled_in(key, position.generation))
         return max(0, position.quarantined + position.skipped - decided.span)
 
     def pending(self, key: PartitionKey) -> Coverage:

@@ -50,6 +50,7 @@ class ReplicationError(Exception):
     id: ClassVar[str] = "replication-error"
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
+    of_store = False  # whether the watermark store failed, and no cluster
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what, remedy)
@@ -203,6 +204,11 @@ class Busy(ReplicationError):
     id = "busy"
     retriable = True
 
+    def __init__(self, what: str, remedy: str = "", *, owner: str = "", holder: str | None = None) -> None:
+        """``owner`` and ``holder`` are those of the lease that is in the way; empty if that is not known."""
+        super().__init__(what, remedy)
+        self.owner, self.holder = owner, holder
+
 
 class Fenced(ReplicationError):
     """A newer copier took over, or the transaction outlived its time-out: Kafka does not tell them apart."""
@@ -228,6 +234,7 @@ class Unreachable(ReplicationError):
 
     id = "unreachable"
     retriable = True
+    outage = False  # of the store: it is away, so that the same call may soon succeed
 
 
 class AttemptsExhausted(Unreachable):

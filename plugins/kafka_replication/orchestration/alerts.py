@@ -4,25 +4,30 @@ replication file names, and by an alert; a good one may heal what is open.
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import importlib.util
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
 from kafka_replication.config.alerts import Alerts
-from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run, watching
-from kafka_replication.runs.watching import reported_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
 ALERT = "alert"
+# Airflow kills a task's process 20 s after its end ([core] task_success_overtime), and then tries the task again, even
+# if no further try was wanted. So telling has a budget, and this process ends in time whatever somebody waits for.
+TELLING = 10.0
+ENDING = 14.0
 
 
 def on_failure(replication: Replication) -> Callable[[Context], None]:
@@ -33,17 +38,45 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
     def alert(context: Context) -> None:
         text = message(replication, context)
         log.error("%s", text)
-        if replication.alerts.callback:
-            module, _, name = replication.alerts.callback.partition(":")
-            getattr(importlib.import_module(module), name)({**context, ALERT: text})
         why = task_run.error_of(context.get("exception")) or str(
             context.get("exception") or "its task was killed or lost"
         )
-        is_backfill = context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
-        reported = reported_failure(why, task_run.run_id(context), is_backfill=is_backfill)
-        watching.look(replication, dict(context), reported)
+        _side_by_side(
+            lambda: watching.tell(replication, dict(context), why, task_run.run_id(context), TELLING),
+            lambda: _call(replication.alerts.callback, {**context, ALERT: text}),
+        )
 
     return alert
+
+
+def _call(callback: str | None, context: dict[str, Any]) -> None:
+    """The function that the replication file names."""
+    if callback is not None:
+        module, _, name = callback.partition(":")
+        getattr(importlib.import_module(module), name)(context)
+
+
+def _side_by_side(*actions: Callable[[], None]) -> None:
+    """Do all of this at the same time; what is not done after `ENDING` seconds is left behind, with a line in the log.
+    What an action raises is logged: it keeps no other one from being done.
+    """
+    until = time.monotonic() + ENDING
+    threads = []
+    for action in actions:
+        run = contextvars.copy_context().run
+        threads.append(threading.Thread(target=run, args=(_logged, action), daemon=True))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        log.error("telling did not end within %.0f s and is left behind: the store or alerts.callback hangs", ENDING)
+
+
+def _logged(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except Exception:
+        log.exception("what a failed run has to tell could not be told")
 
 
 def on_success(replication: Replication) -> Callable[[Context], None]:

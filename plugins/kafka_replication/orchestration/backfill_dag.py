@@ -52,7 +52,7 @@ def _params(replication: Replication) -> dict[str, Param]:
         "until": Param(
             None,
             title="Until",
-            description=f"{form.POINT}, which is left out; empty means the present end.",
+            description=f"{form.POINT}; the range ends just before it; empty means the present end.",
         ),
         "target_topic": Param(
             None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_replication.config import Replication
-from kafka_replication.config.names import BACKFILL_SUFFIX
+from kafka_replication.config.names import AUDIT_SUFFIX, BACKFILL_SUFFIX, FAILED_SUFFIX
 
 
 def doc_md(replication: Replication) -> str:
@@ -25,8 +25,25 @@ clear **`replicate` and downstream**: Airflow repeats only what is left, and not
 its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead.
 
 {_about_backfills(replication)}
+
+{_besides(replication)}
 """
     return f"{replication.description.strip()}\n\n{summary}" if replication.description.strip() else summary
+
+
+def _besides(replication: Replication) -> str:
+    """The dry run in the form, and the DAGs beside this one, as far as the file wants them."""
+    dags, name = replication.dags, replication.name
+    beside = [
+        *([f"`{name}{AUDIT_SUFFIX}` compares what was copied with the source"] if dags.audit else []),
+        *(
+            [f"`{name}{FAILED_SUFFIX}` lists, retries or discards records that could not be copied"]
+            if dags.failed
+            else []
+        ),
+    ]
+    dry = "" if replication.progress == "interval" else "**Dry run** in the form of Trigger shows what would be copied."
+    return " ".join([*([dry] if dry else []), *([f"Beside this DAG: {'; '.join(beside)}."] if beside else [])])
 
 
 def _about_backfills(replication: Replication) -> str:

@@ -12,6 +12,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import FAILED_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.dag_factory import START
@@ -34,16 +35,36 @@ class FailedOperator(StepOperator):
         """Pushes what was found or done as its return value, before it fails."""
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
-            by = str(params["by"] or "").strip()
-            action = Action(params["action"] or Action.LIST)
-            if not by and action in (Action.RETRY, Action.DISCARD):
-                raise BadInput("nobody is named who decides", "trigger again with a name in the field Who")
-            answer = handle(run, action, asked(params), Decision(by=by, reason=params["reason"] or ""))
+            mistakes, filters = Mistakes(), asked(params)
+            action = mistakes.of(lambda: action_of(params), Action.LIST)
+            mistakes.of(lambda: filters.selection(action), None)
+            mistakes.tell()
+            by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
+            answer = handle(run, action, filters, Decision(by=by, reason=params["reason"] or ""))
         document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}
         context["ti"].xcom_push("return_value", document)
         self.log.info("%s:\n%s", action, answer.text)
         if answer.failed:
             raise AirflowFailException("some records stay as they were; the log and the XCom say why")
+
+
+def action_of(params: Any) -> Action:
+    """What the form asks for; empty means list. Raises BadInput."""
+    action = params["action"] or Action.LIST
+    if action not in set(Action):
+        raise BadInput(f"action: {action!r} is no action", f"one of {', '.join(Action)}")
+    return Action(action)
+
+
+def decided_by(params: Any, dag_run: Any) -> str:
+    """The name in the form; without one, the user who triggered the run in Airflow. Raises BadInput."""
+    by = str(params["by"] or "").strip() or str(dag_run.triggering_user_name or "").strip()
+    if not by:
+        raise BadInput(
+            "the field Who is empty, and Airflow does not know who triggered the run",
+            "trigger again with a name in the field Who",
+        )
+    return by
 
 
 def asked(params: Any) -> Asked:
@@ -77,33 +98,53 @@ def build_failed_dag(replication: Replication) -> DAG:
         params=_params(),
         default_args={"owner": replication.owner, "retries": 0},
     ) as dag:
-        FailedOperator(task_id="failed", replication=replication)
+        FailedOperator(task_id="handle", replication=replication)
     return dag
 
 
 def _params() -> dict[str, Param]:
+    """Values to choose from are examples, not an enum: an enum's empty choice is shown as null, and Airflow answers a
+    wrong value with the schema. `action_of` and `Asked` read them.
+    """
+
     def number(title: str, highest: int, description: str) -> Param:
         return Param(None, type=["null", "integer"], minimum=0, maximum=highest, title=title, description=description)
 
     def text(title: str, description: str, *values: str) -> Param:
-        some: dict[str, Any] = {"enum": [None, *values]} if values else {}
+        some: dict[str, Any] = {"examples": list(values)} if values else {}
         return Param(None, type=["null", "string"], title=title, description=description, **some)
 
     return {
-        "action": Param(
-            Action.LIST.value,
-            type=["null", "string"],
-            enum=[None, *(action.value for action in Action)],
-            title="Action",
-            description="retry copies the records after all, once the cause is gone; discard gives them up.",
+        "action": text(
+            "Action",
+            "What to do: list, show, retry or discard; empty means list. A retry copies the records again once the"
+            " cause is gone; a discard gives them up.",
+            *Action,
         ),
         "topic": text("Topic", "Only of this source topic; empty means all."),
         "partition": number("Partition", 2**31 - 1, "Only of this partition; empty means all."),
         "from": number("From", MAX_OFFSET, "Only from this source offset on."),
         "until": number("Until", MAX_OFFSET, "Only before this source offset."),
-        "kind": text("Kind", "Only records that failed for this reason.", *(kind.value for kind in FailureKind)),
-        "state": text("State", "Empty: those that nobody has decided about.", *STATES, "any"),
-        "all": Param(False, type="boolean", title="All", description="retry, discard: all of them, without a filter."),
-        "by": text("Who", "retry, discard: your name; the history of the records shows it."),
-        "reason": text("Why", "The history of the records shows it."),
+        "kind": text(
+            "Kind",
+            f"Only records that failed for this reason: {', '.join(FailureKind)}; empty means all.",
+            *FailureKind,
+        ),
+        "state": text(
+            "State",
+            "Only records in this state; empty means records still waiting for a decision, any means all.",
+            *STATES,
+            "any",
+        ),
+        "all": Param(
+            False,
+            type="boolean",
+            title="All",
+            description="Retry or discard all records; needed if no filter above is set.",
+        ),
+        "by": text(
+            "Who",
+            "Who decides on a retry or discard, for the history of the records; empty means you, as Airflow knows you.",
+        ),
+        "reason": text("Why", "The reason for a retry or discard, for the history of the records."),
     }

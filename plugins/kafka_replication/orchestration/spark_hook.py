@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -35,9 +36,20 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
     def master(self) -> str:
         return str(self._connection["master"])
 
-    def submit_in_session(self, application: str, environment: dict[str, str]) -> None:
+    def submit_in_session(self, application: str, environment: dict[str, str], hear: Callable[[str], object]) -> None:
         """Submit in a new process group and wait. Only Popen gets the environment; it is never ``--conf`` text."""
+        self._hear = hear
         self.submit(application, env=environment, start_new_session=True)
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        """``hear`` gets each line, too."""
+
+        def heard() -> Iterator[Any]:
+            for line in itr:
+                self._hear(str(line))
+                yield line
+
+        super()._process_spark_submit_log(heard())
 
     def stop(self) -> None:
         """End spark-submit and all processes that it started on this machine. The driver's JVM first gets a few seconds
@@ -56,11 +68,15 @@ class HookSubmission:
         self._hook: ReplicationSparkSubmitHook | None = None
         self._thread: Future[str] | None = None
 
-    def start(self, here: Workspace, name: str) -> None:
+    @property
+    def master(self) -> str:
+        return AirflowConnections().spark(self._replication.spark.connection).master
+
+    def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
         """Resolve the connection in this thread, then submit in another. Raises BadInput, ConnectionMissing."""
         hook = self._hook = self.hook(here, name)
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark-submit")
-        self._thread = pool.submit(_submit, hook, submit.environment(hook.master, here))
+        self._thread = pool.submit(_submit, hook, submit.environment(hook.master, here), hear)
         pool.shutdown(wait=False)
 
     def wait(self, seconds: float) -> str | None:
@@ -103,11 +119,11 @@ class HookSubmission:
             raise BadInput(f"connection {spark.connection!r}: {e}", "correct its extra, see docs/connections.md") from e
 
 
-def _submit(hook: ReplicationSparkSubmitHook, environment: dict[str, str]) -> str:
+def _submit(hook: ReplicationSparkSubmitHook, environment: dict[str, str], hear: Callable[[str], object]) -> str:
     """Submit and wait; how it ended. Raises BadInput."""
     environment["PATH"] = f"{environment['SPARK_HOME']}/bin{os.pathsep}{environment.get('PATH', os.defpath)}"
     try:
-        hook.submit_in_session(str(submit.script()), environment)
+        hook.submit_in_session(str(submit.script()), environment, hear)
     except FileNotFoundError as e:
         raise BadInput(
             f"{e.filename} is not on the PATH", "install it, or correct spark-binary in the Spark connection"

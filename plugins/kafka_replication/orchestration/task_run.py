@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -12,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kafka_replication.config import Replication
 from kafka_replication.config.time import parse_time
 from kafka_replication.model.errors import BadInput, Fenced, ReplicationError, Unreachable
+from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.orchestration import form
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
@@ -37,14 +39,20 @@ def run_id(context: Context) -> str:
 
 def request_of(replication: Replication, params: Any) -> Request:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
-    until = params["until"] or LATEST
+    mistakes = Mistakes()
+    moment = mistakes.of(lambda: _until(params["until"] or LATEST), None)
+    topics = mistakes.of(lambda: parse_topics(replication, form.lines(params["topics"])), ())
+    mistakes.tell()
+    return Request(topics, moment, params["dry_run"])
+
+
+def _until(until: object) -> datetime | None:
     try:
-        moment = None if until == LATEST else parse_time(str(until))
+        return None if until == LATEST else parse_time(str(until))
     except ValueError as e:
         raise BadInput(
             f"until: {until!r} {e}", "trigger again with latest, or a time such as 2030-01-31T06:00:00Z"
         ) from e
-    return Request(parse_topics(replication, form.lines(params["topics"])), moment, params["dry_run"])
 
 
 @contextmanager

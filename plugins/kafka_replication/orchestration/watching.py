@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
-from kafka_replication.alerting.values import Cause
 from kafka_replication.config import Replication
 from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ReplicationError
@@ -73,14 +72,26 @@ def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
     )
 
 
-def look(replication: Replication, context: Mapping[str, Any], reported: Cause | None = None) -> None:
+def tell(
+    replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str, seconds: float
+) -> None:
+    """Tell what a run failed of. Raises nothing: the watch DAG looks later."""
+    if not replication.alerts.names_somebody:
+        return
+    is_backfill = context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
+    try:
+        replace(watcher(replication, context), budget=seconds).tell(problem, run_id, is_backfill=is_backfill)
+    except ReplicationError as untold:
+        log.error("%s: no alert could be sent: %s", replication.name, untold)
+
+
+def look(replication: Replication, context: Mapping[str, Any]) -> None:
     """Look at a replication of which a run has just ended. Raises nothing: the watch DAG looks again."""
     if not replication.alerts.names_somebody:
         return
     try:
-        if reported is None and not _anything_open(replication):
-            return
-        watcher(replication, context).look(reported)
+        if _anything_open(replication):
+            watcher(replication, context).look()
     except ReplicationError as problem:
         log.error("%s: no alert could be sent: %s", replication.name, problem)
 

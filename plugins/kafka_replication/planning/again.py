@@ -105,7 +105,13 @@ def give_back(
         run_id=run_id,
         time=time,
     )
-    changed = (_without(position, offsets, deleted), *_verified(key, view, offsets), noted, *new)
+    changed = (
+        _without(position, offsets, deleted),
+        *_verified(key, view, offsets),
+        *_decisions(key, view, offsets),
+        noted,
+        *new,
+    )
     return GivenBack(offsets, changed, tuple(deleted))
 
 
@@ -127,6 +133,13 @@ def _without(position: Position, offsets: Coverage, deleted: Iterable[Receipt]) 
     for receipt in deleted:
         position = position.counting(receipt, -1)
     return replace(position, coverage=position.coverage.subtract(offsets))
+
+
+def _decisions(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
+    """What was decided about records of the lost copies says nothing about the second ones."""
+    for entry in view.handled_in(key, view.positions[key].generation):
+        if more := entry.decided.intersection(offsets):
+            yield replace(entry, given_back=entry.given_back.union(more))
 
 
 def _verified(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:

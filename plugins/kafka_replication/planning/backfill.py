@@ -95,6 +95,11 @@ class BackfillPlan:
         """This plan with an estimate for each partition that has a sample."""
         return replace(self, lines=tuple(_estimated(line, samples.get(line.key.source)) for line in self.lines))
 
+    def replanned(self, plan: Plan) -> BackfillPlan:
+        """The same lines with these plans of their partitions."""
+        plans = {planned.key: planned for planned in plan.partitions}
+        return replace(self, lines=tuple(replace(line, plan=plans[line.key]) for line in self.lines))
+
     def raise_refused(self) -> None:
         """Raise Refused, which names every refused partition, so that the user knows before a part of the range is
         copied.

@@ -16,6 +16,7 @@ from kafka_replication.config.messages import found
 from kafka_replication.config.names import target_problem, topic_problem
 from kafka_replication.config.time import TIME_FORM, parse_time
 from kafka_replication.model.errors import BadInput
+from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
 
 Point = int | datetime  # an offset, or an aware time in UTC
@@ -55,16 +56,18 @@ def parse(
     """Parse the raw values into a request. None leaves a value open; an empty text, as from a shell's variable that is
     not set, does not. Raises BadInput.
     """
-    names = parse_topics(replication, topics)
+    mistakes = Mistakes()
+    names = mistakes.of(lambda: parse_topics(replication, topics), ())
     if not isinstance(dry_run, bool):
         _refuse("dry_run", dry_run, "must be true or false")
-    start = None if from_ is None or from_ == EARLIEST else parse_point("from", from_)
-    end = None if until is None or until == LATEST else parse_point("until", until)
+    start = mistakes.of(lambda: None if from_ is None or from_ == EARLIEST else parse_point("from", from_), None)
+    end = mistakes.of(lambda: None if until is None or until == LATEST else parse_point("until", until), None)
+    numbers = mistakes.of(lambda: tuple(sorted({_partition(value) for value in _numbers(partitions)})), ())
+    mistakes.tell()
     if start is not None and end is not None:
         check_order("", start, end)
     if isinstance(start, datetime) and start > datetime.now(UTC):
         _refuse("from", show(start), "lies in the future: there is nothing to copy yet")
-    numbers = tuple(sorted({_partition(value) for value in _numbers(partitions)}))
     return BackfillRequest(
         topics=names,
         from_=start,
@@ -104,8 +107,10 @@ def check_order(where: str, from_: Point, until: Point) -> None:
     if isinstance(from_, int) is not isinstance(until, int):
         return
     if from_ > until:  # type: ignore[operator]  # both have the same type
+        than = "greater than" if isinstance(from_, int) else "later than"
         raise BadInput(
-            f"{where}from: {show(from_)} lies after until: {show(until)}", "exchange them: a range is [from, until)"
+            f"{where}from ({show(from_)}) is {than} until ({show(until)})",
+            "swap them: a range is [from, until)",
         )
     if from_ == until:
         raise BadInput(

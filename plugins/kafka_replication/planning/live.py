@@ -154,8 +154,7 @@ class Planner:
             left, missed = ledger.pending(key), ledger.missed(key)
             if left or missed:
                 state = State.PENDING if left else State.REMOVED
-                missed = missed.subtract(left)
-                remedy = removal.remedy(key, missed.ranges[0], None) if missed else ""
+                remedy = removal.remedy(key, missed, left, None) if missed else ""
                 gone = {"removed": ledger.gone(key), "missed": missed, "remedy": remedy}
                 yield self._known(key, state, position, position.next_offset, verify=left, **gone)
 
@@ -174,9 +173,10 @@ class Planner:
     def work(self, key: PartitionKey, position: Position, source: Topic) -> PartitionPlan:
         copy = self.next_range(key, position.next_offset, source)
         copied = self.ledger.pending(key)
-        removed, missed = self.ledger.gone(key), self.ledger.missed(key).subtract(copied)
+        removed, missed = self.ledger.gone(key), self.ledger.missed(key)
         state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
-        remedy = removal.remedy(key, missed.ranges[0], source.offsets(key.source.partition).log_start) if missed else ""
+        log_start = source.offsets(key.source.partition).log_start
+        remedy = removal.remedy(key, missed, copied, log_start) if missed else ""
         gone = {"removed": removed, "missed": missed, "remedy": remedy}
         return self.entry(
             key, state, position, source, copy=copy, verify=copied, what=self._note(key, position), **gone
@@ -296,8 +296,10 @@ class Planner:
         if refusal := placing.refusal_of_partitions(partitioning, key, source, partitions):
             return refusal
         for number, ours in position.ends(key.source.partition).items():
+            if position.delivery in LOSSY:  # it may have less than was sent, not less than was read back
+                ours = (self.ledger.judged_until(key, position.generation) or 0) if position.spread is None else 0
             end = target.offsets(number).high_watermark if ours else 0
-            if end < ours and position.delivery not in LOSSY:
+            if end < ours:
                 return refusals.target_truncated(key, number, ours, end)
         if key in self.snapshot.foreign:
             return refusals.foreign(key, position, self.snapshot.foreign[key])

@@ -195,9 +195,14 @@ def missed_text(key: PartitionKey, offsets: Coverage) -> str:
     return f"no longer on the target: {offsets} of {key.source} ({offsets.span} offsets; {key.target})"
 
 
-def remedy(key: PartitionKey, offsets: OffsetRange, log_start: int | None) -> str:
-    """What can be done about offsets that are gone. ``log_start`` is the source's; None if it is not known."""
+def remedy(key: PartitionKey, missed: Coverage, pending: Coverage, log_start: int | None) -> str:
+    """What can be done about the first range of ``missed`` offsets. ``pending`` ones were never read back; whole chunks
+    of these can be accepted. ``log_start`` is the source's; None if it is not known.
+    """
+    offsets = missed.ranges[0]
     given_up = f"accept it: {commands.approve_gap(key, offsets)}"
+    if pending.within(offsets):
+        given_up += " (it names the whole chunks, if these offsets are not)"
     readable = offsets.intersection(OffsetRange(log_start or 0, MAX_OFFSET))
     if readable is None:
         return f"the source no longer has them either; {given_up}"

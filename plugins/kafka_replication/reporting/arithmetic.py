@@ -70,7 +70,8 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
         if line.digest_ok and view.unproven(key, planned.generation).within(range_):
             line = replace(line, digest_ok=None)
         yield _alone(evidence, _stored(evidence, line, end))
-    yield from (_missed(evidence, planned, range_) for range_ in planned.missed)
+    # What was to be verified has its line already.
+    yield from (_missed(evidence, planned, range_) for range_ in planned.missed.subtract(planned.verify))
 
 
 def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
@@ -103,9 +104,10 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     if planned.state is State.TARGET_RECREATED:  # what the receipts say was there is gone
         receipts = []
     parts, counted = shares(range_, receipts)
-    here = sum((part for receipt, part in parts if receipt.run_id == evidence.run_id), Copied())
-    before = sum((part for receipt, part in parts if receipt.run_id != evidence.run_id), Copied())
+    here, before = _by_run(evidence, parts)
     whole = here + before
+    gone = evidence.view.gone_unverified(key).within(range_) if position else Coverage()
+    gone_here, gone_before = _by_run(evidence, [part for lost in gone for part in shares(lost, receipts)[0]])
     retried = evidence.view.handled_in(key, planned.generation, "retried")
     again = {  # no more than the receipts count here, so that each is moved from one term to another
         name: min(
@@ -119,20 +121,31 @@ def _sums(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> Ra
     return RangeReport(
         key=key,
         range=range_,
-        copied=here.records,
-        written=here.written,
-        copied_before=before.records + sum(again.values()) - not_visible,
+        copied=here.records - gone_here.records,
+        written=here.written - gone_here.written,
+        copied_before=before.records - gone_before.records + sum(again.values()) - not_visible,
         filtered=whole.filtered,
         quarantined=whole.quarantined - again["quarantined"],
         skipped=whole.skipped - again["skipped"],
         lost_in_delivery=whole.lost_in_delivery,
         duplicates=whole.duplicates,
         not_visible=whole.not_visible + not_visible,
-        missing=range_.span - whole.span - lost,
+        missing=range_.span - whole.span - lost + (gone_here + gone_before).records,
         lost=lost,
         watermark=evidence.watermarks.get(key),
         bytes=here.bytes,
     )
+
+
+def _by_run(evidence: Evidence, parts: Iterable[tuple[Receipt, Copied]]) -> tuple[Copied, Copied]:
+    """The sums of the receipts of this run, and of others."""
+    here, before = Copied(), Copied()
+    for receipt, part in parts:
+        if receipt.run_id == evidence.run_id:
+            here += part
+        else:
+            before += part
+    return here, before
 
 
 def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> RangeReport:
@@ -155,13 +168,16 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
 
 
 def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:
-    """Add an error if the watermark of verified offsets was not stored, because the step that advances it failed."""
+    """Add an error if the watermark of verified offsets was not stored, because moving it failed.
+
+    Only a run in one process knows the reason. In Airflow it stands in the log of the task that copied.
+    """
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line
     if reason := evidence.not_advanced.get(line.key):
         return replace(line, error=f"the watermark was not moved: {reason.what}", remedy=reason.remedy)
     what = f"{line.key.source} is verified up to {verified_end}, but the stored watermark is {line.watermark}"
-    return replace(line, error=what, remedy="run again, which stores it; the log of the step advance has the reason")
+    return replace(line, error=what, remedy="run again, which stores it; the log of the task replicate has the reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

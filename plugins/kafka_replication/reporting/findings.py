@@ -21,7 +21,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     warnings = _counted(len(findings) - errors, "warning")
     if errors:
         return f"not ok: {_counted(errors, 'error')}, {warnings}"
-    return f"ok: a run finds nothing to refuse; {warnings}" if findings else "ok: no findings"
+    return f"ok: a run would refuse nothing; {warnings}" if findings else "ok: no findings"
 
 
 def _counted(number: int, what: str) -> str:

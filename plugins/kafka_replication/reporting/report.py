@@ -23,11 +23,12 @@ class RangeReport:
     ``copied`` counts the source records of this run, ``copied_before`` those that an earlier run committed and did not
     report. ``written`` is how many records the target has of ``copied``: others than these only with a transform.
     Records that were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
-    ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost`` offsets
-    were given up by approval, ``missing`` ones are not on the target yet. ``digest_ok`` is None if no digest was
-    compared. ``lost_in_delivery`` are records that were sent and did not arrive, in a profile that may lose some.
-    ``duplicates`` are further copies of the range's records on the target; they are no part of the span. ``seconds`` is
-    the time of the copy; 0 if this run copied nothing of the range.
+    ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost``
+    offsets were given up by approval, ``missing`` ones are not on the target yet, or were gone before they were
+    read back. ``digest_ok`` is None if no digest was compared. ``lost_in_delivery`` are records that were sent and
+    did not arrive, in a profile that may lose records. ``duplicates`` are further copies of the range's records on the
+    target; they are no part of the span. ``seconds`` is the time of the copy; 0 if this run copied nothing of the
+    range.
     """
 
     key: PartitionKey
@@ -238,7 +239,7 @@ def plan_summary(plan: Plan) -> str:
     """What a run would do, in one or two lines."""
     if plan.idle:
         known = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
-        return "nothing to do: all of it is on the target" if known else "nothing to do"
+        return "nothing to do: the target is up to date" if known else "nothing to do"
     offsets = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
     done = [f"to copy: {offsets:,} offsets of {len(plan.to_copy):,} partitions"] if plan.to_copy else []
     done += [f"to verify: {len(plan.pending):,} partitions"] if plan.pending else []

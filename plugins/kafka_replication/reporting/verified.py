@@ -12,8 +12,19 @@ from kafka_replication.planning.plan import State
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.verification.verify import VerifyResult
 
-# The states in which the target does not hold what the ledger says, whatever was read back.
-_CONTRADICTED = frozenset({State.TARGET_RECREATED, State.TARGET_TRUNCATED, State.FOREIGN, State.LEDGER_LOST})
+# The states in which the target does not hold what the ledger says, or holds copies of another source than the one that
+# is there now, whatever was read back.
+_CONTRADICTED = frozenset(
+    {
+        State.TARGET_RECREATED,
+        State.TARGET_TRUNCATED,
+        State.FOREIGN,
+        State.LEDGER_LOST,
+        State.SOURCE_RECREATED,
+        State.TRUNCATED,
+        State.CONTRADICTED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,7 @@ class VerifiedRow:
 def verified_rows(
     results: Sequence[VerifyResult], moved: Mapping[PartitionKey, int], standing: Iterable[PartitionStatus]
 ) -> list[VerifiedRow]:
-    """One row for each result, and one for each other partition of which the target contradicts the ledger."""
+    """One row for each result, and one for each other partition of which a cluster contradicts the ledger."""
     contradicted = {row.plan.key: row for row in standing if row.plan.state in _CONTRADICTED or row.plan.missed}
     return [*_read_back(results, moved, contradicted), *_others(results, moved, contradicted)]
 

@@ -15,11 +15,13 @@ from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, 
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import now
+from kafka_replication.planning import refusals
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
 from kafka_replication.runs.audit_explaining import Compared, compare_topics, is_intact, not_whole
 from kafka_replication.runs.audit_failed import audit_failed
+from kafka_replication.runs.audit_lost import lost_from_ledger
 from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
@@ -51,7 +53,10 @@ class AuditRequest:
 
 def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
     """Audit the requested partitions one by one. Raises BadInput if nothing was copied, or Unreachable."""
-    keys = sorted(key for key in run.view().positions if _asked(key, request))
+    keys, lost = sorted(key for key in run.view().positions if _asked(key, request)), lost_from_ledger(run, run.view())
+    told = tuple(result for key, result in lost.items() if _asked(key, request))
+    if not keys and told:
+        return AuditReport(run.replication.name, run.run_id, now(), told)
     if not keys:
         raise BadInput(
             f"{run.replication.name} never copied {request.topic or 'anything'}", "check --topic and --partition"
@@ -68,7 +73,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         run.replication.name,
         run.run_id,
         now(),
-        tuple(_audit_partition(run, sides, key, request, read, compared) for key in keys),
+        (*(_audit_partition(run, sides, key, request, read, compared) for key in keys), *told),
     )
 
 
@@ -295,11 +300,10 @@ class _PartitionAuditor:
             self.readable = OffsetRange(
                 min(source_offsets.log_start, source_offsets.last_stable), source_offsets.last_stable
             )
-            if source_offsets.last_stable < self.result.range.until:
-                self.result.notes.append(
-                    f"the source ends at {source_offsets.last_stable}: copies of later offsets are compared with their"
-                    " receipts"
-                )
+            position = self.sides.view.positions[self.key]
+            if source_offsets.last_stable < position.next_offset:  # what it holds above the cut may be other records
+                refusal = refusals.truncated(self.key, position, source_offsets.last_stable)
+                self.result.errors.append(f"{refusal.what}. Remedy: {refusal.remedy}")
 
     def _check_target(self) -> bool:
         topic, at = self.sides.target.get(self.key.target_topic), self.key.target

@@ -32,7 +32,7 @@ def _look_into_quarantine(
 ) -> None:
     retried = sides.view.retried(result.key, result.generation)
     not_visible = sides.view.not_visible(result.key, result.generation)
-    decided = [entry.offsets for entry in sides.view.handled_in(result.key, result.generation)]
+    decided = [entry.decided for entry in sides.view.handled_in(result.key, result.generation)]
     for failed in (failed for receipt in chosen for failed in receipt.failures):
         if failed.offset in not_visible:
             continue

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import ClassVar, Final, Literal
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
-from kafka_replication.kafka import offsets, topics
+from kafka_replication.kafka import offsets, partitioner, topics
 from kafka_replication.kafka.sampling import samples
-from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import BadInput, Refused
+from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import ceil_millis
@@ -26,29 +26,28 @@ from kafka_replication.planning.backfill import (
     one_topic,
     partitions_of,
     plan_backfill,
-    raise_refused,
     resolve,
 )
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.planning.live import as_compared, plan
-from kafka_replication.planning.plan import Plan, State
+from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import steps
 from kafka_replication.runs.again import give_back_each, offsets_to_copy_again
 from kafka_replication.runs.defending import defended
 from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
 from kafka_replication.runs.steps import preparing
-from kafka_replication.runs.steps.target_topics import create_targets
+from kafka_replication.runs.steps.asking import ask
+from kafka_replication.runs.steps.demand import Planned, Ranges, World
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
-KIND = "backfill"
+KIND: Final = "backfill"
 
 
 def run(
@@ -71,61 +70,77 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest
 
 def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
     """The effect that the backfill would have. Changes nothing. Raises BadInput, PreflightFailed."""
+    return _previewed(run, _with_topics(run, request), transactions=True)
+
+
+def _previewed(run: Run, request: BackfillRequest, *, transactions: bool) -> BackfillPlan:
+    """``transactions``: the target is asked for a producer id, too, which takes up to a second."""
     run.check_pipeline()
-    request = _with_topics(run, request)
+    partitioner.check(run.replication.placing)
     narrowed = run.of(one_topic(run.replication, request))
     _check_topics(run, request)
     view = run.view()
-    only = Request(topics=request.topics)
-    snapshot = narrowed.snapshot(view, only)
-    preparing.raise_all_findings(preflight.check(narrowed.replication, snapshot, known=True))
+    snapshot = narrowed.snapshot(view, Request(topics=request.topics))
+    answers = ask(narrowed, snapshot, transactions=transactions)
+    snapshot = answers.in_(snapshot)
+    preparing.raise_all_findings([*preflight.check(narrowed.replication, snapshot, known=True), *answers.findings])
     live = (
         Plan(run.replication.name, ())
         if request.target_topic
         else plan(run.replication, snapshot, view, run.watermarks(view))
     )
-    return _estimated(narrowed, _planned(narrowed, request, snapshot, view, live))
+    made = _planned(narrowed, request, World(snapshot, view), _ranges(narrowed, request, snapshot), live)
+    return _estimated(narrowed, made.replanned(defended(narrowed, view, snapshot, made.plan)))
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """A range of offsets or times, into the replication's own target topics or into another one."""
+
+    asked: BackfillRequest
+    kind: ClassVar[Literal["backfill"]] = KIND
+    whole: ClassVar[bool] = True
+
+    @property
+    def opens_live(self) -> bool:
+        """The replication's own targets are opened as a live run opens them, which goes on from there."""
+        return self.asked.target_topic is None
+
+    @property
+    def request(self) -> Request:
+        return Request(topics=self.asked.topics)
+
+    def ranges(self, run: Run, world: World) -> Ranges:
+        return _ranges(run, self.asked, world.snapshot)
+
+    def plan(self, run: Run, world: World, ranges: Ranges, opening: Plan) -> Planned:
+        made = _planned(run, self.asked, world, ranges, opening)
+        return Planned(made.plan, lambda: plan_table(_estimated(run, made)))
 
 
 def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
     """Open new partitions, then plan and store the plan. If the run has a stored plan already, return that one.
 
-    Raises BadInput, PreflightFailed, or Refused, which names every refused partition.
+    Raises BadInput, PreflightFailed, NotAuthorized, or Refused, which names every refused partition.
     """
-    steps.fence_stale_producers(run)
-    known, outdated = preparing.planned_before(run)
-    if known is not None:
-        return known
-    request = _with_topics(run, request)
-    previewed = preview(run, request)
+    return preparing.planned_once(run, KIND, lambda: _prepared(run, _with_topics(run, request)))
+
+
+def _prepared(run: LeasedRun, request: BackfillRequest) -> Plan:
+    previewed = _previewed(run, request, transactions=False)
     previewed.raise_refused()
     if previewed.plan.idle:  # create and open nothing if there is nothing to do
-        return store(run, KIND, previewed, outdated)
-    narrowed, only = run.of(one_topic(run.replication, request)), Request(topics=request.topics)
-    view = run.view()
-    snapshot = narrowed.snapshot(view, only)
-    raise_refused(defended(narrowed, view, snapshot, previewed.plan))
-    give_back_each(narrowed, snapshot, _again(previewed))
-    if request.target_topic is None:
-        snapshot, view, live = preparing.begin(run, only)
-    else:
-        run.clusters.ledger.ensure(run.replication)
-        view, live = run.view(), Plan(run.replication.name, ())
-        snapshot = create_targets(narrowed, view, narrowed.snapshot(view, only), only)
-        view = open_new(narrowed, view, _planned(narrowed, request, snapshot, view, live))
-    backfill_plan = _planned(narrowed, request, snapshot, view, live)
-    backfill_plan.raise_refused()
-    return store(run, KIND, _estimated(narrowed, backfill_plan), outdated)
+        log.info("plan of %s run %s:\n%s", KIND, run.run_id, plan_table(previewed))
+        return previewed.plan
+    narrowed = run.of(one_topic(run.replication, request))
+    if again := _again(previewed):
+        give_back_each(narrowed, narrowed.snapshot(run.view(), Request(topics=request.topics)), again)
+    return preparing.ready(narrowed, Backfill(request))
 
 
 def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
     """What has to be given back before it can be copied a second time."""
     return {line.key: line.again for line in previewed.lines if line.again and line.plan.copy}
-
-
-def store(run: LeasedRun, kind: str, backfill_plan: BackfillPlan, outdated: str | None) -> Plan:
-    log.info("plan of %s run %s:\n%s", kind, run.run_id, plan_table(backfill_plan))
-    return preparing.store_plan(run, kind, backfill_plan.plan, outdated)
 
 
 def _with_topics(run: Run, request: BackfillRequest) -> BackfillRequest:
@@ -155,11 +170,15 @@ def _check_topics(run: Run, request: BackfillRequest) -> None:
         )
 
 
-def _planned(run: Run, request: BackfillRequest, snapshot: Snapshot, view: LedgerView, live: Plan) -> BackfillPlan:
+def _ranges(run: Run, request: BackfillRequest, snapshot: Snapshot) -> Ranges:
     wanted = partitions_of(request, snapshot.source)
     moments = [point for point in (request.from_, request.until) if isinstance(point, datetime)]
     times = {moment: offsets.at_time(run.clusters.source_admin, wanted, ceil_millis(moment)) for moment in moments}
-    ranges = resolve(request, snapshot.source, times)
+    return resolve(request, snapshot.source, times)
+
+
+def _planned(run: Run, request: BackfillRequest, world: World, ranges: Ranges, live: Plan) -> BackfillPlan:
+    snapshot, view = world.snapshot, world.view
     asked = {
         PartitionKey(run.replication.name, at, run.replication.target_topic(at.topic)): range_
         for at, range_ in ranges.items()
@@ -187,15 +206,3 @@ def _estimated(run: Run, backfill_plan: BackfillPlan) -> BackfillPlan:
         if wanted
         else backfill_plan
     )
-
-
-def open_new(run: LeasedRun, view: LedgerView, backfill_plan: BackfillPlan) -> LedgerView:
-    """Open new partitions at the start of their ranges. Raises Refused if a target has records already."""
-    backfill_plan.raise_refused()
-    new = Plan(
-        backfill_plan.replication, tuple(line.plan for line in backfill_plan.lines if line.plan.state is State.OPENING)
-    )
-    opened, refused = preparing.open_new(run, new)
-    if refused:
-        raise Refused("; ".join(planned.what for planned in refused.values()), next(iter(refused.values())).remedy)
-    return replace(view, positions={**view.positions, **opened})

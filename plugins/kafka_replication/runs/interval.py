@@ -2,69 +2,65 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar, Literal
 
 from kafka_replication.kafka import offsets
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import ceil_millis
-from kafka_replication.planning.backfill import (
-    BackfillInput,
-    BackfillPlan,
-    plan_backfill,
-)
+from kafka_replication.planning.backfill import BackfillInput, plan_backfill
 from kafka_replication.planning.live import own, plan
 from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import Snapshot
-from kafka_replication.runs import steps
-from kafka_replication.runs.backfill import open_new, store
+from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps import preparing
-from kafka_replication.runs.steps.target_topics import create_targets
+from kafka_replication.runs.steps.demand import Planned, Ranges, World
 from kafka_replication.watermarks.boundaries import BoundaryKey
 
-log = logging.getLogger(__name__)
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A data interval: for each partition the offsets between two boundaries, which are resolved once and stored."""
 
-def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
-    """The plan of a data interval: for each partition the offsets between two boundaries, which are resolved once and
-    stored.
+    start: datetime
+    end: datetime
+    kind: ClassVar[Literal["interval"]] = "interval"
+    opens_live: ClassVar[bool] = False
+    whole: ClassVar[bool] = True
+    request: ClassVar[Request] = Request()
 
-    Raises PreflightFailed, or Refused, which names every refused partition.
-    """
-    run.check_pipeline()
-    steps.fence_stale_producers(run)
-    known, outdated = preparing.planned_before(run)
-    if known is not None:
-        return known
-    view = run.view()
-    snapshot = run.snapshot(view)
-    preparing.raise_all_findings(preparing.findings(run, view, snapshot))
-    run.clusters.ledger.ensure(run.replication)
-    snapshot = create_targets(run, view, snapshot, Request())
-    _refuse_vanished(run, snapshot, view)
-    ranges = _interval(run, snapshot, own(run.replication, view), start, end)
+    def ranges(self, run: LeasedRun, world: World) -> Ranges:
+        """Raises Refused for topics that are gone."""
+        _refuse_vanished(run, world.snapshot, world.view)
+        return _interval(run, world.snapshot, own(run.replication, world.view), self.start, self.end)
 
-    def planned(view: LedgerView) -> BackfillPlan:
-        return plan_backfill(
+    def plan(self, run: LeasedRun, world: World, ranges: Ranges, opening: Plan) -> Planned:
+        made = plan_backfill(
             BackfillInput(
                 replication=run.replication,
-                snapshot=snapshot,
-                ledger=view,
-                watermarks=run.watermarks(view),
-                live=Plan(run.replication.name, ()),
+                snapshot=world.snapshot,
+                ledger=world.view,
+                watermarks=run.watermarks(world.view),
+                live=opening,
             ),
             ranges,
             opens=True,
         )
+        title = f"data interval [{self.start.isoformat()}, {self.end.isoformat()})"
+        return Planned(made.plan, lambda: f"{title}\n{plan_table(made)}")
 
-    backfill_plan = planned(open_new(run, view, planned(view)))
-    backfill_plan.raise_refused()
-    log.info("data interval [%s, %s)", start.isoformat(), end.isoformat())
-    return store(run, "interval", backfill_plan, outdated)
+
+def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
+    """The plan of a data interval. If the run has a stored plan already, return that one.
+
+    Raises PreflightFailed, NotAuthorized, or Refused, which names every refused partition.
+    """
+    return preparing.planned_once(run, Interval.kind, lambda: preparing.ready(run, Interval(start, end)))
 
 
 def _interval(

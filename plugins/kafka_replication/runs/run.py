@@ -92,7 +92,7 @@ class Run:
     def watermarks(self, view: LedgerView) -> dict[PartitionKey, int]:
         """The stored watermarks. Those of an earlier generation than the ledger's are no longer valid, and left out.
 
-        A store that knows less than the ledger is said once.
+        A warning says once that the store knows less than the ledger, and again if that happens again.
         """
         positions = view.positions
         known = {
@@ -101,7 +101,9 @@ class Run:
             if key not in positions or watermark.generation >= positions[key].generation
         }
         finding = store_finding(unknown_to_store(view, known), len(positions))
-        if finding is not None and self.replication.name not in _said:
+        if finding is None:
+            _said.discard(self.replication.name)
+        elif self.replication.name not in _said:
             _said.add(self.replication.name)
             log.warning("%s", finding)
         return known

@@ -15,6 +15,7 @@ from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting import status as reporting
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs.run import Run
+from kafka_replication.runs.steps.previewing import without_occupied
 
 READING = 10.0  # seconds for the timestamps of all partitions together
 
@@ -22,12 +23,14 @@ READING = 10.0  # seconds for the timestamps of all partitions together
 def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapshot) -> list[PartitionStatus]:
     """One row for each partition. ``take`` takes the snapshot of both clusters.
 
-    Only for partitions that are behind it reads one record of the source, to see how old that is. Raises Unreachable,
+    Only for partitions that are behind it reads one record of the source, to see how old that is, and one of the target
+    for those that were not opened. Raises Unreachable,
     BadInput, Refused.
     """
     view = run.view()
     snapshot = take(run, view)
-    rows = reporting.status(plan(run.replication, snapshot, view, run.watermarks(view)), snapshot, view)
+    planned = plan(run.replication, snapshot, view, run.watermarks(view))
+    rows = reporting.status(without_occupied(run, planned, snapshot, view), snapshot, view)
     behind = reporting.behind(rows)
     times = (
         first_times(run.clusters.source, consumer_group(run.replication.name), behind, run.deadline.within(READING))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from kafka_replication.alerting import channels
 from kafka_replication.alerting.channels import AppriseChannel, Channel
-from kafka_replication.alerting.decide import decide
+from kafka_replication.alerting.decide import CLAIM, decide
 from kafka_replication.alerting.memory import AlertMemory, FileMemory
 from kafka_replication.alerting.text import Message, message
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
@@ -30,6 +32,7 @@ from kafka_replication.reporting.causes import (
     Planning,
     RunFacts,
     RunsSeen,
+    failures,
     lasting,
     ledger_causes,
     partition_causes,
@@ -46,6 +49,7 @@ log = logging.getLogger(__name__)
 RUNS = 20  # the latest runs that are looked at
 AT_ONCE = 8  # replications
 LATELY = timedelta(minutes=5)
+TOLD, STORED = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
 _OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG})
@@ -82,7 +86,9 @@ class Orchestrator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Looks at one replication. ``more`` are channels beside the replication's Apprise connection."""
+    """Looks at one replication. ``more`` are channels beside the replication's Apprise connection. ``budget`` is how
+    many seconds telling may take.
+    """
 
     replication: Replication
     connections: Connections
@@ -90,6 +96,31 @@ class Watcher:
     orchestrator: Orchestrator | None = None
     more: Sequence[Channel] = ()
     fallback: AlertMemory = field(default_factory=FileMemory)
+    budget: float = CLAIM.total_seconds()
+
+    def tell(self, problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Decision:
+        """Tell what a run failed of. Asks nobody but the store: what a run knows must not wait for a cluster.
+
+        Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
+        `look` does.
+        """
+        until = Deadline.after(TOLD * self.budget)
+        reported = reported_failure(problem, run_id, is_backfill=is_backfill)
+        cluster = _explaining(problem, reported)
+
+        def remembered() -> tuple[WatermarkStore, Decision]:
+            store = self.open_store()
+            observed = Observation(causes=(*cluster, *_of_run(store, reported)), judged=_NOTHING)
+            return store, self._settle(store, _Seen(observed, None))
+
+        try:
+            opened, decision = _within(STORED * self.budget, remembered)
+            with closing(opened) as store:
+                self._tell(store, decision, until.left)
+                return decision
+        except ReplicationError as away:
+            log.warning("%s: the store cannot be used: %s", self.replication.name, away)
+            return self._tell_without_store(away, (*cluster, reported), until.left)
 
     def look(self, reported: Cause | None = None) -> Decision:
         """Look once, tell what has to be told, and return what was found.
@@ -194,15 +225,17 @@ class Watcher:
     def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
         def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
             observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
-            return decide(open_, observed, now)
+            return decide(open_, observed, now, timedelta(seconds=self.budget))
 
         return memory.settle_causes(self.replication.name, settle)
 
-    def _tell(self, memory: AlertMemory, decision: Decision) -> None:
+    def _tell(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
         if not decision.alerts:
             return
         ways = self._channels()
-        if channels.deliver(ways, message(self.replication.name, decision.alerts)):
+        if channels.deliver(
+            ways, message(self.replication.name, decision.alerts), TOLD * self.budget if seconds is None else seconds
+        ):
             memory.confirm_alerts(self.replication.name, decision.alerts)
 
     def _channels(self) -> Sequence[Channel]:
@@ -214,7 +247,9 @@ class Watcher:
         except ReplicationError as problem:
             return (*self.more, _Broken(f"apprise connection {connection!r}", problem))
 
-    def _tell_without_store(self, problem: ReplicationError) -> Decision:
+    def _tell_without_store(
+        self, problem: ReplicationError, reported: Sequence[Cause] = (), seconds: float | None = None
+    ) -> Decision:
         cause = Cause(
             key=CauseKey(Kind.STORE),
             what=f"{problem.what}. Runs cannot start or move watermarks; nothing else can be watched",
@@ -222,9 +257,9 @@ class Watcher:
             patience=self.replication.alerts.stalled_after if problem.retriable else 0,
         )
         decision = self._settle(
-            self.fallback, _Seen(Observation(causes=(cause,), judged=frozenset({Kind.STORE})), None)
+            self.fallback, _Seen(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), None)
         )
-        self._tell(self.fallback, decision)
+        self._tell(self.fallback, decision, seconds)
         return decision
 
     def _store_answers(self) -> tuple[Alert, ...]:
@@ -297,6 +332,45 @@ def _problem_of_clusters(replication: Replication, problem: ReplicationError) ->
         )
     else:
         yield Cause(key=CauseKey(Kind.REFUSED), what=problem.what, remedy=problem.remedy)
+
+
+def _within(seconds: float, act: Callable[[], T]) -> T:
+    """What ``act`` returns or raises. Raises Unreachable if it takes longer; then it is left behind."""
+    answers = queue.SimpleQueue[tuple[T | None, Exception | None]]()
+
+    def ask() -> None:
+        try:
+            answers.put((act(), None))
+        except Exception as problem:  # noqa: BLE001 - it is raised below
+            answers.put((None, problem))
+
+    threading.Thread(target=ask, name="store", daemon=True).start()
+    try:
+        answer, problem = answers.get(timeout=seconds)
+    except queue.Empty:
+        what = f"the watermark store does not answer within {seconds:.0f} s"
+        raise Unreachable(what, "make the database reachable from this host") from None
+    if problem is not None:
+        raise problem
+    return cast("T", answer)
+
+
+def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause, ...]:
+    """The cluster that does not answer, if the run failed of that: the later looks find the same cause."""
+    if not isinstance(problem, Unreachable) or isinstance(problem, Stalled) or problem.of_store:
+        return ()
+    key = CauseKey(Kind.CLUSTER)
+    return (Cause(key=key, what=problem.what, remedy=problem.remedy, run_id=reported.run_id),)
+
+
+def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
+    """What the store knows of the run that failed: one cause for each topic. Else what the run says itself."""
+    record = store.run(reported.run_id)
+    failed = tuple(outcome for outcome in store.outcomes(reported.run_id) if outcome.error) if record else ()
+    if record is None or not failed or reported.key.subject == BACKFILL:
+        yield reported
+    else:
+        yield from failures(RunFacts(record=record, life=Life.ENDED, moved_at=datetime.now(UTC), failed=failed))
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:

@@ -8,7 +8,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 from types import FrameType
 from typing import Any
 
@@ -27,18 +26,20 @@ def on_signals(*, even_ignored: bool = False) -> None:
             signal.signal(number, _leave)
 
 
-_asked = threading.Event()
+_asked = False
 
 
 def asked() -> bool:
     """Whether a signal has asked this process to end. For threads, in which no signal raises."""
-    return _asked.is_set()
+    return _asked
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    _asked.set()
-    for other in SIGNALS:
-        signal.signal(other, signal.SIG_IGN)
+    """Only sets a flag: the next signal may come in the middle of this, where a lock would be waited for in vain."""
+    global _asked
+    if _asked:
+        return
+    _asked = True
     raise SystemExit(128 + number)
 
 

@@ -1,20 +1,28 @@
 """The connection between a launcher and its driver, on one machine: jobs go one way, results come back.
 
 It is a Unix socket in a folder that only the owner may open, so that client settings are in no file, on no command line
-and on no network. Each side notices at once when the other one is gone.
+and on no network. The driver first shows the token that lies beside the socket; whoever else connects is told nothing.
+Each side notices at once when the other one is gone.
 """
 
 from __future__ import annotations
 
+import hmac
+import logging
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
+from contextlib import closing, contextmanager, suppress
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Self
 
 from kafka_replication.spark.jobs import ANSWER, JOB, Answer, Job
+from kafka_replication.spark.workspace import write_private
+
+log = logging.getLogger(__name__)
 
 
 class Gone(Exception):
@@ -24,6 +32,8 @@ class Gone(Exception):
 _CLOSE = b""
 TOGETHER = 1.0  # seconds
 SHARE = 9.0  # so that taking answers needs about a tenth of the time if they come one by one
+TOKEN_BYTES = 32
+MOST_STRANGERS = 16  # connections at a time that have not shown the token; then the oldest one is closed
 STEP = 0.1  # seconds between two looks at whether spark-submit still runs
 
 
@@ -35,14 +45,76 @@ def _gone() -> Iterator[None]:
         raise Gone(str(e)) from e
 
 
-def listen(path: Path) -> socket.socket:
-    """A listening socket at ``path``, to which only this user may connect."""
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(path))
-    path.chmod(0o600)
-    listening.listen(1)
-    listening.settimeout(STEP)
-    return listening
+class Listener:
+    """A listening socket at ``path``, to which only this user may connect, and the token of its driver."""
+
+    def __init__(self, path: Path) -> None:
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        write_private(_token(path), self.token)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(path))
+        path.chmod(0o600)
+        self.socket.listen(MOST_STRANGERS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def listen(path: Path) -> Listener:
+    return Listener(path)
+
+
+def _token(path: Path) -> Path:
+    return path.with_name(f"{path.name}.token")
+
+
+class _Arrivals:
+    """Those who have connected and not yet shown the whole token."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._shown: dict[socket.socket, bytes] = {}
+
+    def look(self) -> socket.socket | None:
+        """The driver's connection, if its token is complete now."""
+        listening = self._listener.socket
+        for ready in wait([listening, *self._shown], STEP):
+            if ready is listening:
+                accepted, _ = listening.accept()
+                if len(self._shown) >= MOST_STRANGERS:
+                    self._shut_out(next(iter(self._shown)))
+                self._shown[accepted] = b""
+            elif ready in self._shown and self._has_shown_all(ready):
+                del self._shown[ready]
+                return ready
+        return None
+
+    def _has_shown_all(self, arrival: socket.socket) -> bool:
+        expected, part = self._listener.token, b""
+        with suppress(OSError):
+            part = arrival.recv(TOKEN_BYTES - len(self._shown[arrival]))
+        self._shown[arrival] += part
+        is_whole = len(self._shown[arrival]) == TOKEN_BYTES
+        if is_whole and hmac.compare_digest(self._shown[arrival], expected):
+            return True
+        if is_whole or not part:
+            self._shut_out(arrival)
+        return False
+
+    def _shut_out(self, arrival: socket.socket) -> None:
+        del self._shown[arrival]
+        arrival.close()
+        log.warning("a process that is not the Spark driver of this run connected to its socket; it was told nothing")
+
+    def close(self) -> None:
+        for arrival in list(self._shown):
+            self._shut_out(arrival)
 
 
 class LauncherSide:
@@ -52,13 +124,12 @@ class LauncherSide:
         self._connection = connection
 
     @classmethod
-    def accept(cls, listening: socket.socket, is_over: Callable[[], bool]) -> LauncherSide | None:
+    def accept(cls, listener: Listener, is_over: Callable[[], bool]) -> LauncherSide | None:
         """Wait for the driver. None if ``is_over`` says so first."""
-        while not is_over():
-            with suppress(TimeoutError):
-                accepted, _ = listening.accept()
-                accepted.setblocking(True)
-                return cls(Connection(accepted.detach()))
+        with closing(_Arrivals(listener)) as arrivals:
+            while not is_over():
+                if (driver := arrivals.look()) is not None:
+                    return cls(Connection(driver.detach()))
         return None
 
     def send(self, job: Job) -> None:
@@ -101,6 +172,7 @@ class DriverSide:
     def __init__(self, path: str) -> None:
         connected = socket.socket(socket.AF_UNIX)
         connected.connect(path)
+        connected.sendall(_token(Path(path)).read_bytes())
         self._connection, self._lock = Connection(connected.detach()), threading.Lock()
 
     def jobs(self) -> Iterator[Job]:

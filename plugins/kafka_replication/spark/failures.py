@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One way. ``is_passing``: the same job may succeed when it is submitted again."""
+    """One way. ``is_passing``: the same job may succeed when it is submitted again. ``is_start``: no job was begun."""
 
     name: str  # its anchor in docs/errors.md
     what: str
     remedy: str
     is_passing: bool = True
+    is_start: bool = False
 
 
 EXECUTOR_LACKS_MODULE = Failure(
@@ -21,6 +22,12 @@ EXECUTOR_LACKS_MODULE = Failure(
     remedy="install requirements.txt and the module of each transform into that Python on every executor, name another"
     " Python with PYSPARK_PYTHON (spark.pyspark.python), or send a transform's module with spark.submit.pyFiles in"
     " spark.conf",
+    is_passing=False,
+)
+EXECUTOR_LACKS_PYTHON = Failure(
+    name="executor-lacks-python",
+    what="a Spark executor cannot start its Python",
+    remedy="name with PYSPARK_PYTHON (spark.pyspark.python) a Python that every executor has, of the driver's version",
     is_passing=False,
 )
 WORKER_ENDED = Failure(
@@ -42,5 +49,48 @@ NOT_STARTED = Failure(
     what="Spark did not start",
     remedy="see Spark's log: Java 17 or newer, the master of the Spark connection, its memory; then run again",
 )
+MASTER_SILENT = Failure(
+    name="spark-master-silent",
+    what="no Spark master answers",
+    remedy="start it, or correct host and port of the Spark connection; then run again",
+    is_start=True,
+)
+SECRET_REFUSED = Failure(
+    name="spark-secret-refused",
+    what="the Spark master does not let the application in",
+    remedy="give the Spark connection the same spark.authenticate and spark.authenticate.secret that the master has",
+    is_passing=False,
+    is_start=True,
+)
+NOT_REGISTERED = Failure(
+    name="spark-not-registered",
+    what="something answers at the address of the Spark master, and does not take the application",
+    remedy="see the master's log and Spark's: is it a Spark master, and of the same version of Spark? Then run again",
+    is_start=True,
+)
+APPLICATION_REMOVED = Failure(
+    name="spark-application-removed",
+    what="the Spark master ended the application",
+    remedy="if nobody ended it there, its executors could not start: see their logs; then run again",
+    is_passing=False,
+)
+EXECUTORS_LOST = Failure(
+    name="spark-executors-lost",
+    what="Spark lost every executor of the application, and the master gave it no other one",
+    remedy="see whether the Spark master and its workers run: a master that was restarted forgets the application; then"
+    " run again: the next run continues after the last commit",
+)
 
-ALL = (EXECUTOR_LACKS_MODULE, WORKER_ENDED, GAVE_UP, ENDED_EARLY, NOT_STARTED)
+ALL = (
+    EXECUTOR_LACKS_MODULE,
+    EXECUTOR_LACKS_PYTHON,
+    WORKER_ENDED,
+    GAVE_UP,
+    ENDED_EARLY,
+    NOT_STARTED,
+    MASTER_SILENT,
+    SECRET_REFUSED,
+    NOT_REGISTERED,
+    APPLICATION_REMOVED,
+    EXECUTORS_LOST,
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.failures import Failures
@@ -70,12 +70,17 @@ class RangeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Tasks for Spark, each of another partition. They are begun in this order."""
+    """Tasks for Spark, each of another partition. They are begun in this order.
+
+    ``source`` and ``target`` are client settings with passwords, which no text and no error shows.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True)
 
     replication: str
     run_id: str
-    source: dict[str, Any]
-    target: dict[str, Any]
+    source: dict[str, Any] = field(repr=False)
+    target: dict[str, Any] = field(repr=False)
     settings: Copy
     delivery: Delivery = EXACTLY_ONCE
     failures: Failures = field(default_factory=Failures)

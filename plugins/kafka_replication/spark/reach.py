@@ -17,6 +17,7 @@ from pathlib import Path
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.planning.findings import Finding
 from kafka_replication.spark.environment import without_secrets
+from kafka_replication.spark.failures import MASTER_SILENT
 from kafka_replication.spark.jobs import NEEDED
 from kafka_replication.spark.local import is_local
 
@@ -78,16 +79,31 @@ def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
 
 
 def _master(where: str, master: str) -> Iterator[Finding]:
+    if failures := _failures(master):
+        yield Finding("error", where, f"the Spark master does not answer: {failures}", MASTER_SILENT.remedy)
+
+
+def is_standalone(master: str) -> bool:
+    return _STANDALONE.match(master) is not None
+
+
+def addresses(master: str) -> list[str]:
+    """Where a standalone master may be, the one at work and those that stand by; none for other kinds of master."""
+    found = _STANDALONE.match(master)
+    return found[1].split(",") if found else []
+
+
+def silent(master: str) -> str:
+    """Why no standalone master answers, with each address; empty if one does, and for other kinds of master."""
+    return _failures(master) if is_standalone(master) else ""
+
+
+def _failures(master: str) -> str:
     for pattern, default in _DEFAULT_PORTS.items():
         if found := pattern.match(master):
             failures = [_connect(address, default) for address in found[1].split(",")]
-            if all(failures):
-                yield Finding(
-                    "error",
-                    where,
-                    f"the Spark master does not answer: {'; '.join(filter(None, failures))}",
-                    "start it, or correct host and port of the Spark connection",
-                )
+            return "; ".join(failures) if all(failures) else ""
+    return ""
 
 
 def _connect(address: str, default: int) -> str:

@@ -8,14 +8,15 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from dataclasses import replace
 
 from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.spark.allowance import Allowance
-from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, GAVE_UP
+from kafka_replication.spark.application import Application
+from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP, Failure
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
@@ -31,6 +32,7 @@ from kafka_replication.spark.jobs import (
 from kafka_replication.spark.together import AT_ONCE
 
 log = logging.getLogger(__name__)
+LOOK = 1.0  # seconds between two looks at whether Spark's application has ended
 MISSING = "missing:"  # an answer of this form names a module that the worker could not import
 # After this many aborts in a row without a result, the cause lies in the workers, not in single tasks.
 MOST_ABORTS = 5
@@ -51,6 +53,8 @@ class GaveUp(Exception):
 
 
 _ABORTED = re.compile(r"Task \d+ in stage \S+ failed \d+ times")
+# The program is missing, is no Python with this module, or one of another version.
+_NO_PYTHON = re.compile(r'Cannot run program "|reading the port number from \S+\'s stdout|PYTHON_VERSION_MISMATCH')
 _ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
 
 
@@ -68,21 +72,28 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
     work = _work(common, job.needed)
 
-    allowance = Allowance()
+    allowance, application = Allowance(), Application(context)
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
             rdd = context.parallelize([BUNDLE.dump_json(allowance.limit(bundle))], 1).mapPartitions(work)
             answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
-            raise (Aborted if _ABORTED.search(str(e)) else RuntimeError)(cause_of(str(e))) from e
+            raise _error(str(e)) from e
         if answer.startswith(MISSING):
             raise GaveUp(missing(answer.removeprefix(MISSING)))
         results = RESULTS.validate_json(answer)
         allowance.spend(results)
         return results
 
-    return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver).deal(slots)
+    return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver, application.end).deal(slots)
+
+
+def _error(text: str) -> Exception:
+    """What an error of Spark means for those that wait for its job."""
+    if _NO_PYTHON.search(text):
+        return GaveUp(_end_of(EXECUTOR_LACKS_PYTHON, cause_of(text)))
+    return (Aborted if _ABORTED.search(text) else RuntimeError)(cause_of(text))
 
 
 def _slots(context: SparkContext, job: Job) -> int:
@@ -111,8 +122,9 @@ class Dealer:
         dealt: Iterable[Bundle],
         run_one: Callable[[Bundle], list[RangeResult]],
         deliver: Callable[[RangeResult], None],
+        ended: Callable[[], JobEnd | None] = lambda: None,
     ) -> None:
-        self._run_one, self._deliver = run_one, deliver
+        self._run_one, self._deliver, self._ended = run_one, deliver, ended
         self._bundles = queue.SimpleQueue[Bundle]()
         for bundle in dealt:
             self._bundles.put(bundle)
@@ -122,13 +134,25 @@ class Dealer:
         self._end: JobEnd | None = None
 
     def deal(self, at_a_time: int) -> JobEnd:
-        with ThreadPoolExecutor(at_a_time) as threads:
-            for future in [threads.submit(self._work) for _ in range(at_a_time)]:
-                future.result()
+        self._await([_begin(self._work) for _ in range(at_a_time)])
+        if self._set_aside and self._end is None:
+            self._await([_begin(self._work_alone)])
+        return self._end or JobEnd()
+
+    def _await(self, futures: list[Future[None]]) -> None:
+        """Until all are done. If Spark's application has ended, Spark may never answer those that are not."""
+        while wait(futures, LOOK).not_done:
+            if (end := self._ended()) is not None:
+                wait(futures, LOOK)  # what they were told already
+                self._end = end
+                return
+        for future in futures:
+            future.result()
+
+    def _work_alone(self) -> None:
         for task in self._set_aside:
             if self._end is None:
                 self._run([task], lambda bundle, cause: self._hand_over(died(bundle[0], cause)))
-        return self._end or JobEnd()
 
     def _work(self) -> None:
         while self._end is None:
@@ -210,5 +234,23 @@ def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]],
 
 
 def missing(what: str) -> JobEnd:
-    failure = EXECUTOR_LACKS_MODULE
+    return _end_of(EXECUTOR_LACKS_MODULE, what)
+
+
+def _end_of(failure: Failure, what: str) -> JobEnd:
     return JobEnd(error=f"{failure.what}: {what}", remedy=failure.remedy, retriable=failure.is_passing)
+
+
+def _begin(work: Callable[[], None]) -> Future[None]:
+    """In a thread that may hang without holding up the driver's end."""
+    future = Future[None]()
+
+    def run() -> None:
+        try:
+            work()
+            future.set_result(None)
+        except BaseException as e:  # noqa: BLE001  # whoever waits gets it
+            future.set_exception(e)
+
+    threading.Thread(target=run, daemon=True, name="deal").start()
+    return future

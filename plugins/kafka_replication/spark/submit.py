@@ -10,22 +10,23 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import IO, Protocol, Self
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
 from kafka_replication.runtime import deadline
 from kafka_replication.runtime.stopping import end_group
-from kafka_replication.spark import local
+from kafka_replication.spark import local, reach
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
 from kafka_replication.spark.environment import without_secrets
-from kafka_replication.spark.failures import NOT_STARTED
+from kafka_replication.spark.failures import MASTER_SILENT, NOT_STARTED
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.spark.output import OutputFile
+from kafka_replication.spark.said import SparkLog
 from kafka_replication.spark.start import given_path
 from kafka_replication.spark.workspace import PACKAGE, Workspace, link_code, workspace, write_package
 
@@ -34,6 +35,7 @@ SCRIPTS = "KAFKA_REPLICATION_SPARK_JOBS"
 SCRIPT = "replicate_ranges.py"
 STOP_SECONDS = 15.0
 GRACE = 15.0
+READ_SECONDS = 2.0  # for the rest of the log of a spark-submit that has ended
 
 
 def script() -> Path:
@@ -114,8 +116,14 @@ def environment(master: str, here: Workspace) -> dict[str, str]:
 class Submission(Protocol):
     """One way to call spark-submit."""
 
-    def start(self, here: Workspace, name: str) -> None:
-        """Call spark-submit; the Spark application gets ``name``. Do not wait. Raises BadInput, ConnectionMissing."""
+    @property
+    def master(self) -> str:
+        """Where Spark runs. Raises BadInput, ConnectionMissing."""
+
+    def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
+        """Call spark-submit; the Spark application gets ``name``, and ``hear`` each line of Spark's log. Do not wait.
+        Raises BadInput, ConnectionMissing.
+        """
 
     def wait(self, seconds: float) -> str | None:
         """How spark-submit ended, for an error message; None if it still runs after ``seconds``. Raises BadInput."""
@@ -133,6 +141,7 @@ class SubmitLauncher:
     def __init__(self, submission: Submission) -> None:
         self._submission, self._stack = submission, ExitStack()
         self._driver: LauncherSide | None = None
+        self._log = SparkLog("")
 
     def __enter__(self) -> Self:
         return self
@@ -155,19 +164,42 @@ class SubmitLauncher:
             try:
                 driver = self._started(job)
                 driver.send(job)
-                return _collect(driver, deliver)
+                end = _collect(driver, deliver)
+                return self._explained(end) if end.error else end
             except Gone:
                 ended = self._submission.wait(STOP_SECONDS)
                 self._end()
                 if is_over.is_set():
                     raise out_of_time(job) from None
-                return JobEnd(error=f"Spark ended with {ended} before its work was done", remedy=self._see_log())
+                return self._explained(
+                    JobEnd(error=f"Spark ended with {ended} before its work was done", remedy=self._see_log())
+                )
+
+    def _explained(self, end: JobEnd) -> JobEnd:
+        """The true cause of an early end, if Spark's log has it. The application ends with its job. Raises Unreachable,
+        BadInput if no master took it.
+        """
+        self._end()
+        self._submission.wait(READ_SECONDS)  # its log is read to the end
+        if (failure := self._log.failure) is None:
+            return end
+        if failure.is_start:
+            raise (Unreachable if failure.is_passing else BadInput)(failure.what, failure.remedy)
+        return JobEnd(error=failure.what, remedy=failure.remedy, retriable=failure.is_passing)
+
+    def _hear(self, line: str) -> None:
+        """Spark tries on for 40 s after it is clear that no master will take its application."""
+        if self._log.hear(line):
+            threading.Thread(target=self._submission.stop, daemon=True, name="stop-spark").start()
 
     def _started(self, job: Job) -> LauncherSide:
         if self._driver is None:
+            self._log = SparkLog(master := self._submission.master)
+            if silent := reach.silent(master):
+                raise Unreachable(f"{MASTER_SILENT.what}: {silent}", MASTER_SILENT.remedy)
             here = self._stack.enter_context(workspace())
             listening = self._stack.enter_context(closing(listen(here.socket)))
-            self._submission.start(here, f"kafka-replication {job.replication}")
+            self._submission.start(here, f"kafka-replication {job.replication}", self._hear)
             ended: list[str] = []
 
             def is_over() -> bool:
@@ -176,8 +208,9 @@ class SubmitLauncher:
 
             self._driver = LauncherSide.accept(listening, is_over)
             if self._driver is None:
-                self._end()
-                raise Unreachable(f"{NOT_STARTED.what}: spark-submit ended with {ended[0]}", self._see_log())
+                self._explained(JobEnd())
+                why = f": {self._log.not_submitted}" if self._log.not_submitted else ""
+                raise Unreachable(f"{NOT_STARTED.what}: spark-submit ended with {ended[0]}{why}", self._see_log())
         return self._driver
 
     def _see_log(self) -> str:
@@ -236,22 +269,34 @@ class TerminalSubmission:
     def __init__(self, spark: SparkConnection, conf: Mapping[str, str], output: OutputFile | None = None) -> None:
         self._spark, self._conf, self._output = spark, conf, output
         self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
 
-    def start(self, here: Workspace, name: str) -> None:
+    @property
+    def master(self) -> str:
+        return self._spark.master
+
+    def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
         """Start in a new process group. Raises BadInput if the file for the log cannot be made."""
-        with nullcontext(sys.stderr) if self._output is None else self._output.open() as log_to:
+        with ExitStack() as stack:
+            log_to = sys.stderr.buffer if self._output is None else stack.enter_context(self._output.open())
             self._process = subprocess.Popen(
                 self.command(here, name),
                 env=environment(self._spark.master, here),
                 start_new_session=True,
-                stdout=log_to,
-                stderr=None if self._output is None else subprocess.STDOUT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
             )
+            assert self._process.stdout is not None
+            arguments = (self._process.stdout, log_to, stack.pop_all(), hear)
+            self._reader = threading.Thread(target=_pass_on, args=arguments, daemon=True, name="spark-log")
+            self._reader.start()
 
     def wait(self, seconds: float) -> str | None:
-        assert self._process is not None
+        assert self._process is not None and self._reader is not None
         with suppress(subprocess.TimeoutExpired):
-            return f"exit code {self._process.wait(seconds)}"
+            code = self._process.wait(seconds)
+            self._reader.join(READ_SECONDS)
+            return f"exit code {code}"
         return None
 
     def stop(self) -> None:
@@ -270,6 +315,16 @@ class TerminalSubmission:
         if files := py_files(package_for(self._spark.master, here), conf):
             command += ["--py-files", files]
         return [*command, str(script()), str(here.socket)]
+
+
+def _pass_on(lines: IO[bytes], to: IO[bytes], whose: ExitStack, hear: Callable[[str], object]) -> None:
+    """Each line of Spark's log, as it comes. One that cannot be written, because the disk is full, is heard."""
+    with whose, lines:
+        for line in lines:
+            hear(line.decode(errors="replace"))
+            with suppress(OSError, ValueError):
+                to.write(line)
+                to.flush()
 
 
 def terminal_launcher(

@@ -100,9 +100,13 @@ def _is_own(folder: Path) -> bool:
 
 
 def _is_orphan(here: Workspace) -> bool:
-    """Whether the folder names its owner process, and that process ran on this machine and is gone."""
+    """Whether the folder names its owner process, and that process is certainly gone. Where the system tells no spaces
+    of pids, those of one host name are the same.
+    """
     try:
         owner = IDENTITY.validate_json(here.owner.read_bytes())
     except (OSError, ValueError):
         return False
+    if owner.pid_space or ProcessIdentity.own().pid_space:
+        return owner.is_gone()
     return owner.host == socket.gethostname() and not owner.is_alive()

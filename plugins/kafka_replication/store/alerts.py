@@ -27,8 +27,12 @@ def open_causes(db: Connection, replication: str) -> list[OpenCause]:
     return [_open_cause(row) for row in db.execute(query) if row.kind in set(Kind)]
 
 
-def settle(db: Connection, replication: str, decide: Decide) -> Decision:
+def settle(db: Connection, replication: str, decide: Decide, repeated: Decision | None = None) -> Decision:
+    """``repeated``: what an attempt decided whose commit may have come about. Its claims are this one's."""
     before = _locked(db, replication)
+    claims = {row.key: row.claimed_until for row in before}
+    if repeated and repeated.alerts and all(claims.get(a.open.key) == a.claimed_until for a in repeated.alerts):
+        return repeated
     _put_row(db, replication, _SETTLED, {})  # a store that answers, but takes nothing, is not a good one
     decision = decide(before, from_millis(connect.clock(db)))
     _put(db, replication, before, decision.open)

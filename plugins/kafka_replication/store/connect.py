@@ -23,8 +23,9 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError
+from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
 from kafka_replication.store.error_table import row_of
+from kafka_replication.store.waiting import Outage
 
 log = logging.getLogger(__name__)
 
@@ -108,9 +109,13 @@ def is_there(url: URL) -> bool:
     if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):  # noqa: PTH110 - Path raises where it may not look
         return False
     engine = connect(url)
-    try:
+
+    def look() -> bool:
         with translate_db_errors(url), engine.connect() as connection:
             return FIRST_TABLE in inspect(connection).get_table_names()
+
+    try:
+        return look() if url.get_backend_name() == "sqlite" else Outage().outlast(look)
     finally:
         engine.dispose()
 
@@ -184,7 +189,13 @@ def describe(url: URL) -> str:
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
     """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
     row = row_of(problem, passing=passing)
-    return row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy) if row else None
+    if row is None:
+        return None
+    error = row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy)
+    error.of_store = True
+    if isinstance(error, Unreachable):
+        error.outage = row.outage
+    return error
 
 
 def refused_schema(problem: DatabaseError, url: URL) -> Refused:

@@ -29,6 +29,7 @@ class Row:
     kind: type[ReplicationError]
     what: str  # follows the name of the store
     remedy: str
+    outage: bool = False  # the store waits for the end of it
 
 
 OTHER = Row(
@@ -37,6 +38,7 @@ OTHER = Row(
     kind=Unreachable,
     what="does not answer or failed",
     remedy="make the database reachable from this host, then run again",
+    outage=True,
 )
 TABLE = (
     Row(
@@ -96,6 +98,13 @@ TABLE = (
         remedy="grant this user CREATE and USAGE on the database's schema, and all rights on its tables",
     ),
     Row(
+        name="store-read-only",
+        pattern="\\b25006\\b|in a read-only transaction",
+        kind=Unreachable,
+        what="is read-only",
+        remedy="name the server that takes writes in the store's url: this one is a standby, or was made read-only",
+    ),
+    Row(
         name="store-no-database",
         pattern='\\b3D000\\b|database ".*" does not exist',
         kind=BadInput,
@@ -108,6 +117,7 @@ TABLE = (
         kind=NotResolved,
         what="is on a host whose name is not known",
         remedy="correct the host in the store's url, or the name service of this machine",
+        outage=True,
     ),
 )
 

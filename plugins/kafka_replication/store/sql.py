@@ -32,6 +32,7 @@ from kafka_replication.store import (
     schema,
     watermarks,
 )
+from kafka_replication.store.waiting import Outage
 from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.failed import FailedRow
 from kafka_replication.watermarks.topics import TargetTopics
@@ -58,10 +59,9 @@ class SqlStore:
         self._url = connect.parse(url)
         self._reader = connect.connect(self._url)
         self._writer = connect.for_writing(self._reader)
-        with connect.translate_db_errors(self._url):
-            connect.use_wal(self._reader)
-            if not self._read(schema.is_current):
-                self._upgrade()
+        self._outage = Outage()
+        # A file that cannot be opened at the beginning is no outage: nothing restarts it.
+        self._open() if self._url.get_backend_name() == "sqlite" else self._outage.outlast(self._open)
 
     def __repr__(self) -> str:
         return f"<{connect.describe(self._url)}>"
@@ -252,7 +252,13 @@ class SqlStore:
         return self._read(lambda db: alerts.open_causes(db, replication))
 
     def settle_causes(self, replication: str, decide: Decide) -> Decision:
-        return self._write(lambda db: alerts.settle(db, replication, decide))
+        claimed: list[Decision] = []  # by an attempt whose commit may or may not have come about
+
+        def settle(db: Connection) -> Decision:
+            claimed[:] = [alerts.settle(db, replication, decide, claimed[0] if claimed else None)]
+            return claimed[0]
+
+        return self._write(settle)
 
     def confirm_alerts(self, replication: str, sent: Collection[Alert]) -> None:
         self._write(lambda db: alerts.confirm(db, replication, sent))
@@ -266,11 +272,19 @@ class SqlStore:
     # Transactions
 
     def _read(self, read: Callable[[Connection], T]) -> T:
+        return self._outage.outlast(lambda: self._read_once(read))
+
+    def _read_once(self, read: Callable[[Connection], T]) -> T:
         with connect.translate_db_errors(self._url), self._reader.begin() as db:
             return read(db)
 
     def _write(self, write: Callable[[Connection], T]) -> T:
-        """Run ``write`` in a transaction. Repeat it if another transaction inserted the same row first."""
+        """Run ``write`` in a transaction. Repeat it if another transaction inserted the same row first, or if the store
+        was away, also if nobody knows whether the transaction was committed.
+        """
+        return self._outage.outlast(lambda: self._write_first(write))
+
+    def _write_first(self, write: Callable[[Connection], T]) -> T:
         for _ in range(2):
             try:
                 return self._write_once(write)
@@ -282,6 +296,12 @@ class SqlStore:
         with connect.translate_db_errors(self._url), self._writer.begin() as db:
             connect.limit_waits(db)
             return write(db)
+
+    def _open(self) -> None:
+        with connect.translate_db_errors(self._url):
+            connect.use_wal(self._reader)
+            if not self._read_once(schema.is_current):
+                self._upgrade()
 
     def _upgrade(self) -> None:
         try:

@@ -99,7 +99,8 @@ class _Verification:
         areas = [area for receipt in self._receipts if (area := area_of(receipt))]
         log = self._sides.target_log(max((area.until for area in areas), default=0))
         first = min((receipt.after for receipt in self._receipts if receipt.after is not None), default=log.until)
-        first = first if task.judged_until is None else task.judged_until
+        if task.judged_until is not None:  # a chunk can lie below it, where the target lost its end since then
+            first = min([task.judged_until, *(area.from_ for area in areas)])
         gone = min((area.from_ for area in areas), default=log.until) < log.from_
         if gone:
             raise removed_early(

@@ -17,13 +17,16 @@ OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step in the life of a failed record. ``time`` is RFC 3339 UTC; ``by`` is empty for what a run did."""
+    """One step in the life of a failed record. ``time`` is RFC 3339 UTC; ``by`` is empty for what a run did. A decision
+    is ``over`` if it was about a copy that was given back, to be copied again.
+    """
 
     time: str
     state: str
     run_id: str
     by: str = ""
     reason: str = ""
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,7 +40,7 @@ class FailedId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRow:
-    """One failed record. Its state is that of the last step."""
+    """One failed record. Its state is that of the last step that is not over."""
 
     key: PartitionKey
     generation: int
@@ -54,7 +57,7 @@ class FailedRow:
 
     @property
     def state(self) -> str:
-        return self.history[-1].state
+        return next(step.state for step in reversed(self.history) if not step.over)
 
     @property
     def is_open(self) -> bool:
@@ -70,9 +73,12 @@ class FailedRow:
         return self.is_open or is_within(seconds, self.decided_at)
 
     def joined(self, other: FailedRow) -> FailedRow:
-        """What both know of the same record."""
-        known = {(step.state, step.run_id): step for step in (*other.history, *self.history)}
-        steps = sorted(known.values(), key=lambda step: (step.state not in OPEN, step.time))
+        """What both know of the same record. A decision that counts comes last, whatever the clocks say."""
+        known = dict[tuple[str, str], Step]()
+        for step in (*other.history, *self.history):
+            before = known.get((step.state, step.run_id), step)
+            known[step.state, step.run_id] = replace(step, over=step.over or before.over)
+        steps = sorted(known.values(), key=lambda step: (step.state not in OPEN and not step.over, step.time))
         return replace(self, history=tuple(steps))
 
 
@@ -82,7 +88,9 @@ def rows_of(key: PartitionKey, receipts: Iterable[Receipt], handled: Sequence[Ha
     for receipt in receipts:
         for record in receipt.failures:
             state = SKIPPED if record.place is None else QUARANTINED
-            steps = (Step(receipt.time, state, receipt.run_id), *_decisions(receipt.generation, record.offset, handled))
+            over = _decisions(receipt.generation, record.offset, handled, over=True)
+            now = _decisions(receipt.generation, record.offset, handled)
+            steps = (*over, Step(receipt.time, state, receipt.run_id), *now)
             row = FailedRow(key=key, generation=receipt.generation, record=record, history=steps)
             rows[row.id] = row
     return rows
@@ -94,11 +102,12 @@ def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
     return row.joined(replace(row, history=(*row.history, *decisions))) if decisions else row
 
 
-def _decisions(generation: int, offset: int, handled: Iterable[Handled]) -> Iterable[Step]:
+def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over: bool = False) -> Iterable[Step]:
+    """What was decided about this copy of the record; or, if that is ``over``, about copies that were given back."""
     for entry in handled:
-        if entry.generation == generation and offset in entry.offsets:
+        if entry.generation == generation and offset in (entry.given_back if over else entry.decided):
             state = NOT_VISIBLE if offset in entry.not_visible else entry.state
-            yield Step(entry.time, state, entry.run_id, entry.by, entry.reason)
+            yield Step(entry.time, state, entry.run_id, entry.by, entry.reason, over)
 
 
 def is_within(seconds: float, time: str) -> bool:

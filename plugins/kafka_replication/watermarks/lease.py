@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 RESERVED: Final = (
     60.0  # seconds that a lease stays reserved between two tasks: Airflow starts the next one within a few
 )
-PATIENCE: Final = 60.0  # seconds without the store that a holder endures: a database may be moved to another host
 LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to get a lease
 
 Release = Literal["never", "on failure", "always"]
@@ -66,20 +65,20 @@ def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
     enough for the claim.
 
     The next attempt of a run whose last one may still be at work waits until that has expired, even if the duration of
-    a lease is longer than the wait. Raises Busy naming the holder.
+    a lease is longer than the wait. Each try decides on the store's one answer, and who gives up has tried after the
+    end of its wait: a lease that is free is taken. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
     while True:
+        asked = time.monotonic()
         try:
             return store.acquire_lease(claim, terms.duration)
         except Busy as busy:
-            same_run = any(
-                lease.owner == claim.owner and lease.holder != claim.holder for lease in store.leases(claim.replication)
-            )
+            same_run = busy.owner == claim.owner and busy.holder != claim.holder
             bound = max(terms.wait, terms.duration) if same_run else terms.wait
-            left = started + bound - time.monotonic()
-            if left <= 0:
+            if asked >= started + bound:
                 return _without_waiting(store, claim, terms, busy, bound)
+        left = max(0.0, started + bound - time.monotonic())
         # Up to a quarter shorter, so that runs that started together do not try together for ever.
         time.sleep(min(pause * random.uniform(0.75, 1), left))
         pause = min(pause * 2, LONGEST_PAUSE, terms.duration / 3)
@@ -93,7 +92,8 @@ def _without_waiting(store: WatermarkStore, claim: Claim, terms: Terms, busy: Bu
     except Busy as still:
         busy = still
     store.leave_queue(claim)
-    raise Busy(f"{busy.what}; {claim.owner} waited {waited:g} s", busy.remedy)
+    what = f"{busy.what}; {claim.owner} waited {waited:g} s"
+    raise Busy(what, busy.remedy, owner=busy.owner, holder=busy.holder)
 
 
 class HeldLease:
@@ -124,21 +124,18 @@ class HeldLease:
     def check(self) -> None:
         """Raises Busy if the lease is lost: the work must stop.
 
-        In doubt this asks the store, and waits for its answer for at most `PATIENCE` seconds. While the store does not
-        answer, nobody else gets the lease from it either.
+        In doubt this asks the store, which waits for its database. While that does not answer, nobody else gets the
+        lease from it either.
         """
-        asked = time.monotonic()
-        while self._gone is None and self._in_doubt:
+        if self._gone is None and self._in_doubt:
             try:
                 self._renew()
             except Unreachable as problem:
-                if time.monotonic() - asked >= PATIENCE:
-                    raise Busy(
-                        f"{self.lease.who} could not renew the lease of {self.lease.replication} for"
-                        f" {time.monotonic() - self._renewed:.0f} s: {problem.what}",
-                        "make the store reachable, then run again",
-                    ) from problem
-                time.sleep(min(1.0, PATIENCE / 10))
+                raise Busy(
+                    f"{self.lease.who} could not renew the lease of {self.lease.replication} for"
+                    f" {time.monotonic() - self._renewed:.0f} s: {problem.what}",
+                    "make the store reachable, then run again",
+                ) from problem
         if self._gone is not None:
             raise Busy(self._gone.what, self._gone.remedy)
 

@@ -107,7 +107,8 @@ def busy(lease: Lease) -> Busy:
             f"{lease.replication} is being worked on by {lease.who}, whose lease ends {to_text(lease.expires_at)}"
             f" unless renewed ({lease.topics})"
         )
-    return Busy(what, "wait for that run, or stop it; the lease of a dead run expires")
+    remedy = "wait for that run, or stop it; the lease of a dead run expires"
+    return Busy(what, remedy, owner=lease.owner, holder=lease.holder)
 
 
 def lost(lease: Lease, stored: Lease | None) -> Busy:

@@ -46,13 +46,14 @@ def decide_restore(stored: Watermark | None, change: WatermarkChange, now: datet
     wanted = change.first(now)
     if stored is None:
         return _first(wanted, change.expected_version)
+    if replace(wanted, version=stored.version, updated_at=stored.updated_at, run_id=stored.run_id) == stored:
+        return stored  # also if this call was repeated after an unknown outcome
     if stored.version != change.expected_version:
         raise StaleWriter(
             f"{wanted.key}: version {change.expected_version or 'none'} was expected, but {_who(stored)}",
             "run the command again; nothing was changed",
         )
-    same = replace(wanted, version=stored.version, updated_at=stored.updated_at, run_id=stored.run_id) == stored
-    return stored if same else replace(wanted, version=stored.version + 1)
+    return replace(wanted, version=stored.version + 1)
 
 
 def _first(wanted: Watermark, expected_version: int | None) -> Watermark:

@@ -14,7 +14,7 @@ _HEAD = struct.Struct(">qiibI")
 _BODY = struct.Struct(">hiqqqhii")
 _BEFORE_LENGTH = 12  # bytes that the length does not count
 FRAME = _HEAD.size + _BODY.size  # bytes of a batch without records
-CODEC, TRANSACTIONAL, CONTROL = 0b111, 0b10000, 0b100000
+CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0b111, 0b1000, 0b10000, 0b100000
 # What a batch may have that is sent and stored as it is. Others say that a broker set its times or its first timestamp,
 # that it has no records, or what only a later version knows.
 AS_SENT = CODEC | TRANSACTIONAL
@@ -35,6 +35,7 @@ class Batch:
     base_timestamp: int
     max_timestamp: int
     producer_id: int
+    producer_epoch: int
     count: int
     payload: memoryview
     checksum: int
@@ -91,7 +92,7 @@ def batches(data: memoryview) -> Iterator[Batch]:
             raise Malformed(f"the batch at offset {first} says that it has {length} bytes")
         if end > len(data):
             return
-        attributes, delta, earliest, latest, producer, _, _, count = _BODY.unpack_from(data, at + _HEAD.size)
+        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(data, at + _HEAD.size)
         yield Batch(
             base_offset=first,
             leader_epoch=epoch,
@@ -100,6 +101,7 @@ def batches(data: memoryview) -> Iterator[Batch]:
             base_timestamp=earliest,
             max_timestamp=latest,
             producer_id=producer,
+            producer_epoch=its_epoch,
             count=count,
             payload=data[at + FRAME : end],
             checksum=checksum,

@@ -1,4 +1,4 @@
-"""Fetch, version 11: the batches of one partition, up to its last stable offset."""
+"""Fetch, version 11: the batches of one partition, up to its last stable offset unless asked otherwise."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from kafka_replication.wire.connection import Connection
 
-READ_COMMITTED = i8(1)
+READ_UNCOMMITTED, READ_COMMITTED = i8(0), i8(1)
 
 
-def ask(connection: Connection, topic: str, partition: int, offset: int, most: int, wait: float) -> None:
+def ask(
+    connection: Connection,
+    topic: str,
+    partition: int,
+    offset: int,
+    most: int,
+    wait: float,
+    isolation: i8 = READ_COMMITTED,
+) -> None:
     """Send a request for at most ``most`` bytes from ``offset`` on, but at least one batch. The broker waits ``wait``
     seconds for one.
     """
@@ -29,7 +37,7 @@ def ask(connection: Connection, topic: str, partition: int, offset: int, most: i
         max_wait=i32Timedelta.parse(timedelta(seconds=wait)),
         min_bytes=i32(1),
         max_bytes=i32(most),
-        isolation_level=READ_COMMITTED,
+        isolation_level=isolation,
         topics=(FetchTopic(topic=TopicName(topic), partitions=(asked,)),),
         forgotten_topics_data=(),
     )

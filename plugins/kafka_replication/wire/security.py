@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,7 +55,7 @@ class Security:
     tls: ssl.SSLContext | None = None
     mechanism: str = ""
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:

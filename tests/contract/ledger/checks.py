@@ -25,7 +25,7 @@ def entries_come_back_as_they_were_written(world: World) -> None:
     view = world.ledger().view()
     assert view.positions == {key: position(7)} and view.verified == {key: verified(5)}
     assert view.gaps == {key: (gap(1, 3),)}
-    assert world.ledger().position(key) == position(7)
+    assert world.ledger().position(key) == position(7) and world.ledger().verified(key) == verified(5)
     assert world.ledger().receipts({key: None}).of(key, 1) == [receipt(0, 7)]
 
 
@@ -44,7 +44,7 @@ def the_newest_committed_entry_counts(world: World) -> None:
     for next_offset in (5, 9):
         world.write((key, position(next_offset)), (key, verified(next_offset)))
         for reader in (ledger, world.ledger()):
-            assert reader.position(key) == position(next_offset)
+            assert reader.position(key) == position(next_offset) and reader.verified(key) == verified(next_offset)
             assert reader.view().positions == {key: position(next_offset)}
             assert reader.view().verified == {key: verified(next_offset)}
     world.write((key, receipt(0, 4)))

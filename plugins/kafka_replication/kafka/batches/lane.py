@@ -12,19 +12,20 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.batches.leader import connect, security_of
-from kafka_replication.kafka.transactions import Identity, TransactionalProducer
+from kafka_replication.kafka.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import ONE_WRITER
 from kafka_replication.ledger.placement import KafkaSegments, Segment
-from kafka_replication.model.errors import ForeignWriter, ReplicationError
+from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.wire import producing, transactions
-from kafka_replication.wire.batch import Batch
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.wire import fetching, producing, transactions
+from kafka_replication.wire.batch import Batch, batches
 from kafka_replication.wire.connection import Connection
 
 UNDER_WAY = 5  # requests; brokers remember so many batches of a producer, to know them again
@@ -52,14 +53,28 @@ class BatchRefused(Exception):
     """The target does not take a batch as it is."""
 
 
+class Identity(NamedTuple):
+    """What brokers know a session's producer by. A later session has another epoch."""
+
+    producer_id: int
+    epoch: int
+
+
 class BatchLane:
     """The connections of one session. After an error it is of no use; no record that it sent is committed then.
 
     Raises Unreachable, Stalled, Fenced, BatchRefused, ForeignWriter, and what other errors of the broker mean.
     """
 
-    def __init__(self, key: PartitionKey, target: clients.ClientConfig, transaction: TransactionalProducer) -> None:
-        self._key, self._target, self._transaction = key, target, transaction
+    def __init__(
+        self,
+        key: PartitionKey,
+        target: clients.ClientConfig,
+        transaction: TransactionalProducer,
+        stored: tuple[TopicPartition, int],
+    ) -> None:
+        """``stored``: where a ledger entry lies that this session's producer wrote."""
+        self._key, self._target, self._transaction, self._stored = key, target, transaction, stored
         self._sequence = 0  # of the next record
         self._open = False  # whether the coordinator knows a transaction with our partition
         self._under_way = deque[Batch]()
@@ -68,7 +83,17 @@ class BatchLane:
 
     @cached_property
     def _identity(self) -> Identity:
-        return self._transaction.identity()
+        """As the header of the batch says that has our entry: so it can never be that of a session that came later."""
+        at, offset = self._stored
+        with connect(self._target, at, self._transaction.seconds_left) as leader:
+            fetching.ask(leader, at.topic, at.partition, offset, 1, BEGIN, fetching.READ_UNCOMMITTED)
+            data, _ = fetching.answer(leader)
+        if data is not None:
+            self._check(int(data.error_code), f"reading {at}")
+            for batch in batches(memoryview(data.records or b"")):
+                if batch.base_offset <= offset < batch.until:
+                    return Identity(batch.producer_id, batch.producer_epoch)
+        raise Unreachable(f"{at} on the target does not show our entry at offset {offset}", "run again")
 
     @cached_property
     def _leader(self) -> Connection:

@@ -26,7 +26,7 @@ from kafka_replication.ledger.entries import (
 )
 from kafka_replication.ledger.port import Damaged
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.ledger.record_keys import position_key
+from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
@@ -105,6 +105,12 @@ class KafkaLedger:
         newest = self._positions.entry(key.ledger_partition, position_key(key))
         entry = newest.entry() if newest else None
         assert entry is None or isinstance(entry, Position)
+        return entry
+
+    def verified(self, key: PartitionKey) -> Verified | None:
+        newest = self._positions.entry(key.ledger_partition, verified_key(key))
+        entry = newest.entry() if newest else None
+        assert entry is None or isinstance(entry, Verified)
         return entry
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:

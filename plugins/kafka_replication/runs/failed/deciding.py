@@ -340,17 +340,20 @@ def _entry(
     decision: Decision,
 ) -> Handled:
     skipped = [row.record.offset for row in rows if row.state == SKIPPED]
-    quarantined = [row.record.offset for row in rows if row.state != SKIPPED]
+    quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
+    first = quarantined.union(_offsets(skipped)).ranges[0].from_
+    earlier = run.view().handled_in(rows[0].key, position.generation)
     return Handled(
         generation=position.generation,
         state=state,
-        quarantined=_offsets(quarantined),
+        quarantined=quarantined,
         skipped=_offsets(skipped),
         ids=position.ids,
         by=decision.by,
         reason=decision.reason,
         run_id=run.run_id,
         time=now(),
+        number=sum(entry.offsets.ranges[0].from_ == first for entry in earlier),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.reporting import failed as reporting
 from kafka_replication.runs.failed import deciding
@@ -46,10 +47,11 @@ class Asked:
     everything: bool = False
 
     def selection(self, action: Action) -> Selection:
-        if self.kind and self.kind not in set(FailureKind):
-            raise BadInput(f"kind: {self.kind!r} is no kind of failure", f"one of {', '.join(FailureKind)}")
-        if self.state and self.state not in (*STATES, "any"):
-            raise BadInput(f"state: {self.state!r} is no state", f"one of {', '.join(STATES)}, any")
+        mistakes = Mistakes()
+        kind = mistakes.of(self._kind, None)
+        states = mistakes.of(self._states, OPEN)
+        offsets = mistakes.of(self._offsets, OffsetRange(0, MAX_OFFSET))
+        mistakes.tell()
         decides = action in (Action.RETRY, Action.DISCARD)
         filters = (self.topic, self.kind, self.state)
         named = any(filters) or any(value is not None for value in (self.partition, self.from_, self.until))
@@ -57,18 +59,29 @@ class Asked:
             raise BadInput(
                 f"{action} needs to know which records", "name them by topic, offsets or kind; or ask for all"
             )
-        states = STATES if self.state == "any" else (self.state,) if self.state else OPEN
         return Selection(
             topic=self.topic or None,
             partition=self.partition,
-            offsets=self._offsets(),
-            kind=FailureKind(self.kind) if self.kind else None,
+            offsets=offsets,
+            kind=kind,
             states=states,
         )
+
+    def _kind(self) -> FailureKind | None:
+        if self.kind and self.kind not in set(FailureKind):
+            raise BadInput(f"kind: {self.kind!r} is no kind of failure", f"a kind is one of {', '.join(FailureKind)}")
+        return FailureKind(self.kind) if self.kind else None
+
+    def _states(self) -> tuple[str, ...]:
+        if self.state and self.state not in (*STATES, "any"):
+            raise BadInput(f"state: {self.state!r} is no state", f"a state is one of {', '.join(STATES)}, any")
+        return STATES if self.state == "any" else (self.state,) if self.state else OPEN
 
     def _offsets(self) -> OffsetRange:
         from_ = self.from_ or 0
         until = self.until if self.until is not None else MAX_OFFSET
+        if from_ > until:
+            raise BadInput(f"from ({from_}) is greater than until ({until})", "swap them: a range is [from, until)")
         try:
             return OffsetRange(from_, until)
         except ValueError as e:

@@ -98,5 +98,5 @@ def _kept(view: LedgerView, key: PartitionKey, seconds: float) -> int:
     """How many failed records of the partition the store keeps: open ones, and those decided about lately."""
     generation = view.positions[key].generation
     lately = (entry for entry in view.handled_in(key, generation) if is_within(seconds, entry.time))
-    decided = Coverage.of(range_ for entry in lately for range_ in entry.offsets)
-    return view.undecided(key) + decided.subtract(view.given_back(key, generation)).span
+    decided = Coverage.of(range_ for entry in lately for range_ in entry.decided)
+    return view.undecided(key) + decided.span

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from kafka_replication.kafka import partitioner
 from kafka_replication.kafka.start_offsets import StartOffsets
@@ -16,6 +17,7 @@ from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight, rights
+from kafka_replication.planning.backfill import raise_refused
 from kafka_replication.planning.changes import changes
 from kafka_replication.planning.live import as_compared, own, plan, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
@@ -25,6 +27,7 @@ from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.asking import Answers, ask
+from kafka_replication.runs.steps.demand import Demand, Planned, Ranges, World
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.previewing import told
 from kafka_replication.runs.steps.target_topics import create_quarantine, create_targets
@@ -38,30 +41,52 @@ def findings(run: Run, view: LedgerView, snapshot: Snapshot) -> list[preflight.F
     return preflight.check(run.replication, snapshot, known=bool(view.positions))
 
 
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Live copying: every partition goes on from its position. One that is refused holds back no other."""
+
+    request: Request
+    kind: ClassVar[Literal["live"]] = "live"
+    opens_live: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
+
+    def ranges(self, run: Run, world: World) -> Ranges:  # noqa: ARG002 - see `Demand`
+        return {}
+
+    def plan(self, run: Run, world: World, ranges: Ranges, opening: Plan) -> Planned:  # noqa: ARG002
+        return Planned(plan(run.replication, world.snapshot, world.view, run.watermarks(world.view)))
+
+
 def prepare(run: LeasedRun, request: Request) -> Plan:
-    """Create missing topics, open new partitions, then plan this run and store the plan.
+    """Create missing topics, open new partitions, then plan this run of live copying and store the plan.
 
     If an earlier attempt of this run stored a plan, return that plan. Raises PreflightFailed, NotAuthorized,
     Unreachable, Refused, ForeignWriter.
     """
-    try:
-        return _prepare(run, request)
-    except NotAuthorized as error:
-        raise told(run, error) from error
+    return planned_once(run, "live", lambda: _live(run, request))
 
 
-def _prepare(run: LeasedRun, request: Request) -> Plan:
-    run.check_pipeline()
-    partitioner.check(run.replication.placing)
-    fence_stale_producers(run)
-    known, outdated = planned_before(run)
-    if known is not None:
-        return known
-    _, _, run_plan = begin(run, request)
+def _live(run: LeasedRun, request: Request) -> Plan:
+    run_plan = ready(run, Live(request))
     wanted = [
         planned for planned in run_plan.partitions if not request.topics or planned.key.source.topic in request.topics
     ]
-    return store_plan(run, "live", _held(run, replace(run_plan, partitions=tuple(wanted))), outdated)
+    return _held(run, replace(run_plan, partitions=tuple(wanted)))
+
+
+def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Plan]) -> Plan:
+    """The plan that an earlier attempt of this run stored; else the one that ``plan_`` makes, which is stored.
+
+    First it ends what dead runs left open, so that the ledger can be read.
+    """
+    try:
+        run.check_pipeline()
+        partitioner.check(run.replication.placing)
+        fence_stale_producers(run)
+        known, outdated = planned_before(run)
+        return known if known is not None else store_plan(run, kind, plan_(), outdated)
+    except NotAuthorized as error:
+        raise told(run, error) from error
 
 
 def _held(run: LeasedRun, run_plan: Plan) -> Plan:
@@ -125,17 +150,20 @@ def store_plan(run: LeasedRun, kind: str, run_plan: Plan, outdated: str | None) 
     return plan_codec.decode(stored.plan, run.run_id)
 
 
-def begin(run: LeasedRun, request: Request) -> tuple[Snapshot, LedgerView, Plan]:
-    """Create missing topics and open new partitions. Return the snapshot, the ledger and the plan of live copying.
+def ready(run: LeasedRun, demand: Demand) -> Plan:
+    """Look at both clusters, ask for rights, create missing topics, note what is gone from the target, open new
+    partitions, plan, and compare positions with receipts: the same for every kind of run.
 
-    The first read is not retried, so that a cluster that does not answer fails the run at once. All later calls are
-    retried.
+    The first look is not retried, so that a cluster that does not answer fails the run at once. All later calls are
+    retried. Raises PreflightFailed, Refused.
     """
-    reads = [_read(run, request)]
-    view, snapshot = reads[0]
-    answers = ask(run, snapshot, transactions=_failed_before(run))
-    raise_findings([*findings(run, view, answers.in_(snapshot)), *answers.findings])
-    return run.retry("opening", lambda: _begin(run, request, answers, *(reads.pop() if reads else _read(run, request))))
+    reads = [_look(run, demand)]
+    answers = ask(run, reads[0].snapshot, transactions=_failed_before(run))
+    _raise_findings(demand, [*findings(run, reads[0].view, answers.in_(reads[0].snapshot)), *answers.findings])
+    planned = run.retry("opening", lambda: _ready(run, demand, answers, reads.pop() if reads else _look(run, demand)))
+    if planned.text is not None:
+        log.info("plan of %s run %s:\n%s", demand.kind, run.run_id, planned.text())
+    return planned.plan
 
 
 def _failed_before(run: Run) -> bool:
@@ -144,40 +172,61 @@ def _failed_before(run: Run) -> bool:
     return before is not None and before.state in ("failed", "died")
 
 
-def _read(run: Run, request: Request) -> tuple[LedgerView, Snapshot]:
-    """The ledger and a snapshot of the requested topics.
+def _look(run: Run, demand: Demand) -> World:
+    """The ledger and a snapshot of the demanded topics.
 
     The first run has all topics, because it resolves the start offsets of all partitions: a topic left out would count
     as added later.
     """
     view = run.view()
-    return view, run.snapshot(view, _widened(run, view, request))
+    return World(run.snapshot(view, _widened(run, view, demand)), view)
 
 
-def _widened(run: Run, view: LedgerView, request: Request) -> Request:
-    return request if own(run.replication, view).begun else replace(request, topics=())
+def _widened(run: Run, view: LedgerView, demand: Demand) -> Request:
+    widens = demand.opens_live and not own(run.replication, view).begun
+    return replace(demand.request, topics=()) if widens else demand.request
 
 
-def _begin(
-    run: LeasedRun, request: Request, answers: Answers, view: LedgerView, snapshot: Snapshot
-) -> tuple[Snapshot, LedgerView, Plan]:
+def _ready(run: LeasedRun, demand: Demand, answers: Answers, world: World) -> Planned:
+    world = _with_topics(run, demand, answers, world)
+    ranges = demand.ranges(run, world)
+    opening = _to_open(run, demand, world, ranges)
+    opened, refused = open_new(run, opening, world.snapshot if demand.opens_live else None)
+    world = replace(world, view=replace(world.view, positions={**world.view.positions, **opened}))
+    planned = demand.plan(run, world, ranges, _refusing(opening, refused))
+    run_plan = _refusing(defended(run, world.view, world.snapshot, planned.plan), refused)
+    if demand.whole:
+        raise_refused(run_plan)
+    return replace(planned, plan=run_plan)
+
+
+def _with_topics(run: LeasedRun, demand: Demand, answers: Answers, world: World) -> World:
+    """The world in which every topic exists that the run needs, and in which the ledger knows what is gone."""
+    snapshot, view = world.snapshot, world.view
     run.clusters.ledger.ensure(run.replication)
     create_quarantine(run, snapshot)
-    had_ledger, widened = len(snapshot.ledger or {}) == 2, _widened(run, view, request)
+    had_ledger, widened = len(snapshot.ledger or {}) == 2, _widened(run, view, demand)
     created = create_targets(run, view, answers.in_(snapshot), widened)
     if created.ledger == snapshot.ledger and not had_ledger:
         created = run.snapshot(view, widened)
     snapshot = answers.in_(created)
     preflight.raise_errors(rights.missing_for_all(run.replication, snapshot))
-    view = note_removals(run, view, snapshot)
-    opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
-    view = replace(view, positions={**view.positions, **opened})
-    run_plan = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
-    return (
-        snapshot,
-        view,
-        replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions)),
-    )
+    return World(snapshot, note_removals(run, view, snapshot))
+
+
+def _to_open(run: LeasedRun, demand: Demand, world: World, ranges: Ranges) -> Plan:
+    """The plan by which new partitions are opened. Raises Refused, before one is opened, for a demand that opens at the
+    start of its ranges.
+    """
+    if demand.opens_live:
+        return plan(run.replication, world.snapshot, world.view, run.watermarks(world.view))
+    opening = demand.plan(run, world, ranges, Plan(run.replication.name, ())).plan
+    raise_refused(opening)
+    return opening
+
+
+def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> Plan:
+    return replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions))
 
 
 def note_removals(run: LeasedRun, view: LedgerView, snapshot: Snapshot) -> LedgerView:
@@ -200,10 +249,17 @@ def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
         log.info("%s: no longer on the target: %s, not explained: %s", key, entry.coverage, entry.unexplained)
 
 
-def raise_findings(findings_: list[preflight.Finding]) -> None:
-    """Log every finding. Raises PreflightFailed if one of them stops the run."""
+def _raise_findings(demand: Demand, findings_: list[preflight.Finding]) -> None:
+    """Log every finding. Raises PreflightFailed if one of them stops the run, or if the run does all of the demanded
+    topics or nothing, and one of them has an error. What concerns one partition is raised when it is planned.
+    """
     _log_findings(findings_)
-    preflight.raise_errors(finding for finding in findings_ if finding.stops_the_run)
+
+    def stops(finding: preflight.Finding) -> bool:
+        demanded = not demand.request.topics or finding.topic in demand.request.topics
+        return finding.stops_the_run or (demand.whole and demanded and finding.partition is None)
+
+    preflight.raise_errors(filter(stops, findings_))
 
 
 def raise_all_findings(findings_: list[preflight.Finding]) -> None:
@@ -224,9 +280,9 @@ def open_new(
 ) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
     """Commit the start offset of every new partition, so that ``latest`` is never resolved twice.
 
-    With a ``snapshot``, which live copying has, it stores two more things: the start offsets of those partitions of the
-    first opening that cannot be opened, and which deletions of source topics this run reports. Returns all positions of
-    the ledger after that (empty if there is nothing to commit), and the refused partitions.
+    With a ``snapshot``, which an opening of live copying has, it stores two more things: the start offsets of those
+    partitions of the first opening that cannot be opened, and which deletions of source topics this run reports.
+    Returns all positions of the ledger after that (empty if there is nothing to commit), and the refused partitions.
     """
     new = {planned.key: planned for planned in run_plan.partitions if planned.state is State.OPENING}
     held = any(run.holds(key.target_topic) for key in new)

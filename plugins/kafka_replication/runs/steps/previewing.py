@@ -36,7 +36,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     planned = replace(planned, changes=changes(planned, view, run.transform))
-    return _without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
+    return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
 
 
 def missing_rights(run: Run) -> list[Finding]:
@@ -58,8 +58,8 @@ def told(run: Run, error: NotAuthorized) -> NotAuthorized:
     return NotAuthorized("; ".join(what for what, _ in found), "; ".join(remedy for _, remedy in found))
 
 
-def _without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerView) -> Plan:
-    """The plan without the new partitions whose target has records of others."""
+def without_occupied(run: Run, planned: Plan, snapshot: Snapshot, view: LedgerView) -> Plan:
+    """The plan in which new partitions are refused whose target has records of others. Creates and opens nothing."""
     if run.replication.on_existing_target != "refuse":
         return planned
     placing = run.replication.placing

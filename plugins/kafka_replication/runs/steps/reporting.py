@@ -11,6 +11,7 @@ from kafka_replication.model.delivery import weakest_delivery
 from kafka_replication.model.errors import Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning import gaps
+from kafka_replication.planning.live import as_compared
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.removal import removal_text
 from kafka_replication.reporting.arithmetic import Evidence, account
@@ -36,6 +37,7 @@ def report(
     outcomes = {(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)}
     patience = run.patience_after_failure if verified or _has_failed(plan, outcomes.values()) else math.inf
     view = run.retry("reading the ledger", run.view, patience)
+    view = _as_it_is(run, plan, view)
     known = [p for p in plan.to_account_for if p.key in view.positions]
     wanted = {p.key: plan.receipts_from.get(p.key.ledger_partition) for p in known}
     read = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(wanted), patience)
@@ -70,6 +72,17 @@ def report(
     _store(run, document)
     note(run, view, read, list(wanted))
     return document
+
+
+def _as_it_is(run: LeasedRun, plan: Plan, view: LedgerView) -> LedgerView:
+    """The ledger with what is gone from the target now. Where all is verified, the plan knew it."""
+    if not any(view.pending(p.key) for p in plan.to_account_for if p.key in view.positions):
+        return view
+    try:
+        return as_compared(view, run.snapshot(view))
+    except ReplicationError as error:  # the next run looks again
+        log.warning("%s: what is gone from the target was not found out: %s", run.replication.name, error)
+        return view
 
 
 def _foreign(run: LeasedRun, plan: Plan, view: LedgerView) -> Mapping[PartitionKey, int]:

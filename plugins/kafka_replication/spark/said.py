@@ -1,0 +1,66 @@
+"""What Spark's log says about the end of its application, read line by line while Spark writes it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+from kafka_replication.spark import reach
+from kafka_replication.spark.failures import (
+    APPLICATION_REMOVED,
+    MASTER_SILENT,
+    NOT_REGISTERED,
+    SECRET_REFUSED,
+    Failure,
+)
+
+# Spark tries three times, 20 s apart, and then waits 20 s more. Two are enough to know.
+TRIES = 2
+_TRY = re.compile(r"\bFailed to connect to master (\S+)")
+_KILLED = re.compile(r"\bApplication has been killed\. Reason: (.+)")
+_UNRESPONSIVE = "All masters are unresponsive"
+_LOGIN = re.compile(r"SaslException|SaslMessage|AuthEngine|[Aa]uthentication")  # either of Spark's two protocols
+_NOT_SUBMITTED = re.compile(r'^(?:Exception in thread "main" |Error: )?((?:[\w.]+(?:Exception|Error)\b|Invalid ).+)')
+
+
+class SparkLog:
+    """One application's log. One thread calls `hear`, others ask for the `failure`."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._tries = Counter[str]()
+        self._is_login = self._is_hopeless = False
+        self._killed: str | None = None
+        self.not_submitted = ""  # why spark-submit itself ended, if it says so
+
+    def hear(self, line: str) -> bool:
+        """Returns True once: when this line shows that no master will take the application."""
+        self._is_login = self._is_login or bool(_LOGIN.search(line))
+        if not self.not_submitted and (found := _NOT_SUBMITTED.search(line)):
+            self.not_submitted = found[1].strip()[:300]
+        if found := _KILLED.search(line):
+            self._killed = found[1].strip()
+        if found := _TRY.search(line):
+            self._tries[found[1]] += 1
+        was_hopeless, self._is_hopeless = self._is_hopeless, self._is_hopeless or self._is_refused()
+        return self._is_hopeless and not was_hopeless
+
+    def _is_refused(self) -> bool:
+        masters = len(reach.addresses(self._master))
+        return sum(tries >= TRIES for tries in self._tries.values()) >= max(1, masters)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why Spark ended the application, or had to; None if its log does not say. Asks the master."""
+        if self._is_hopeless or (self._killed is not None and _UNRESPONSIVE in self._killed):
+            return self._unregistered()
+        if self._killed is not None:
+            return replace(APPLICATION_REMOVED, what=f"{APPLICATION_REMOVED.what}: {self._killed}")
+        return None
+
+    def _unregistered(self) -> Failure:
+        if silent := reach.silent(self._master):
+            return replace(MASTER_SILENT, what=f"{MASTER_SILENT.what}: {silent}")
+        failure = SECRET_REFUSED if self._is_login else NOT_REGISTERED
+        return replace(failure, what=f"{failure.what} ({self._master})")

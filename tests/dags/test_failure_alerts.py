@@ -1,0 +1,140 @@
+"""What a failed task tells before Airflow ends its process: at once, without a look at any cluster, within a bound."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_replication.config import Replication
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.orchestration import alerts
+from kafka_replication.orchestration.task_run import failure
+from kafka_replication.store import open_store
+from stack.ports import LOOPBACK
+from tests.support.received import Inbox
+
+NAME = "orders-dr"
+SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+
+
+@dataclass
+class Silent:
+    """A server that takes connections and never says anything."""
+
+    port: int
+    asked_at: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def silent() -> Iterator[Silent]:
+    kept: list[socket.socket] = []
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        server = Silent(listening.getsockname()[1])
+
+        def take() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                server.asked_at.append(time.monotonic())
+                kept.append(connection)
+
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in kept:
+                connection.close()
+
+
+def kafka(port: int) -> str:
+    return json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": f"{LOOPBACK}:{port}"}})
+
+
+@pytest.fixture
+def store_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = f"sqlite:///{tmp_path}/store.db"
+    monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", url)
+    monkeypatch.setenv("KAFKA_REPLICATION_STATE_FOLDER", str(tmp_path / "state"))
+    return url
+
+
+def fail(**more: Any) -> None:
+    """The callback of the plan task, whose source did not answer."""
+    document = {
+        "name": NAME,
+        "source": {"connection": "kafka_source"},
+        "target": {"connection": "kafka_target"},
+        "topics": {"include": ["orders"]},
+        "alerts": {"apprise": "oncall", **more},
+    }
+    error = Unreachable("source does not answer", "start its brokers")
+    context: Any = {
+        "dag": SimpleNamespace(dag_id=NAME),
+        "ti": SimpleNamespace(task_id="plan"),
+        "run_id": "manual-1",
+        "exception": failure(str(error), retriable=False, error=error),
+    }
+    alerts.on_failure(Replication.model_validate(document))(context)
+
+
+def test_a_dead_cluster_is_told_before_any_cluster_is_asked(
+    received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with silent() as cluster:
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SOURCE", kafka(cluster.port))
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TARGET", kafka(cluster.port))
+        monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
+        fail()
+        assert cluster.asked_at == []
+    for told in (received.mails, received.posts):
+        [alert] = told
+        assert alert.title == f"ALERT {NAME}: a cluster cannot be reached"
+        assert f"airflow-{NAME}-manual-1" in alert.text and "start its brokers" in alert.text
+    store = open_store(store_url)
+    assert {row.key.kind.value: bool(row.announced_at) for row in store.open_causes(NAME)} == {
+        "cluster-unavailable": True,
+        "run-failed": False,
+    }
+    store.close()
+
+
+def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(
+    received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(alerts, "TELLING", 2.0)
+    with silent() as server:
+        smtp = {"conn_type": "smtp", "host": LOOPBACK, "port": server.port}
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
+        monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
+        fail(notifiers=[{"class": SMTP, "arguments": {"to": "oncall@example.org", "from_email": "a@example.org"}}])
+    assert len(received.mails) == len(received.posts) == 1
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("alerting.channels")]
+    assert "sent by apprise connection 'oncall'" in told[0]
+    assert f"not delivered by notifier {SMTP}" in told[1]
+
+
+def test_a_store_that_hangs_does_not_keep_an_alert_back(
+    received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "TELLING", 2.0)
+    with silent() as server:
+        monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"postgresql+psycopg://u:p@{LOOPBACK}:{server.port}/x")
+        monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
+        fail()
+    [post] = received.posts
+    assert "the watermark store does not answer" in post.text and "source does not answer" in post.text
