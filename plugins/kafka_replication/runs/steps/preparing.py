@@ -25,6 +25,7 @@ from kafka_replication.planning.starts import starts_to_write
 from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.asking import Answers, ask
+from kafka_replication.runs.steps.existing import already_there
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.previewing import told
 from kafka_replication.runs.steps.target_topics import create_quarantine, create_targets
@@ -170,14 +171,28 @@ def _begin(
     snapshot = answers.in_(created)
     preflight.raise_errors(rights.missing_for_all(run.replication, snapshot))
     view = note_removals(run, view, snapshot)
-    opened, refused = open_new(run, plan(run.replication, snapshot, view, run.watermarks(view)), snapshot)
+    first = plan(run.replication, snapshot, view, run.watermarks(view))
+    told = {(found.topic, found.partition): f"{found.what}. {found.remedy}" for found in _logged(run, first)}
+    opened, refused = open_new(run, first, snapshot)
     view = replace(view, positions={**view.positions, **opened})
     run_plan = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     return (
         snapshot,
         view,
-        replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions)),
+        replace(run_plan, partitions=tuple(refused.get(p.key, _noted(p, told)) for p in run_plan.partitions)),
     )
+
+
+def _logged(run: LeasedRun, run_plan: Plan) -> list[preflight.Finding]:
+    found = already_there(run, run_plan)
+    _log_findings(found)
+    return found
+
+
+def _noted(planned: PartitionPlan, told: Mapping[tuple[str | None, int | None], str]) -> PartitionPlan:
+    """The plan with what the report has to tell of it."""
+    note = told.get((planned.key.source.topic, planned.key.source.partition), "")
+    return replace(planned, what=planned.what or note)
 
 
 def note_removals(run: LeasedRun, view: LedgerView, snapshot: Snapshot) -> LedgerView:
