@@ -6,6 +6,7 @@ import json
 import shutil
 from typing import Any
 
+import pytest
 import yaml
 
 from kafka_replication.store import open_store
@@ -167,3 +168,12 @@ def test_what_the_ledger_does_not_know_is_refused_whatever_is_asked(scene: Scena
     assert code == 1
     assert f"the store knows {scene.key(7)}, the ledger does not" in document["error"]
     assert table(scene) == edited
+
+
+@pytest.mark.parametrize(
+    "flags", [("--repair", "--rebuild-store"), ("--repair", "--force"), ("--force",), ("--yes",)], ids=" ".join
+)
+def test_options_that_would_be_ignored_are_refused(scene: Scenario, flags: tuple[str, ...]) -> None:
+    code, out, err = command(scene, "ledger", *flags)
+    assert (code, out) == (2, ""), err
+    assert any(flag in err for flag in flags)

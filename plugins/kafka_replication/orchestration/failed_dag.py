@@ -95,7 +95,8 @@ def _params() -> dict[str, Param]:
             type=["null", "string"],
             enum=[None, *(action.value for action in Action)],
             title="Action",
-            description="retry copies the records after all, once the cause is gone; discard gives them up.",
+            description="retry copies the records after all, once the cause is gone, behind everything that is on the"
+            " target: newer records then lie before them; discard gives them up.",
         ),
         "topic": text("Topic", "Only of this source topic; empty means all."),
         "partition": number("Partition", 2**31 - 1, "Only of this partition; empty means all."),
