@@ -36,11 +36,12 @@ def execute(scene: Scenario, pushed: dict[str, Any], **form: Any) -> None:
     dag = build_failed_dag(scene.replication())
     context: Any = {
         "params": {**dag.params.dump(), **form},
-        "ti": SimpleNamespace(task_id="failed", try_number=1, xcom_push=pushed.__setitem__),
+        "ti": SimpleNamespace(task_id="handle", try_number=1, xcom_push=pushed.__setitem__),
         "dag": SimpleNamespace(dag_id=dag.dag_id),
+        "dag_run": SimpleNamespace(triggering_user_name=None),
         "run_id": f"manual-{form}",
     }
-    task: Any = dag.get_task("failed")
+    task: Any = dag.get_task("handle")
     task.execute(context)
 
 
@@ -86,8 +87,8 @@ def test_the_task_fails_where_a_record_stays_and_says_why_in_the_xcom(asked: Sce
 
 def test_a_form_that_does_not_say_enough_decides_nothing(asked: Scenario) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"action": "discard", "all": True}, "nobody is named who decides"),
-        ({"action": "retry", "all": True, "by": "  "}, "nobody is named who decides"),
+        ({"action": "discard", "all": True}, "the field Who is empty"),
+        ({"action": "retry", "all": True, "by": "  "}, "the field Who is empty"),
         ({"action": "discard", "by": "ann"}, "needs to know which records"),
         ({"action": "discard", "all": True, "by": "ann\nbob"}, "one line"),
     ]
