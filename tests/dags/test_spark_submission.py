@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -15,6 +16,20 @@ from kafka_replication.spark import submit
 from kafka_replication.spark.local import DAEMON
 from kafka_replication.spark.workspace import workspace
 
+ON_EVERY_START = (
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
+    "26/11/24 10:29:44 WARN Utils: Your hostname, vm, resolves to a loopback address: 127.0.0.1; using 192.0.2.2 instead"
+    " (on interface eth0)",
+    "26/11/24 10:29:44 WARN Utils: Set SPARK_LOCAL_IP if you need to bind to another address",
+    "26/11/24 10:29:46 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform... using"
+    " builtin-java classes where applicable",
+    "26/11/24 10:29:50 INFO SparkContext: Running Spark version 4.2.0",
+    "26/11/24 10:29:50 INFO SparkContext: OS info Linux, 6.18.44, amd64",
+    "26/11/24 10:29:50 INFO SparkContext: Java version 17.0.15",
+    'Setting Spark log level to "WARN".',
+)
+FAILURE = "26/11/24 10:29:54 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master 127.0.0.1:1"
 SECRET = "do-not-show-me"
 REPLICATION = Replication.model_validate(
     {
@@ -50,6 +65,21 @@ def test_no_secret_is_on_the_command_line(connect: Any) -> None:
     assert argv[argv.index("--master") + 1] == "local[*,4]"
     assert argv[argv.index("--deploy-mode") + 1] == "client"
     assert {"spark.driver.bindAddress=127.0.0.1", "spark.log.level=WARN", "spark.executor.memory=2g"} <= set(argv)
+
+
+def test_what_spark_says_on_every_start_is_not_in_the_log_of_a_task(
+    connect: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect("spark_default", conn_type="spark", host="local[*]")
+    lines, heard = [*ON_EVERY_START, FAILURE], list[str]()
+    with caplog.at_level(logging.INFO), workspace() as files:
+        hook = HookSubmission(REPLICATION).hook(files, "kafka-replication orders-dr")
+        of_the_task: Any = logging.getLogger("of-the-task")
+        hook._log, hook._hear = of_the_task, heard.append
+        hook._build_spark_submit_command(str(submit.script()))
+        hook._process_spark_submit_log(iter(lines))
+    assert [record.getMessage() for record in caplog.records] == [FAILURE]
+    assert heard == lines
 
 
 def test_only_a_cluster_gets_the_package_as_a_zip(connect: Any) -> None:

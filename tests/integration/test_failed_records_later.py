@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import closing
 
 import pytest
 
+from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled
+from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import Stalled
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
@@ -20,12 +26,14 @@ from kafka_replication.runs.repair import carry_out, proposals
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.verification.audit import Kind
 from tests.support.actions import put
+from tests.support.command_line import command
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store
 from tests.support.jobs import InProcess, after_copy
 from tests.support.leases import acquire, exactly
 from tests.support.scenario import Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
+fence = KafkaSinkSession.fence
 SOMEBODY = "kafka-replication.failed."
 
 
@@ -56,6 +64,46 @@ def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
     assert_each_once(scene)
     audited = audit(scene.bare_run())
     assert audited.outcome == "clean", audited.text()
+
+
+def test_only_the_receipts_of_what_is_asked_for_are_read(
+    with_failures: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, asked, read = with_failures, list[PartitionKey](), KafkaLedger.receipts
+
+    def noted(self: KafkaLedger, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
+        asked.extend(wanted)
+        return read(self, wanted)
+
+    monkeypatch.setattr(KafkaLedger, "receipts", noted)
+    for other in ({"topic": "another"}, {"partition": 1}):
+        assert ask(scene, Action.LIST, **other) == []
+    assert asked == []
+    assert len(ask(scene, Action.LIST, topic=scene.topic, partition=0)) == 4
+    assert asked == [scene.key()]
+
+
+def test_a_retry_says_before_it_sends_that_the_order_is_lost(
+    with_failures: Scenario, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of the four lie before others at the source; the last one does not."""
+    scene, said = with_failures, list[str]()
+    scene.target.set(scene.topic, cleanup_policy="delete")
+
+    def noting(self: KafkaSinkSession) -> None:
+        said.extend(caplog.messages)
+        fence(self)
+
+    monkeypatch.setattr(KafkaSinkSession, "fence", noting)
+    assert all(row["done"] for row in ask(scene, Action.RETRY, everything=True))
+    assert any("3 of the 4 records will lie behind records that are newer" in line for line in said), said
+
+
+def test_who_decides_in_two_lines_is_bad_input(with_failures: Scenario) -> None:
+    for words in (("--by", "ann\nbob"), ("--by", "ann", "--reason", "because\tit"), ("--by", "a" * 1001)):
+        code, out, _ = command(with_failures, "failed", "discard", "--all", "--json", *words)
+        assert (code, json.loads(out)["error_id"]) == (2, "bad-input"), out
+    assert len(offsets(with_failures)) == 4
 
 
 def test_retried_records_that_the_target_no_longer_has(with_failures: Scenario) -> None:

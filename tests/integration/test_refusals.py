@@ -14,12 +14,16 @@ from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.ledger.entries import POSITIONS, Ids, Position
+from kafka_replication.ledger.record_keys import position_key, start_key, verified_key
 from kafka_replication.model.errors import Fenced
+from kafka_replication.runs import checking, steps
+from kafka_replication.runs.run import Request
 from kafka_replication.spark.jobs import Job
 from tests.support import watermarks
 from tests.support.actions import copied_once
 from tests.support.checker import read
+from tests.support.failed import lose_store
 from tests.support.jobs import InProcess, copies
 from tests.support.scenario import Rec, Scenario, numbered, only
 
@@ -162,11 +166,37 @@ def test_records_already_on_the_target(scene: Scenario) -> None:
     refused(scene, "already holds records", "offset 0")
     assert scene.watermark() is None
     report = scene.run(on_existing_target="append")
-    assert report.outcome == "done", report.table()
+    assert (report.outcome, report.notes) == ("done", ()), report.table()
     found = scene.check()
     assert len(found.foreign) == 5
     assert not (found.lost or found.doubled or found.reordered or found.altered)
     assert [record.key for _, record in read(scene.target.bootstrap, scene.topic, 0)][:5] == [each.key for each in old]
+
+
+def test_a_target_that_holds_what_the_source_holds_is_told_before_and_after_it_is_written_behind(
+    scene: Scenario,
+) -> None:
+    """Ledger and store are lost: `append` would copy everything a second time, and nothing else would say so."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(40))
+    assert scene.run().outcome == "done"
+    key = scene.key()
+    for lost in (position_key(key), verified_key(key), start_key(key)):
+        scene.target.produce(POSITIONS, [Rec(lost, None)], key.ledger_partition)
+    lose_store(scene)
+    scene.settings |= {"on_existing_target": "append"}
+    said = (
+        f"the last record of {scene.topic}-0 on the target, at offset 39, is the one that the source has at offset 39"
+    )
+    run = scene.bare_run()
+    planned, found = steps.preview(run, Request())
+    assert not planned.refused
+    (warning,) = [finding for finding in found if finding.what.startswith(said)]
+    assert (warning.severity, "restore the ledger topics" in warning.remedy) == ("warning", True)
+    assert any(finding.what.startswith(said) for finding in checking.check(run))
+    report = scene.run()
+    assert (report.outcome, len(scene.check().doubled)) == ("done", 40)
+    assert said in report.table() and any(said in note for note in report.as_json()["notes"])
 
 
 def test_an_occupied_partition_starts_later_where_the_first_run_would_have_started_it(scene: Scenario) -> None:

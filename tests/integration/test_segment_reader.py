@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_replication.kafka import clients, cursor
 from kafka_replication.kafka.scan import assign
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import VerificationFailed
-from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.verification.digest import Fingerprint
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.verification.digest import BatchDigest, Fingerprint
 from tests.contract.copy_case import CopyCase, segments_of
 from tests.support.scenario import Cluster, numbered
 
@@ -52,3 +54,16 @@ def test_records_that_were_removed_while_they_were_read_back_are_named(case: Cop
         with pytest.raises(VerificationFailed, match=f"now starts at {segments[1].first + 3}"):
             reader.read(segments[1], Fingerprint())
         assert reader.read(segments[2], Fingerprint()).digest == segments[2].digest
+
+
+@pytest.mark.parametrize("digest", [Fingerprint, BatchDigest], ids=["records", "batches"])
+def test_a_target_that_ends_before_what_was_copied_is_called_truncated(
+    case: CopyCase, digest: type[Fingerprint | BatchDigest]
+) -> None:
+    """Its own end tells it from a log whose first records were removed."""
+    last = copied(case)[-1]
+    beyond = replace(last, offsets=Coverage.of([OffsetRange(last.first + 1000, last.until + 1000)]))
+    with case.sink.verifier(case.key) as reader, pytest.raises(VerificationFailed) as caught:
+        reader.read(beyond, digest())
+    assert f"ends at {last.until + 1}" in caught.value.what and "starts at" not in caught.value.what
+    assert "retention.ms" not in caught.value.remedy

@@ -1,4 +1,4 @@
-"""Sends one record that librdkafka's producer cannot express (a header name that is not UTF-8, timestamp 0).
+"""Sends records that librdkafka's producer cannot express (a header name that is not UTF-8, timestamp 0).
 
 Kafka's wire format by hand: Produce version 3 and record batch version 2, https://kafka.apache.org/protocol.html.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), reflected
 
@@ -16,10 +17,17 @@ def crc32c(data: bytes) -> int:
     """The checksum of a record batch."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (_POLYNOMIAL if crc & 1 else 0)
+        crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
+
+
+def _of_byte(crc: int) -> int:
+    for _ in range(8):
+        crc = (crc >> 1) ^ (_POLYNOMIAL if crc & 1 else 0)
+    return crc
+
+
+_TABLE = [_of_byte(byte) for byte in range(256)]
 
 
 def _varint(value: int) -> bytes:
@@ -34,15 +42,39 @@ def _sized(data: bytes | None) -> bytes:
     return _varint(-1) if data is None else _varint(len(data)) + data
 
 
-def _batch(
-    key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]], timestamp: int
+@dataclass(frozen=True)
+class RawRecord:
+    """A record whose header names are bytes."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    timestamp: int = 1
+
+
+def _record(record: RawRecord, delta: int, base: int) -> bytes:
+    fields = b"\0" + _varint(record.timestamp - base) + _varint(delta) + _sized(record.key) + _sized(record.value)
+    fields += _varint(len(record.headers))
+    return _sized(fields + b"".join(_sized(name) + _sized(content) for name, content in record.headers))
+
+
+def raw_batch(
+    records: Sequence[RawRecord],
+    offset: int = 0,
+    base: int | None = None,
+    attributes: int = 0,
+    payload: bytes | None = None,
 ) -> bytes:
-    fields = b"\0" + _varint(0) + _varint(0) + _sized(key) + _sized(value) + _varint(len(headers))
-    record = _sized(fields + b"".join(_sized(name) + _sized(content) for name, content in headers))
+    """A record batch. ``payload``: these records, compressed as the attributes say."""
+    first = records[0].timestamp if base is None else base
+    latest = max(record.timestamp for record in records)
+    if payload is None:
+        payload = b"".join(_record(record, delta, first) for delta, record in enumerate(records))
     # attributes, last offset delta, first and last timestamp, producer id, its epoch, base sequence, record count
-    after_crc = struct.pack(">hiqqqhii", 0, 0, timestamp, timestamp, -1, -1, -1, 1) + record
+    numbers = attributes, len(records) - 1, first, latest, -1, -1, -1, len(records)
+    after_crc = struct.pack(">hiqqqhii", *numbers) + payload
     after_length = struct.pack(">ibI", -1, 2, crc32c(after_crc)) + after_crc
-    return struct.pack(">qi", 0, len(after_length)) + after_length
+    return struct.pack(">qi", offset, len(after_length)) + after_length
 
 
 def produce_raw(
@@ -55,7 +87,12 @@ def produce_raw(
     timestamp: int = 1,
 ) -> int:
     """Send one record to a cluster of one broker; returns its offset."""
-    batch, name = _batch(key, value, headers, timestamp), topic.encode()
+    return produce_batch(bootstrap, topic, partition, [RawRecord(key, value, tuple(headers), timestamp)])
+
+
+def produce_batch(bootstrap: str, topic: str, partition: int, records: Sequence[RawRecord]) -> int:
+    """Send records as one batch to a cluster of one broker; returns the offset of the first one."""
+    batch, name = raw_batch(records), topic.encode()
     body = struct.pack(">hhih4s", 0, 3, 7, 4, b"test") + struct.pack(">hhi", -1, -1, 30_000)
     body += struct.pack(f">ih{len(name)}siii", 1, len(name), name, 1, partition, len(batch)) + batch
     host, port = bootstrap.split(",")[0].rsplit(":", 1)

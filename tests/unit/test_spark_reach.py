@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
+from kafka_replication.config import Copy
 from kafka_replication.connections.port import SparkConnection
-from kafka_replication.spark import reach
+from kafka_replication.spark import jobs, reach
 from stack.ports import free_ports
 
 
 def said(master: str) -> list[str]:
-    return [finding.what for finding in reach.check(SparkConnection(master, {}))]
+    return [finding.what for finding in reach.check(SparkConnection(master, {}), Copy())]
 
 
 def test_this_machine_can_run_spark() -> None:
@@ -36,9 +38,18 @@ def test_a_master_that_does_not_listen_is_named(scheme: str) -> None:
 
 
 def test_a_worker_module_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "NEEDED", ("confluent_kafka", "not_there_at_all"))
+    monkeypatch.setattr(jobs, "NEEDED", ("confluent_kafka", "not_there_at_all"))
     (what,) = said("local[*,4]")
     assert "not_there_at_all" in what
+
+
+@pytest.mark.parametrize("module", ["kio", "crc32c", "scramp"])
+def test_a_module_of_the_batch_engine_is_missed_where_that_copies(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    local = SparkConnection("local[*,4]", {})
+    assert list(reach.check(local, Copy(engine="record"))) == []
+    found = list(reach.check(local, Copy(engine="batch")))
+    assert found and f"the workers cannot import {module}" in found[0].what
 
 
 def test_a_transform_that_only_this_process_can_import_is_named(
@@ -48,10 +59,10 @@ def test_a_transform_that_only_this_process_can_import_is_named(
     (tmp_path / "only_here.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     local = SparkConnection("local[*,4]", {})
-    (found,) = reach.check(local, ["only_here", "json"])
+    (found,) = reach.check(local, Copy(), ["only_here", "json"])
     assert found.severity == "error" and "the workers cannot import only_here: ModuleNotFoundError" in found.what
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert list(reach.check(local, ["only_here"])) == []
+    assert list(reach.check(local, Copy(), ["only_here"])) == []
 
 
 def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

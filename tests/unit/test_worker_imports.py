@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.spark.jobs import NEEDED
+from kafka_replication.spark.jobs import NEEDED, NEEDED_FOR_BATCHES
 from kafka_replication.spark.preloaded_daemon import PRELOADED
 from tests.spark.pythons import WITHOUT
 
@@ -84,3 +85,17 @@ def test_the_daemon_lives_with_a_module_that_raises_anything() -> None:
     raising = WITHOUT.format(module="xxhash").replace("ModuleNotFoundError(", "OSError(").replace(", name=name)", ")")
     _, modules = said(DAEMON.format(first=raising))
     assert "xxhash" not in modules
+
+
+def test_the_batch_engine_does_not_touch_hypothesis_where_that_is_installed(tmp_path: Path) -> None:
+    """kio does so if it can: it makes a folder where the process was started."""
+    program = f"import sys, {NEEDED_FOR_BATCHES[-1]}; print('hypothesis.strategies' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "plugins")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "False" and list(tmp_path.iterdir()) == []

@@ -264,6 +264,12 @@ def ledger(
     yes: Yes = False,
 ) -> None:
     """Show the entries of the target's ledger: positions, verified coverage and receipts."""
+    if repair and rebuild_store:
+        raise typer.BadParameter("--repair and --rebuild-store are two steps: repair first, then restore the store")
+    if force and not rebuild_store:
+        raise typer.BadParameter("--force is for --rebuild-store alone")
+    if yes and not repair:
+        raise typer.BadParameter("--yes is for --repair alone")
 
     def restore(run: Run) -> tuple[Any, str, int]:
         with leased(run, EVERYTHING) as leased_run:

@@ -45,6 +45,8 @@ def failed(
 ) -> None:
     """Show the records that could not be copied, copy them again once the cause is gone, or give them up.
 
+    retry writes behind everything that is on the target: records that are newer at the source then lie before them.
+
     The exit code is 1 if a record that was to be retried or discarded stays as it was.
     """
     decides = action in (Action.RETRY, Action.DISCARD)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_replication.connections.port import SparkConnection
@@ -42,7 +42,7 @@ class Definition:
     conn_type: str | None
     host: str | None = None
     port: int | None = None
-    extra: object = None
+    extra: object = field(default=None, repr=False)
 
     def kafka_settings(self, allowed_callbacks: Collection[str]) -> dict[str, Any]:
         """The client settings of a Kafka connection. Raises ConnectionMissing, BadInput."""

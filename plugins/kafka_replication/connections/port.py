@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -12,7 +12,7 @@ class SparkConnection:
     """Where Spark runs: ``master`` as spark-submit takes it, and the settings that the connection itself has."""
 
     master: str
-    conf: Mapping[str, str]
+    conf: Mapping[str, str] = field(repr=False)  # maybe with spark.authenticate.secret
 
 
 class Connections(Protocol):

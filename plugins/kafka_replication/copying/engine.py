@@ -30,6 +30,7 @@ class CopyTask:
     run_id: str
     most_failed: int = 0  # records that may be set aside
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
+    hands_over: bool = False  # records that its client would change are for another engine: see `OnlyAsStored`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,10 @@ class HandOver(Exception):
     def __init__(self, until: int, why: str) -> None:
         super().__init__(why)
         self.until = until
+
+
+class OnlyAsStored(HandOver):
+    """The client of an engine would change the record before ``until``, which may be the first one that is left."""
 
 
 class SourceReader(Protocol):

@@ -15,6 +15,7 @@ from kafka_replication.config import Copy
 from kafka_replication.config.failures import Failures
 from kafka_replication.copying.chunk_size import ChunkSize
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyResult, CopyTask, HandOver, SourceReader, Stop
+from kafka_replication.copying.turns import Exact, Turns
 from kafka_replication.ledger.entries import Position, Receipt
 from kafka_replication.model.errors import (
     AttemptsExhausted,
@@ -51,6 +52,7 @@ class Copier:
 
     engine: CopyEngine
     fallback: CopyEngine | None = None  # copies what the engine hands over; None: the engine copies everything
+    exact: Exact | None = None  # makes the engine for records that these two would change
     sink: Sink
     settings: Copy
     progress: Progress = lambda task, result: None
@@ -61,7 +63,7 @@ class Copier:
     _aside: SetAside = field(init=False)
     _result: CopyResult = field(init=False)
     _size: ChunkSize = field(init=False)
-    _handed_over: int | None = field(init=False, default=None)  # the fallback copies up to here; None: it has no work
+    _turns: Turns = field(init=False)
     _at: tuple[int, str] = field(init=False)  # the first offset that is not copied, and the digest of its record's key
     _attempts: int = field(init=False)  # sessions since the last commit, with the one that committed
     _moved: float = field(init=False)  # when the last chunk was committed, on the monotonic clock
@@ -71,7 +73,7 @@ class Copier:
         started = self._moved = time.monotonic()
         self._at, self._attempts = (task.range.from_, ""), 0
         self._result, self._size = CopyResult(key=task.key, range=task.range), ChunkSize(self.settings.chunk_records)
-        self._handed_over = None
+        self._turns = Turns(engine=self.engine, fallback=self.fallback, exact=self.exact)
         self._aside = SetAside(
             policy=self.failures, topic=self.quarantine_topic, generation=task.generation, most=task.most_failed
         )
@@ -148,9 +150,9 @@ class Copier:
 
     def _give_up_engine(self, task: CopyTask, failures: int) -> None:
         """What failed so often without a chunk between, another engine may be able to do: it has other connections."""
-        if failures >= PATIENCE and self.fallback is not None and self._handed_over is None:
-            log.info("%s %s: engine %s got no further", task.key.source, task.range, self.engine.name)
-            self._handed_over = task.range.until
+        name = self._turns.now.name
+        if failures >= PATIENCE and self._turns.give_up(task.range.until):
+            log.info("%s %s: engine %s got no further", task.key.source, task.range, name)
 
     def _copy_before(self, task: CopyTask, refused: int) -> None:
         """Copy all records before the refused one, so that none of them is missing."""
@@ -165,10 +167,10 @@ class Copier:
         copied = False
         while not copied:
             try:
-                copied = self._session(task, self._engine)
+                copied = self._session(replace(task, hands_over=self._turns.hands_over), self._turns.now)
             except HandOver as e:
                 log.info("%s: offsets before %d are for another engine: %s", task.key.source, e.until, e)
-                self._handed_over = e.until
+                self._turns.hand_over(e)
 
     def _session(self, task: CopyTask, engine: CopyEngine) -> bool:
         """Copy until the range or the work of the engine ends. Returns whether the range is copied."""
@@ -188,21 +190,16 @@ class Copier:
             _check_target(task, target, position)
             while left := position.left_of(task.range):
                 if (first := self._part(left[0])) is None:
-                    self._handed_over = None
+                    self._turns.ended(left[0].from_)
                     return False
                 self.deadline.check(f"copying {task.key.source} {first}")
                 with self._noting_where(first, target):
                     position = self._chunk(task, source, target, first, position)
         return True
 
-    @property
-    def _engine(self) -> CopyEngine:
-        """The one whose turn it is."""
-        return self.engine if self._handed_over is None or self.fallback is None else self.fallback
-
     def _part(self, left: OffsetRange) -> OffsetRange | None:
         """What this session copies of ``left``; None if that is for another engine."""
-        until = left.until if self._handed_over is None else min(left.until, self._handed_over)
+        until = left.until if self._turns.until is None else min(left.until, self._turns.until)
         return OffsetRange(left.from_, until) if left.from_ < until else None
 
     @contextmanager
@@ -265,8 +262,8 @@ class Copier:
             count=chunk.count,
             bytes=chunk.bytes,
             digest=chunk.digest,
-            digest_kind=self._engine.digest_kind,
-            engine=self._engine.name,
+            digest_kind=self._turns.now.digest_kind,
+            engine=self._turns.now.name,
             placement=chunk.placement,
             ids=task.ids,
             run_id=task.run_id,

@@ -20,6 +20,8 @@ from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Seen
+from kafka_replication.verification.digests import RecordDigest
+from kafka_replication.verification.verify import PartDigest
 
 AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
 LOOK = 0.1
@@ -91,6 +93,10 @@ class KafkaSides:
 
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
         return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, without=without)
+
+    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
+        self._cursor("source").add_to(digest, wanted)
+        return PartDigest(digest.count, digest.hexdigest())
 
     def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
         change = self._made if self._pipeline else None

@@ -98,7 +98,15 @@ class SegmentReader:
         return cursor
 
     def _removed(self, at: TopicPartition, part: Part) -> VerificationFailed:
-        start = offsets.log_starts(clients.shared_admin(self._config), [at])[at]
+        admin = clients.shared_admin(self._config)
+        start, end = offsets.log_starts(admin, [at])[at], offsets.high_watermarks(admin, [at])[at]
+        if start <= part.first and end < part.until:
+            return VerificationFailed(
+                f"{self._key.source}: {at} on the target ends at {end}, but our records were at"
+                f" [{part.first}, {part.until}): its log was truncated after they were committed",
+                "find out what cut it (an unclean election, a restored disk); compare source and target"
+                " (kafka-replication audit), then reset the topic, or copy again under another replication name",
+            )
         return removed_early(
             self._key,
             at,

@@ -118,7 +118,8 @@ def _params() -> dict[str, Param]:
         "action": text(
             "Action",
             "What to do: list, show, retry or discard; empty means list. A retry copies the records again once the"
-            " cause is gone; a discard gives them up.",
+            " cause is gone, behind everything that is on the target: newer records then lie before them. A discard"
+            " gives them up.",
             *Action,
         ),
         "topic": text("Topic", "Only of this source topic; empty means all."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow.sdk import BaseNotifier
@@ -27,8 +27,8 @@ class NotifierChannel:
     """One notifier of a replication file. ``context`` is that of the task that sends the alert."""
 
     path: str
-    arguments: Mapping[str, Any]
-    context: Mapping[str, Any]
+    arguments: Mapping[str, Any] = field(repr=False)
+    context: Mapping[str, Any] = field(repr=False)
 
     @property
     def name(self) -> str:

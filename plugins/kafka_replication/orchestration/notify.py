@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NewType, cast
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from kafka_replication.alerting.text import Message
 from kafka_replication.model.errors import BadInput, NotDelivered, ReplicationError
@@ -22,7 +22,7 @@ class Request:
     """A notifier, and what it has to send. Without a ``message`` it is only made, and sends nothing."""
 
     path: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] = field(repr=False)
     message: Message | None = None
 
 
@@ -41,7 +41,8 @@ class Answer:
         return NotDelivered(self.what, self.remedy) if self.retriable else BadInput(self.what, self.remedy)
 
 
-REQUEST = TypeAdapter(Request)
+_Private = NewType("_Private", Request)  # an error does not show the arguments
+REQUEST = TypeAdapter[Request](cast(Any, _Private), config=ConfigDict(hide_input_in_errors=True))
 ANSWER = TypeAdapter(Answer)
 
 

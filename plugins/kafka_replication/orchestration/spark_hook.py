@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,9 +18,12 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import submit
+from kafka_replication.spark.said import is_always_said
 from kafka_replication.spark.workspace import Workspace
 
 STOP_SECONDS = 3  # Airflow kills a task 5 s after it asked it to end
+_SILENT: Any = logging.getLogger(f"{__name__}.command")
+_SILENT.disabled = True
 
 
 class ReplicationSparkSubmitHook(SparkSubmitHook):
@@ -42,14 +46,23 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
         self.submit(application, env=environment, start_new_session=True)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        """``hear`` gets each line, too."""
+        """``hear`` gets each line. What Spark says on every start is not logged."""
 
         def heard() -> Iterator[Any]:
             for line in itr:
                 self._hear(str(line))
-                yield line
+                if not is_always_said(str(line)):
+                    yield line
 
         super()._process_spark_submit_log(heard())
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        """The provider logs the command: 900 characters, before anything that a reader looks for."""
+        spoken, self._log = self.log, _SILENT
+        try:
+            return list(super()._build_spark_submit_command(application))
+        finally:
+            self._log = spoken
 
     def stop(self) -> None:
         """End spark-submit and all processes that it started on this machine. The driver's JVM first gets a few seconds

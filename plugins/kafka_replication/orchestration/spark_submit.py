@@ -13,7 +13,6 @@ from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
 from kafka_replication.orchestration.spark_hook import HookSubmission
 from kafka_replication.runs import steps
-from kafka_replication.runs.leasing import plan_scope
 from kafka_replication.spark.jobs import VERIFY_RESULT
 from kafka_replication.spark.launcher import Launcher, OnDemand
 from kafka_replication.spark.submit import SubmitLauncher
@@ -48,8 +47,7 @@ class ReplicateOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
-        with task_run.working(self.replication, context, lambda run: plan_scope(task_run.planned(run))) as run:
-            plan = task_run.planned(run)
+        with task_run.working_on_plan(self.replication, context) as (run, plan):
             if plan.idle:
                 self.log.info("nothing to do: all of it is on the target already, and verified; no Spark is started")
             for partition in plan.to_copy:

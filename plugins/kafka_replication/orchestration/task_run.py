@@ -19,7 +19,7 @@ from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
 from kafka_replication.planning.backfill_request import LATEST, parse_topics
 from kafka_replication.planning.plan import Plan
-from kafka_replication.runs.leasing import acquire_lease
+from kafka_replication.runs.leasing import acquire_lease, plan_scope
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.lease import Release
@@ -72,11 +72,23 @@ def working(
 
     A lease that is not released stays reserved for the run's next task, or for the next try of this one.
     """
+    with opened(replication, context) as run, _held(run, context, scope(run), release) as held:
+        yield held
+
+
+@contextmanager
+def working_on_plan(replication: Replication, context: Context) -> Iterator[tuple[LeasedRun, Plan]]:
+    """The stored plan, and the run under a lease of its target topics. Raises BadInput where there is none."""
+    with opened(replication, context) as run:
+        plan = planned(run)
+        with _held(run, context, plan_scope(plan), "never") as held:
+            yield held, plan
+
+
+@contextmanager
+def _held(run: Run, context: Context, scope: Scope, release: Release) -> Iterator[LeasedRun]:
     attempt = f"{context['ti'].task_id}, try {context['ti'].try_number},"
-    with (
-        opened(replication, context) as run,
-        acquire_lease(replication, run.store, run.run_id, scope(run), attempt=attempt, release=release) as hold,
-    ):
+    with acquire_lease(run.replication, run.store, run.run_id, scope, attempt=attempt, release=release) as hold:
         yield run.holding(hold)
 
 

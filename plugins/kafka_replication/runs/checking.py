@@ -41,7 +41,8 @@ def check(run: Run) -> list[Finding]:
         found += _refusals(plan)
     found += _loops(run, as_written)
     functions = run.replication.pipeline.modules
-    return preflight.in_order([*broken, *found, *reach.check(run.clusters.spark, functions)])
+    spark = reach.check(run.clusters.spark, run.replication.copying, functions)
+    return preflight.in_order([*broken, *found, *spark])
 
 
 def _unusable_functions(run: Run) -> Iterator[Finding]:

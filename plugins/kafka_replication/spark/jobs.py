@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, NewType, cast
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -30,6 +30,11 @@ NEEDED = (
     "kafka_replication.kafka.engines.record.engine",
 )
 NEEDED_FOR_BATCHES = ("kio", "crc32c", "scramp", "kafka_replication.kafka.engines.batch.engine")
+
+
+def needed(settings: Copy) -> tuple[str, ...]:
+    """The modules that a worker imports with these settings."""
+    return (*NEEDED, *NEEDED_FOR_BATCHES) if settings.engine == "batch" else NEEDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +75,7 @@ class RangeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Tasks for Spark, each of another partition. They are begun in this order.
-
-    ``source`` and ``target`` are client settings with passwords, which no text and no error shows.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True)
+    """Tasks for Spark, each of another partition. They are begun in this order."""
 
     replication: str
     run_id: str
@@ -102,8 +102,7 @@ class Job:
     @property
     def needed(self) -> tuple[str, ...]:
         """The modules that its workers import."""
-        batches = NEEDED_FOR_BATCHES if self.settings.engine == "batch" else ()
-        return (*NEEDED, *batches, *self.pipeline.modules)
+        return (*needed(self.settings), *self.pipeline.modules)
 
     def shared(self, at_a_time: int) -> Job:
         """The same job where each of so many ranges at a time keeps to its share of the throughput limit."""
@@ -131,7 +130,9 @@ class Answer:
     end: JobEnd | None = None
 
 
-JOB = TypeAdapter(Job)
+# An error that names what does not fit would show the clients' settings. A NewType can have a configuration.
+_Private = NewType("_Private", Job)
+JOB = TypeAdapter[Job](cast(Any, _Private), config=ConfigDict(hide_input_in_errors=True))
 ANSWER = TypeAdapter(Answer)
 BUNDLE = TypeAdapter(list[RangeTask])
 RESULTS = TypeAdapter(list[RangeResult])

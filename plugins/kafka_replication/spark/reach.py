@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from os import environ
 from pathlib import Path
 
+from kafka_replication.config import Copy
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.planning.findings import Finding
 from kafka_replication.spark.environment import without_secrets
 from kafka_replication.spark.failures import MASTER_SILENT
-from kafka_replication.spark.jobs import NEEDED
+from kafka_replication.spark.jobs import needed
 from kafka_replication.spark.local import is_local
 
 SECONDS = 3.0
@@ -27,8 +28,9 @@ _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/]+)")
 _DEFAULT_PORTS = {_STANDALONE: 7077, _KUBERNETES: 443}
 
 
-def check(spark: SparkConnection, modules: Sequence[str] = ()) -> Iterator[Finding]:
-    """What hinders a run from using this Spark connection, also where its workers import these ``modules`` of the user.
+def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -> Iterator[Finding]:
+    """What hinders a run with these settings from using this Spark connection, also where its workers import these
+    ``modules`` of the user.
 
     YARN's address is in Hadoop's files, and not looked at.
     """
@@ -41,7 +43,7 @@ def check(spark: SparkConnection, modules: Sequence[str] = ()) -> Iterator[Findi
             "error", where, "no Java was found, which spark-submit needs", "install Java 17, or set JAVA_HOME"
         )
     if is_local(spark.master):
-        yield from _workers(where)
+        yield from _workers(where, needed(settings))
         yield from _functions(where, modules)
     else:
         yield from _master(where, spark.master)
@@ -52,9 +54,9 @@ def _java() -> bool:
     return bool(home and (Path(home) / "bin" / "java").exists()) or shutil.which("java") is not None
 
 
-def _workers(where: str) -> Iterator[Finding]:
+def _workers(where: str, modules: Sequence[str]) -> Iterator[Finding]:
     """In local mode the workers import what this process can import."""
-    for name in NEEDED:
+    for name in modules:
         try:
             importlib.import_module(name)
         except ImportError as e:

@@ -23,6 +23,17 @@ _UNRESPONSIVE = "All masters are unresponsive"
 _LOGIN = re.compile(r"SaslException|SaslMessage|AuthEngine|[Aa]uthentication")  # either of Spark's two protocols
 _NOT_SUBMITTED = re.compile(r'^(?:Exception in thread "main" |Error: )?((?:[\w.]+(?:Exception|Error)\b|Invalid ).+)')
 
+# What Spark says on every healthy start, and nobody needs.
+_ALWAYS_SAID = re.compile(
+    r"^WARNING: Using incubator modules|^Using Spark's default log4j profile|^Setting Spark log level to"
+    r"|WARN Utils: (Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP)"
+    r"|WARN NativeCodeLoader: |INFO SparkContext: (Running Spark|OS info|Java) "
+)
+
+
+def is_always_said(line: str) -> bool:
+    return bool(_ALWAYS_SAID.search(line))
+
 
 class SparkLog:
     """One application's log. One thread calls `hear`, others ask for the `failure`."""

@@ -248,9 +248,10 @@ def _begin(work: Callable[[], None]) -> Future[None]:
     def run() -> None:
         try:
             work()
-            future.set_result(None)
         except BaseException as e:  # noqa: BLE001  # whoever waits gets it
             future.set_exception(e)
+        else:
+            future.set_result(None)
 
     threading.Thread(target=run, daemon=True, name="deal").start()
     return future

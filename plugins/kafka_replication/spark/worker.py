@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
-from kafka_replication.copying.engine import CopyResult, CopyTask
+from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.port import Ledger
@@ -139,7 +139,7 @@ def _target(job: Job, key: PartitionKey) -> TopicPartition:
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
     from kafka_replication.kafka import reach
-    from kafka_replication.kafka.engines import engine_for, fallback
+    from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
 
     key, job, deadline = task.key, tools.job, tools.deadline
     deadline.moved()  # the time of this range begins
@@ -160,6 +160,9 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
             done,
         )
 
+    def exact() -> CopyEngine | None:
+        return exact_for(task, job.settings, job.source, tools.sink, tools.pipeline)
+
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
@@ -167,6 +170,7 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         copier = Copier(
             engine=engine,
             fallback=fallback(job.settings, job.source, tools.pipeline),
+            exact=None if job.settings.engine == FALLBACK else exact,
             sink=tools.sink,
             settings=job.settings,
             progress=progress,

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Protocol
 
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model import commands
-from kafka_replication.model.errors import GapFound, ReceiptsExpired, ReplicationError, Unreachable
+from kafka_replication.model.errors import ReceiptsExpired, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.verification.delivery import BothSides, DeliveryTask, verify_delivery
 from kafka_replication.verification.placed import verify_placed
-from kafka_replication.verification.verify import TargetReader, VerifyResult, VerifyTask, select_receipts, verify
+from kafka_replication.verification.verify import (
+    SourceReader,
+    TargetReader,
+    VerifyResult,
+    VerifyTask,
+    select_receipts,
+    verify,
+)
 
-log = logging.getLogger(__name__)
+
+class Sides(BothSides, SourceReader, Protocol):
+    """What is asked where receipts alone cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +54,7 @@ class ReadBack:
         task: ReadBackTask,
         ledger: Ledger,
         reader: Callable[[], AbstractContextManager[TargetReader]],
-        sides: Callable[[], AbstractContextManager[BothSides]],
+        sides: Callable[[], AbstractContextManager[Sides]],
     ) -> None:
         self.result = VerifyResult(key=task.key, verified=Coverage())
         self._task, self._ledger, self._reader, self._sides = task, ledger, reader, sides
@@ -84,8 +93,9 @@ class ReadBack:
         alone = tuple(receipt for receipt in chosen if receipt.after is None)
         placed = tuple(receipt for receipt in chosen if receipt.after is not None and receipt.spread)
         delivered = tuple(receipt for receipt in chosen if receipt.after is not None and not receipt.spread)
-        with self._reader() as reader:
-            read = verify(VerifyTask(task.key, alone, task.level), reader, self._has_same_records)
+        with self._reader() as reader, ExitStack() as stack:
+            source = cache(lambda: stack.enter_context(self._sides()))
+            read = verify(VerifyTask(task.key, alone, task.level), reader, source)
             if placed and not read.error:
                 with self._sides() as sides:
                     read = verify_placed(VerifyTask(task.key, placed, task.level), reader, sides.target_end).after(read)
@@ -103,28 +113,6 @@ class ReadBack:
                     retried=task.retried,
                 )
                 return verify_delivery(judged, reader, sides).after(read)
-
-    def _has_same_records(self, receipt: Receipt) -> bool:
-        """Whether source and target have equal records where the receipt says, in batches of whatever kind.
-
-        False if the source does not have them any more, or if the client cannot decode one.
-        """
-        places = [range_ for part in receipt.parts for range_ in part.offsets]
-        with self._sides() as sides:
-            sent = (seen.digest for seen in sides.source(receipt.range))
-            there = (seen.digest for range_ in places for seen in sides.target(range_))
-            try:
-                equal = all(ours == theirs for ours, theirs in itertools.zip_longest(sent, there))
-            except (GapFound, SystemError):  # the latter for a header name that the client cannot decode
-                return False
-        if equal:
-            log.info(
-                "%s %s: the target stores its records in other batches than it got; compared with the source, they are"
-                " equal",
-                self._task.key.source,
-                receipt.range,
-            )
-        return equal
 
     def _receipts(self, pending: Coverage) -> Receipts:
         """The partition's receipts.

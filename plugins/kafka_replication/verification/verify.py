@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Receipt
-from kafka_replication.ledger.placement import Explained, Part
+from kafka_replication.ledger.placement import Explained, KafkaSegments, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
-from kafka_replication.model.errors import ReplicationError, VerificationFailed
+from kafka_replication.model.errors import GapFound, Refused, ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.digest import BATCH_DIGEST_KIND
-from kafka_replication.verification.digests import Digest, digest_for
+from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, Fingerprint
+from kafka_replication.verification.digests import Digest, RecordDigest, digest_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,24 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What verification found out about the receipt of this range: records that are lost, and further copies."""
+    """What verification found out about the receipt of this range: records that are lost, and further copies.
+
+    ``records`` is given where the target has other batches than the receipt of whole batches says, and in these the
+    same records as the source: their digest, of the kind `DIGEST_KIND`.
+    """
 
     range: OffsetRange
-    lost: int
-    duplicates: int
+    lost: int = 0
+    duplicates: int = 0
+    records: str | None = None
+
+    def noted(self, receipt: Receipt) -> Receipt:
+        """The receipt as it is written then."""
+        noted = replace(receipt, lost_in_delivery=self.lost, duplicates=self.duplicates)
+        if self.records is None or not isinstance(receipt.placement, KafkaSegments):
+            return noted
+        segments = tuple(replace(segment, digest=self.records) for segment in receipt.placement.segments)
+        return replace(noted, digest=self.records, digest_kind=DIGEST_KIND, placement=KafkaSegments(segments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +65,8 @@ class VerifyResult:
 
     An error that ``lasts`` is one although everything may be verified: it is about records that no receipt names.
     ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified. The
-    fields after it are about chunks that were written without transactions: ``judged`` has the receipts that say
-    something else than was found, ``judged_until`` is the target offset below which every record is explained.
+    ``judged`` has the receipts that say something else than was found. The fields after it are about chunks that were
+    written without transactions: ``judged_until`` is the target offset below which every record is explained.
     """
 
     key: PartitionKey
@@ -108,6 +121,16 @@ class TargetReader(Protocol):
         """
 
 
+class SourceReader(Protocol):
+    """Reads the records of a chunk again at the source."""
+
+    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
+        """Add the records that the source has there to ``digest``, which is new and empty.
+
+        Raises GapFound, Stalled, Unreachable, Refused; SystemError for a record that the client cannot decode.
+        """
+
+
 def removed_early(key: PartitionKey, at: TopicPartition, start: int, which: str, remedy: str) -> VerificationFailed:
     """The error about ``which`` of our copies the target partition ``at`` no longer has: it begins at ``start`` now."""
     return VerificationFailed(
@@ -134,23 +157,16 @@ def select_receipts(wanted: Coverage, receipts: Iterable[Receipt]) -> tuple[Rece
 _AUDIT = "another program changed the receipts topic: compare source and target (kafka-replication audit) first"
 
 
-def _never(_: Receipt) -> bool:
-    return False
-
-
-def verify(
-    task: VerifyTask, reader: TargetReader, has_same_records: Callable[[Receipt], bool] = _never
-) -> VerifyResult:
+def verify(task: VerifyTask, reader: TargetReader, source: Callable[[], SourceReader] | None = None) -> VerifyResult:
     """Compare chunk by chunk and stop at the first difference. All chunks before it count as verified. Never raises.
 
-    ``has_same_records`` compares the records of source and target. It is asked about a chunk of stored batches that
-    differ from its receipt: brokers may store equal records in other batches, as with another ``compression.type``.
+    Where other batches are there than a receipt says, their records are compared with the ``source``'s, if it is given.
     """
-    done: list[OffsetRange] = []
+    done, judged = list[OffsetRange](), list[Judged]()
     records = size = 0
     try:
         for receipt in task.receipts:
-            _compare(task, receipt, reader, has_same_records)
+            judged += _compare(task, receipt, reader, source)
             done.append(receipt.range)
             records += receipt.count
             size += receipt.bytes
@@ -163,13 +179,14 @@ def verify(
             error=e.what,
             remedy=e.remedy,
             retriable=e.retriable,
+            judged=tuple(judged),
         )
-    return VerifyResult(key=task.key, verified=Coverage.of(done), records=records, bytes=size)
+    return VerifyResult(key=task.key, verified=Coverage.of(done), records=records, bytes=size, judged=tuple(judged))
 
 
 def _compare(
-    task: VerifyTask, receipt: Receipt, reader: TargetReader, has_same_records: Callable[[Receipt], bool]
-) -> None:
+    task: VerifyTask, receipt: Receipt, reader: TargetReader, source: Callable[[], SourceReader] | None
+) -> Iterable[Judged]:
     parts = receipt.parts
     if sum(part.count for part in parts) != receipt.count:
         raise VerificationFailed(
@@ -181,8 +198,11 @@ def _compare(
     for part in parts:
         read_back = reader.read(part, make_digest() if make_digest else None)
         differences = list(_differences(task, part, read_back))
-        if differences and receipt.digest_kind == BATCH_DIGEST_KIND and has_same_records(receipt):
-            return
+        if differences and source is not None and receipt.digest_kind == BATCH_DIGEST_KIND:
+            found = _by_content(receipt, part, reader, source())
+            if isinstance(found, Judged):
+                return [found]
+            differences.append(found)
         if differences:
             raise VerificationFailed(
                 f"{task.key.source} {receipt.range}: the copy at {task.key.target_topic}-{part.partition} offsets "
@@ -190,6 +210,22 @@ def _compare(
                 "the target was changed or compacted after the copy: stop other writers, compare source and target"
                 " (kafka-replication audit), then copy again under another replication name",
             )
+    return []
+
+
+def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: SourceReader) -> Judged | str:
+    """Whether the records of a chunk are the source's, in whatever batches the target stores them now. If not, why."""
+    try:
+        there = source.source_digest(receipt.range, Fingerprint())
+        here = reader.read(part, Fingerprint())
+    except (GapFound, Refused) as e:
+        return f"and its records cannot be compared with those of the source: {e.what}"
+    except SystemError:
+        return "and its records cannot be compared with those of the source: a header name is not UTF-8"
+    if here != there or here.count != receipt.count:
+        what = f"{here.count} records with the digest {here.digest}"
+        return f"{what}, where the source has {there.count} with {there.digest}"
+    return Judged(range=receipt.range, records=here.digest)
 
 
 def find_quarantined(key: PartitionKey, receipt: Receipt, reader: TargetReader) -> None:

@@ -14,7 +14,10 @@ _HEAD = struct.Struct(">qiibI")
 _BODY = struct.Struct(">hiqqqhii")
 _BEFORE_LENGTH = 12  # bytes that the length does not count
 FRAME = _HEAD.size + _BODY.size  # bytes of a batch without records
-CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0b111, 0b1000, 0b10000, 0b100000, 0b1000000
+CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0b111, 0b1000, 0b10000, 0b100000
+# What a batch may have that is sent and stored as it is. Others say that a broker set its times or its first timestamp,
+# that it has no records, or what only a later version knows.
+AS_SENT = CODEC | TRANSACTIONAL
 
 
 class Malformed(ValueError):

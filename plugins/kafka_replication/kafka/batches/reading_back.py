@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 
 from kafka_replication.kafka import clients
 from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.throttling import Throttling
-from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BatchDigest
-from kafka_replication.wire.batch import Malformed
+from kafka_replication.wire.batch import AS_SENT, Malformed
+
+log = logging.getLogger(__name__)
 
 
 class BatchCursor:
     """Goes over one target partition, with a connection of its own."""
 
     def __init__(self, config: clients.ClientConfig, at: TopicPartition, stall: float, limit: int | None) -> None:
-        self._at, self._scan = at, BatchScan(config, at, stall, Throttling(str(at), "target"), limit)
+        self._at = at
+        self._open: Callable[[], BatchScan] = lambda: BatchScan(config, at, stall, Throttling(str(at), "target"), limit)
+        self._scan = self._open()
 
     def read(self, wanted: Iterable[OffsetRange], digest: BatchDigest) -> int:
-        """Add the committed batches at these offsets, which ascend, to ``digest``; not one that is there in part.
-        Returns how many records they have.
+        """Add the committed batches at these offsets, which ascend, to ``digest``. Not one that is there in part, nor
+        one that says of itself that the broker changed it: its records may have other times then. Where a batch has
+        another format, reading ends. Returns how many records were added.
 
-        Raises GapFound, Stalled, Unreachable, Refused, BadInput.
+        Raises GapFound, Stalled, Unreachable, BadInput.
         """
         before = digest.count
         try:
             for range_ in wanted:
                 for batch in self._scan.visible(range_):
-                    if range_.from_ <= batch.base_offset and batch.until <= range_.until:
+                    whole = range_.from_ <= batch.base_offset and batch.until <= range_.until
+                    if whole and not batch.attributes & ~AS_SENT:
                         digest.add_batch(batch)
-        except Malformed as e:
-            raise Refused(f"{self._at}: {e}", "repair the broker's log or its replica") from e
+        except Malformed as e:  # its records may be equal all the same; a client says it better if they cannot be read
+            log.warning("%s: %s", self._at, e)
+            self._scan.close()
+            self._scan = self._open()
         return digest.count - before
 
     def close(self) -> None:

@@ -90,17 +90,16 @@ class BatchScan:
                     )
         return None
 
-    def take(self) -> None:
-        """The position moves behind the batch that `peek` gave."""
-        batch, _ = self._pending[0]
-        self._pass(batch, batch.until)
+    def take(self, until: int) -> None:
+        """The position moves behind the batch that `peek` gave, or to ``until`` if the batch goes on there."""
+        self._pass(self._pending[0][0], until)
 
     def visible(self, wanted: OffsetRange) -> Iterator[Batch]:
         """The batches that have offsets in ``wanted``."""
         self.go_to(wanted.from_)
         while (batch := self.peek(wanted.until)) is not None:
             yield batch
-            self.take()
+            self.take(batch.until)
 
     def _pass(self, batch: Batch, until: int) -> None:
         if batch.until > self.position:

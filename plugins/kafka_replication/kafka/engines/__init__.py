@@ -32,6 +32,16 @@ def engine_for(
     return choose([ENGINES[name](source, settings, pipeline) for name in names], task, sink)
 
 
+def exact_for(
+    task: CopyTask, settings: Copy, source: ClientConfig, sink: Sink, pipeline: Pipeline | None = None
+) -> CopyEngine | None:
+    """The engine that `copy.engine` names, for few records that the client of the other one would change; None if it
+    cannot copy to this target. Raises Unreachable.
+    """
+    engine = ENGINES[settings.engine](source, settings.model_copy(update={"least_batch_bytes": 0}), pipeline)
+    return None if engine.supports(task, sink) else engine
+
+
 def fallback(settings: Copy, source: ClientConfig, pipeline: Pipeline | None = None) -> CopyEngine:
     """The engine that copies what another one hands over."""
     return ENGINES[FALLBACK](source, settings, pipeline)

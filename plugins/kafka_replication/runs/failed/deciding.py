@@ -24,7 +24,14 @@ from kafka_replication.kafka.target_limits import TargetLimits
 from kafka_replication.ledger.entries import Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.delivery import EXACTLY_ONCE
-from kafka_replication.model.errors import NotAdmitted, Refused, ReplicationError, Unreachable, VerificationFailed
+from kafka_replication.model.errors import (
+    BadInput,
+    NotAdmitted,
+    Refused,
+    ReplicationError,
+    Unreachable,
+    VerificationFailed,
+)
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -50,7 +57,7 @@ MOST_RECORDS, MOST_BYTES = 500, 32 << 20  # of one transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person wants. Raises Refused for a name or a reason that is no line of text."""
+    """What a person wants. Raises BadInput for a name or a reason that is no line of text."""
 
     by: str
     reason: str = ""
@@ -58,8 +65,9 @@ class Decision:
     def __post_init__(self) -> None:
         for text in (self.by, self.reason):
             if len(text) > 1000 or not (text.isprintable() or not text):
-                raise Refused(
-                    "name and reason must each be one line of at most 1000 printable characters", "shorten it"
+                raise BadInput(
+                    "name and reason must each be one line of at most 1000 printable characters",
+                    "shorten it, and leave out line breaks and tabs",
                 )
 
 

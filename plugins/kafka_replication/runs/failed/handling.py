@@ -106,6 +106,8 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
     if action in (Action.LIST, Action.SHOW):
         text = reporting.failed_table(rows) if action is Action.LIST else reporting.shown(rows)
         return Answer({**document, "records": [reporting.as_json(row) for row in rows]}, text)
+    if action is Action.RETRY:
+        _say_order(run, rows)
     outcomes = _decide(run, action, rows, decision) if rows else []
     listed = [
         {
@@ -118,6 +120,15 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
         for outcome in outcomes
     ]
     return Answer({**document, "records": listed}, _text(action, outcomes), not all(each.done for each in outcomes))
+
+
+def _say_order(run: Run, rows: Sequence[FailedRow]) -> None:
+    """Say before anything is sent what a retry does to the order of records."""
+    view = run.view()
+    positions = ((row, view.position(row.key, row.generation)) for row in rows)
+    if late := sum(position is not None and position.next_offset > row.offset + 1 for row, position in positions):
+        message = "%s: %d of the %d records will lie behind records that are newer at the source: their order is lost"
+        log.warning(message, run.replication.name, late, len(rows))
 
 
 def _decide(run: Run, action: Action, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:

@@ -37,16 +37,18 @@ class Selection:
     kind: FailureKind | None = None
     states: Collection[str] = OPEN
 
+    def of(self, key: PartitionKey) -> bool:
+        """Whether records of this partition can be meant."""
+        return self.topic in (None, key.source.topic) and self.partition in (None, key.source.partition)
+
     @property
     def history(self) -> bool:
         """Whether records in every state are meant."""
         return set(self.states) == set(STATES)
 
     def has(self, row: FailedRow) -> bool:
-        source = row.key.source
         return (
-            self.topic in (None, source.topic)
-            and self.partition in (None, source.partition)
+            self.of(row.key)
             and row.record.offset in self.offsets
             and self.kind in (None, row.record.kind)
             and row.state in self.states
@@ -59,9 +61,9 @@ def failed_records(run: Run, selection: Selection) -> list[FailedRow]:
     A reset copies everything again, so what was open in an earlier generation is only history.
     """
     view = run.view()
-    receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
-    rows = dict(remember(run, view, receipts))
-    rows |= _found_in_quarantine(run, view, rows)
+    keys = [key for key in view.positions if selection.of(key)]
+    rows = dict(remember(run, view, run.clusters.ledger.receipts(dict.fromkeys(keys)), keys))
+    rows |= _found_in_quarantine(run, view, keys, rows)
     meant = [row for _, row in sorted(rows.items()) if selection.has(row)]
     return [row for row in meant if selection.history or not row.is_open or not _is_earlier(row, view)]
 
@@ -71,7 +73,7 @@ def _is_earlier(row: FailedRow, view: LedgerView) -> bool:
 
 
 def _found_in_quarantine(
-    run: Run, view: LedgerView, rows: Mapping[FailedId, FailedRow]
+    run: Run, view: LedgerView, keys: Collection[PartitionKey], rows: Mapping[FailedId, FailedRow]
 ) -> Mapping[FailedId, FailedRow]:
     """Records that neither a receipt nor the store knows any more, and that the store should have: the ledger says how
     many.
@@ -81,7 +83,8 @@ def _found_in_quarantine(
     seconds = run.replication.retention.history
     known = Counter((row.key, row.generation) for row in rows.values() if row.is_kept(seconds))
     found = dict[FailedId, FailedRow]()
-    for key, position in view.positions.items():
+    for key in keys:
+        position = view.positions[key]
         if _kept(view, key, seconds) > known[key, position.generation]:
             topic, stall = run.replication.quarantine_topic, run.replication.copying.stall_timeout
             admin, handled = run.clusters.target_admin, view.handled.get(key, ())

@@ -182,7 +182,7 @@ class Bookkeeper:
         wanted |= {result.key: view.unexplained_from(result.key) for result in results if result.explained}
         receipts = self._run.clusters.ledger.receipts(wanted)
         return [
-            (key, replace(receipt, lost_in_delivery=judged.lost, duplicates=judged.duplicates))
+            (key, judged.noted(receipt))
             for key in sorted(known)
             for receipt in receipts.of(key, self._generations[key])
             if (judged := found[key].get(receipt.range))

@@ -29,13 +29,17 @@ def store(run: Run, rows: Iterable[FailedRow]) -> None:
     run.store.record_failed([row for row in rows if row.is_kept(seconds)])
 
 
-def remember(run: Run, view: LedgerView, receipts: Receipts) -> Mapping[FailedId, FailedRow]:
-    """All failed records that store and ledger know of. The store gets what it did not know.
+def remember(
+    run: Run, view: LedgerView, receipts: Receipts, keys: Collection[PartitionKey]
+) -> Mapping[FailedId, FailedRow]:
+    """All failed records of these partitions that store and ledger know of, and of those that the ledger has lost. The
+    store gets what it did not know.
 
     Of offsets that were given back only a receipt counts: the second copy may have copied what the first one set aside.
     """
-    ledger = note(run, view, receipts, list(view.positions))
-    known = {row.id: row for row in run.store.failed(run.replication.name)}
+    ledger = note(run, view, receipts, keys)
+    asked = (row for row in run.store.failed(run.replication.name) if row.key in keys or row.key not in view.positions)
+    known = {row.id: row for row in asked}
     rows = {id_: with_decisions(row, view.handled.get(row.key, ())) for id_, row in {**ledger, **known}.items()}
     store(run, (row for id_, row in rows.items() if row != known.get(id_)))
     return {id_: row for id_, row in rows.items() if id_ in ledger or not was_given_back(row, view)}

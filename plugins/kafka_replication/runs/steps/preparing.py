@@ -15,6 +15,7 @@ from kafka_replication.ledger.entries import Deleted, Position, Removed, Start
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Busy, NotAuthorized
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning import plan_codec, preflight, rights
 from kafka_replication.planning.backfill import raise_refused
@@ -28,6 +29,7 @@ from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import LeasedRun, Request, Run
 from kafka_replication.runs.steps.asking import Answers, ask
 from kafka_replication.runs.steps.demand import Demand, Planned, Ranges, World
+from kafka_replication.runs.steps.existing import already_there
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.previewing import told
 from kafka_replication.runs.steps.target_topics import create_quarantine, create_targets
@@ -191,13 +193,15 @@ def _ready(run: LeasedRun, demand: Demand, answers: Answers, world: World) -> Pl
     world = _with_topics(run, demand, answers, world)
     ranges = demand.ranges(run, world)
     opening = _to_open(run, demand, world, ranges)
+    notes = _notes_of(run, opening)
     opened, refused = open_new(run, opening, world.snapshot if demand.opens_live else None)
     world = replace(world, view=replace(world.view, positions={**world.view.positions, **opened}))
     planned = demand.plan(run, world, ranges, _refusing(opening, refused))
     run_plan = _refusing(defended(run, world.view, world.snapshot, planned.plan), refused)
     if demand.whole:
         raise_refused(run_plan)
-    return replace(planned, plan=run_plan)
+    noted = tuple(_noted(partition, notes) for partition in run_plan.partitions)
+    return replace(planned, plan=replace(run_plan, partitions=noted))
 
 
 def _with_topics(run: LeasedRun, demand: Demand, answers: Answers, world: World) -> World:
@@ -227,6 +231,21 @@ def _to_open(run: LeasedRun, demand: Demand, world: World, ranges: Ranges) -> Pl
 
 def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> Plan:
     return replace(run_plan, partitions=tuple(refused.get(planned.key, planned) for planned in run_plan.partitions))
+
+
+def _notes_of(run: LeasedRun, opening: Plan) -> dict[TopicPartition, str]:
+    """What the report has to tell of partitions that are about to be opened. It is logged now."""
+    found = already_there(run, opening)
+    _log_findings(found)
+    return {
+        TopicPartition(finding.topic, finding.partition): f"{finding.what}. {finding.remedy}"
+        for finding in found
+        if finding.topic is not None and finding.partition is not None
+    }
+
+
+def _noted(planned: PartitionPlan, notes: Mapping[TopicPartition, str]) -> PartitionPlan:
+    return replace(planned, what=planned.what or notes.get(planned.key.source, ""))
 
 
 def note_removals(run: LeasedRun, view: LedgerView, snapshot: Snapshot) -> LedgerView:

@@ -18,6 +18,7 @@ from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.runs.defending import defended
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.steps.asking import ask
+from kafka_replication.runs.steps.existing import already_there
 
 
 def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
@@ -36,6 +37,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
     planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
     planned = replace(planned, changes=changes(planned, view, run.transform))
+    found += already_there(run, planned)
     return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
 
 

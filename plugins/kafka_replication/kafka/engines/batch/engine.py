@@ -1,4 +1,6 @@
-"""The batch engine: copies whole record batches as the source stores them, without decompressing or decoding them."""
+"""The batch engine: copies whole record batches as the source stores them, without decompressing or decoding them. Only
+the first and the last batch of a range may be cut.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import CODEC, DELETE_HORIZON, LOG_APPEND_TIME, Batch, Malformed
+from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
 from kafka_replication.wire.connection import Connection
+from kafka_replication.wire.cutting import cut
 
 CODECS = 4  # gzip, snappy, lz4, zstd; 0 is none
 FEW = 8  # batches, which are not worth a session of another engine
@@ -32,7 +35,7 @@ FEW = 8  # batches, which are not worth a session of another engine
 SHORT = 5_000  # offsets
 
 # The record engine may get further: its client has other ways to connect. Or it says it better, and names the record.
-_FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected)
+_FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected, ImportError)
 
 
 class BatchEngine:
@@ -121,7 +124,10 @@ class BatchReader:
         """Write batches until the chunk is full, the range ends, or one has to be handed over."""
         full = time.monotonic() + self._settings.chunk_seconds
         while (batch := self._scan.peek(left.until)) is not None:
-            if _why_not(batch, self._scan.position, left.until, largest):
+            if _why_not(batch):
+                return
+            batch = cut(batch, self._scan.position, left.until)
+            if _too_large(batch, largest):
                 return
             if seen.count and (
                 seen.count + batch.count > most_records
@@ -132,14 +138,12 @@ class BatchReader:
             self.is_at(batch.leader_epoch, batch.until)
             writer.write(batch)
             seen.add_batch(batch)
-            self._scan.take()
+            self._scan.take(left.until)
 
     def _check(self, batch: Batch, left: OffsetRange, largest: int) -> None:
         """Raise HandOver unless this batch, the first one, can be sent as it is."""
-        if batch.base_offset < left.from_:
-            raise HandOver(min(batch.until, left.until), "the range begins inside of a batch")
-        if why := _why_not(batch, left.from_, left.until, largest):
-            raise HandOver(left.until if batch.until > left.until else self._end, why)
+        if why := _why_not(batch) or _too_large(cut(batch, left.from_, left.until), largest):
+            raise HandOver(self._end, why)
         sizes = self._scan.arrived
         if len(sizes) > FEW and sum(sizes) < self._settings.least_batch_bytes * len(sizes):
             raise HandOver(self._end, f"its batches have {sum(sizes) // len(sizes)} bytes on average")
@@ -167,14 +171,16 @@ class BatchReader:
             raise HandOver(self._end, f"the leader epoch {epoch} of the source now ends at {end}")
 
 
-def _why_not(batch: Batch, position: int, until: int, largest: int) -> str | None:
-    """Why this batch cannot be sent as it is; None if it can."""
-    if batch.base_offset < position or batch.until > until:
-        return "the range ends inside of a batch"
+def _why_not(batch: Batch) -> str | None:
+    """Why the records of this batch cannot be sent as they are; None if they can."""
     if batch.count != batch.last_offset_delta + 1:
         return f"records of the batch at offset {batch.base_offset} were compacted away"
-    if batch.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) or batch.attributes & CODEC > CODECS:
+    if batch.attributes & ~AS_SENT or batch.attributes & CODEC > CODECS:
         return f"the batch at offset {batch.base_offset} has the attributes {batch.attributes:#x}"
+    return None
+
+
+def _too_large(batch: Batch, largest: int) -> str | None:
     if batch.size > largest:
         return f"the batch at offset {batch.base_offset} has {batch.size} bytes, the target topic takes {largest}"
     return None

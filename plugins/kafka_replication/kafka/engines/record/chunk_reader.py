@@ -10,6 +10,7 @@ from typing import Protocol
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 
 from kafka_replication.config import Copy
+from kafka_replication.copying.engine import OnlyAsStored
 from kafka_replication.kafka.pace import Pace
 from kafka_replication.kafka.scan import (
     consume,
@@ -57,6 +58,7 @@ class ChunkReader:
     settings: Copy
     pace: Pace
     assigned: bool = False  # the consumer was just assigned; it may still say that an earlier assignment lost its place
+    hands_over: bool = False  # another engine copies records that the client would change
     at_once: int | None = None  # records that are given to the writer at a time, at most
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
@@ -117,7 +119,7 @@ class ChunkReader:
         append, screen = records.append, writer.screen
         full = False
         try:
-            while pending:
+            while pending and not full:
                 if seen.count >= most_records or seen.bytes >= most_bytes:
                     full = seen.count >= self.most_records or seen.bytes >= self.settings.chunk_bytes
                     break
@@ -144,10 +146,12 @@ class ChunkReader:
                 key, value = message.key(), message.value()
                 record = (offset, timestamp, key, value, headers)
                 if (unfaithful or screen is not None) and (failure := _failure(record, unfaithful, screen)):
-                    self._set_aside(writer, record, failure)
-                    last, position = message, offset + 1
-                    if full := writer.full:
-                        break
+                    if unfaithful and self.hands_over:
+                        pending.append(message)
+                        full = self._before_odd(record, position)
+                    else:
+                        self._set_aside(writer, record, failure)
+                        last, position, full = message, offset + 1, writer.full
                     continue
                 add(timestamp, key, value, headers)
                 append(record)
@@ -173,6 +177,12 @@ class ChunkReader:
         if offset < position:
             raise Refused(f"{self.at}: the source went back from {position} to {offset}", "check the source's log")
         return self.left.until
+
+    def _before_odd(self, record: Record, position: int) -> bool:
+        """End the chunk before a record that the client would change. Raises OnlyAsStored if the chunk begins there."""
+        if position == self.left.from_:
+            raise OnlyAsStored(record[0] + 1, f"the record at offset {record[0]}: {_unfaithful(record)}")
+        return True
 
     def leave_out(self, batch: UnreadableBatch, writer: Target) -> None:
         """Set aside the batch's offsets in the range, until the chunk is full. Before the batch nothing is visible.
@@ -211,19 +221,20 @@ class ChunkReader:
 
 _NO_TIME = -1
 _CHANGED = (
-    "remove the record at the source, or exclude the topic, or choose failures.policy quarantine or skip: nothing after"
-    " it is copied"
+    "copy it unchanged, with copy.engine: batch; docs/engines.md says what that needs. Or remove the record at the"
+    " source, or exclude the topic, or choose failures.policy quarantine or skip: nothing after it is copied"
 )
 
 
 def _failure(record: Record, unfaithful: bool, screen: Screen | None) -> Failure | None:
     """Why the record cannot be copied: because the client would change it, or for the reason that the writer gives."""
-    offset, timestamp, *_ = record
     if unfaithful:
-        why = (
-            f"its timestamp is {timestamp}, which the client would replace by the current time"
-            if timestamp <= 0
-            else "it has a header whose name is not UTF-8"
-        )
-        return Failure(offset, FailureKind.UNFAITHFUL, why, "Unfaithful")
+        return Failure(record[0], FailureKind.UNFAITHFUL, _unfaithful(record), "Unfaithful")
     return screen(record) if screen else None
+
+
+def _unfaithful(record: Record) -> str:
+    """What of it the client would change."""
+    if (timestamp := record[1]) <= 0:
+        return f"its timestamp is {timestamp}, which the client would replace by the current time"
+    return "it has a header whose name is not UTF-8"

@@ -63,6 +63,7 @@ class RecordReader:
         self._group = consumer_group(task.key.replication)
         self._pace = Pace(settings.throughput_limit)
         self._throttling = Throttling(str(self._at), "source")
+        self._hands_over = task.hands_over
         self._pending: list[Message] = []
         self._next: int | None = None  # the offset that the consumer reads next
         self._unreadable: UnreadableBatch | None = None  # the one that was met last
@@ -103,6 +104,7 @@ class RecordReader:
             settings=self._settings,
             pace=self._pace,
             assigned=assigned,
+            hands_over=self._hands_over,
         )
         self._pace.wait()
         writer = target.begin()

@@ -1,0 +1,105 @@
+"""How the records of a batch are compressed: https://kafka.apache.org/documentation/#recordbatch, codecs 0 to 4.
+
+Only who cuts a batch needs it, so pyarrow is imported when it is used. Raises ImportError without it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import xxhash
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+# snappy-java's frames, which all clients read: this, two versions, and blocks with their length before them.
+_SNAPPY_JAVA = b"\x82SNAPPY\x00"
+_SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
+_SNAPPY_BLOCK = 32 << 10
+# A frame of LZ4: Java's client takes only blocks that do not depend on each other. Version 1, blocks of 64 KiB.
+_LZ4_MAGIC, _LZ4_FLAGS, _LZ4_BLOCK, _LZ4_END = b"\x04\x22\x4d\x18", b"\x60\x40", 64 << 10, b"\0\0\0\0"
+_LZ4_AS_IT_IS = 1 << 31
+
+
+def unpacked(codec: int, data: memoryview) -> bytes:
+    """The records without compression. Raises ValueError for damaged data, or a codec that is not known."""
+    try:
+        match codec:
+            case 0:
+                return bytes(data)
+            case 1:
+                return gzip.decompress(data)
+            case 2:
+                return b"".join(map(_snappy, _snappy_blocks(bytes(data))))
+            case 3 | 4:
+                import pyarrow
+
+                with pyarrow.input_stream(
+                    pyarrow.py_buffer(data), compression="lz4" if codec == LZ4 else "zstd"
+                ) as read:
+                    return bytes(read.read())
+    except (OSError, EOFError, zlib.error, struct.error) as e:
+        raise ValueError(f"its records cannot be unpacked: {e}") from e
+    raise ValueError(f"codec {codec} is not known")
+
+
+def packed(codec: int, data: bytes) -> bytes:
+    """The same records compressed, as each client can read them."""
+    match codec:
+        case 1:
+            return gzip.compress(data, mtime=0)
+        case 2:
+            blocks = (bytes(_arrow("snappy").compress(block)) for block in _pieces(data, _SNAPPY_BLOCK))
+            framed = (struct.pack(">i", len(block)) + block for block in blocks)
+            return b"".join((_SNAPPY_JAVA, _SNAPPY_VERSIONS, *framed))
+        case 3:
+            check = xxhash.xxh32_intdigest(_LZ4_FLAGS) >> 8 & 0xFF
+            return b"".join(
+                (_LZ4_MAGIC, _LZ4_FLAGS, bytes([check]), *map(_lz4_block, _pieces(data, _LZ4_BLOCK)), _LZ4_END)
+            )
+        case 4:
+            return bytes(_arrow("zstd").compress(data))
+    return data
+
+
+def _arrow(name: str) -> Any:
+    import pyarrow
+
+    return pyarrow.Codec(name)
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in range(0, len(data), size))
+
+
+def _lz4_block(block: bytes) -> bytes:
+    small = bytes(_arrow("lz4_raw").compress(block))
+    if len(small) < len(block):
+        return struct.pack("<I", len(small)) + small
+    return struct.pack("<I", len(block) | _LZ4_AS_IT_IS) + block
+
+
+def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+    """One block without a frame, or those of snappy-java's frame."""
+    if not data.startswith(_SNAPPY_JAVA):
+        yield data
+        return
+    at = len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS)
+    while at < len(data):
+        (length,) = struct.unpack_from(">i", data, at)
+        at += 4 + length
+        if length < 0 or at > len(data):
+            raise EOFError("a block of snappy is cut")
+        yield data[at - length : at]
+
+
+def _snappy(block: bytes) -> bytes:
+    """A block begins with its length without compression, seven bits a byte, the lowest first."""
+    length = 0
+    for number, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << (7 * number)
+        if byte < 0x80:
+            return bytes(_arrow("snappy").decompress(block, length))
+    raise EOFError("a block of snappy has no length")

@@ -1,0 +1,97 @@
+"""Records that only the batch engine can copy, wherever a range begins or ends, and whatever engine was chosen before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_replication.planning.backfill_request import parse
+from kafka_replication.runs import backfill
+from tests.integration.test_whole_batches import BATCHES, engines, stored
+from tests.support.jobs import InProcess
+from tests.support.raw_produce import RawRecord, produce_batch
+from tests.support.scenario import Scenario, only
+
+ODD = 150
+
+
+def produced(scene: Scenario, odd: int = ODD, **field: Any) -> None:
+    """300 records in batches of 100; this one is as no client of ours can send it."""
+    scene.source.create(scene.topic)
+    plain = [RawRecord(b"k%d" % n, b"v%d" % n, (), 1_700_000_000_000 + n) for n in range(300)]
+    plain[odd] = RawRecord(b"odd", b"v", **{"timestamp": 1_700_000_000_000, **field})
+    for first in range(0, 300, 100):
+        produce_batch(scene.source.bootstrap, scene.topic, 0, plain[first : first + 100])
+
+
+def finished(scene: Scenario, **more: Any) -> None:
+    for _ in range(4):
+        report = scene.run(**more)
+        assert report.outcome in ("done", "nothing_to_do"), report.table()
+    assert scene.watermark() == 300
+    scene.assert_copied()
+
+
+@pytest.mark.parametrize("least", [0, 64 << 10], ids=["any", "large"])
+@pytest.mark.parametrize("most", [120, 151, 150])
+def test_a_range_that_begins_or_ends_inside_of_its_batch(scene: Scenario, most: int, least: int) -> None:
+    produced(scene, timestamp=0)
+    finished(scene, copy={"engine": "batch", "least_batch_bytes": least}, max_records_per_run=most)
+    assert "batch/1" in {engine for _, engine in engines(scene)}
+
+
+@pytest.mark.parametrize("name", [b"a\xff", b"a\0b"], ids=["not UTF-8", "NUL"])
+def test_odd_header_names(scene: Scenario, name: bytes) -> None:
+    produced(scene, headers=((name, b"content"),))
+    finished(scene, copy=BATCHES, max_records_per_run=120)
+    assert any(name in records for _, records in stored(scene.target, scene.topic))  # a client does not show a NUL
+
+
+def test_the_remedy_of_the_record_engine_works_where_the_partition_stands(scene: Scenario) -> None:
+    produced(scene, timestamp=0)
+    line = only(scene.run())
+    assert "offset 150" in (line.error or "") and "copy.engine: batch" in line.remedy
+    assert scene.position().next_offset == 150
+    finished(scene, copy={"engine": "batch"})
+
+
+@pytest.mark.parametrize("policy", ["quarantine", "skip"])
+def test_nothing_is_set_aside_that_an_engine_can_copy(scene: Scenario, policy: str) -> None:
+    produced(scene, timestamp=0)
+    finished(scene, copy={"engine": "batch"}, max_records_per_run=120, failures={"policy": policy})
+    position = scene.position()
+    assert (position.quarantined, position.skipped) == (0, 0)
+
+
+def test_a_backfill(scene: Scenario) -> None:
+    produced(scene, timestamp=0)
+    scene.settings["copy"] = BATCHES
+    scene.settings["start_from"] = "latest"
+    assert scene.run().outcome == "nothing_to_do"
+    for from_, until in ((145, 155), (120, 145), (155, 300)):
+        request = parse(scene.replication(), topics=[scene.topic], from_=from_, until=until)
+        report = backfill.run(scene.replication(), scene.connections, scene.store, InProcess, request)
+        assert report.outcome == "done", report.table()
+    assert sum(range_.span for range_ in scene.position().coverage) == 180
+
+
+def test_what_no_engine_can_copy_is_named(scene: Scenario) -> None:
+    """The target would store other batches, so there is only the record engine."""
+    produced(scene, timestamp=0)
+    scene.target.create(scene.topic, 1, {"compression.type": "gzip"})
+    for _ in range(2):
+        line = only(scene.run(copy=BATCHES))
+        assert "offset 150" in (line.error or "")
+    assert scene.position().next_offset == 150
+
+
+def test_a_whole_topic_of_such_records(scene: Scenario) -> None:
+    scene.source.create(scene.topic)
+    for first in range(0, 600, 20):
+        records = [RawRecord(b"k%d" % n, b"v", (), -(n % 3)) for n in range(first, first + 20)]
+        produce_batch(scene.source.bootstrap, scene.topic, 0, records)
+    report = scene.run(copy={"engine": "batch"})
+    assert report.outcome == "done", report.table()
+    assert len(engines(scene)) < 30
+    scene.assert_copied()

@@ -1,0 +1,84 @@
+"""What may hold a password shows it in no `repr` and in no error."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import typing
+from collections.abc import Iterator
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+import kafka_replication
+from kafka_replication.config import Copy
+from kafka_replication.connections.definition import Definition
+from kafka_replication.connections.port import SparkConnection
+from kafka_replication.orchestration.notifiers import NotifierChannel
+from kafka_replication.orchestration.notify import REQUEST
+from kafka_replication.orchestration.notify import Request as NotifyRequest
+from kafka_replication.spark.jobs import JOB, Job
+from kafka_replication.wire.security import Security
+
+SECRET = "do-not-show-me"
+HOLDING = {"some.password": SECRET}
+# What a person wrote for readers, and what the ledger and Kafka hold: no setting of a client.
+NO_SECRETS = frozenset(
+    {
+        "config.yaml.Tree.value",
+        "kafka.translate.Asked.settings",
+        "ledger.placement.UnknownPlacement.content",
+        *(
+            f"ledger.entries.{kind}.extra"
+            for kind in ("Position", "Verified", "Gap", "Start", "Deleted", "Removed", "Receipt", "Handled")
+        ),
+        "runs.failed.handling.Answer.document",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Security(user="me", password=SECRET),
+        Definition(connection_id="c", conn_type="kafka", extra=HOLDING),
+        SparkConnection("spark://master:7077", {"spark.authenticate.secret": SECRET}),
+        Job(replication="r", run_id="1", source=HOLDING, target=HOLDING, settings=Copy()),
+        NotifyRequest("a.Notifier", HOLDING),
+        NotifierChannel("a.Notifier", HOLDING, HOLDING),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_text_of_a_value_has_no_secret(value: object) -> None:
+    assert SECRET not in repr(value) and SECRET not in str(value)
+
+
+def fields() -> Iterator[tuple[str, dataclasses.Field[typing.Any], typing.Any]]:
+    """Of each value type of this package: its full name, the field, its type."""
+    for module in pkgutil.walk_packages(kafka_replication.__path__, "kafka_replication."):
+        if "migrations" in module.name or module.name.endswith("__main__"):
+            continue
+        for kind in vars(importlib.import_module(module.name)).values():
+            if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == module.name:
+                own = f"{module.name.removeprefix('kafka_replication.')}.{kind.__name__}"
+                for each in dataclasses.fields(kind):
+                    yield f"{own}.{each.name}", each, each.type
+
+
+def is_of_anything(annotation: object) -> bool:
+    return str(annotation).replace("typing.", "") in ("dict[str, Any]", "Mapping[str, Any]", "object")
+
+
+def test_a_field_that_takes_settings_of_any_kind_is_not_shown() -> None:
+    shown = {name for name, each, kind in fields() if each.repr and (each.name == "password" or is_of_anything(kind))}
+    of_airflow = {name for name in shown if "Operator." in name}
+    assert shown - of_airflow == NO_SECRETS
+
+
+@pytest.mark.parametrize("adapter", [JOB, REQUEST], ids=["job", "request"])
+def test_an_error_about_what_was_sent_does_not_show_it(adapter: TypeAdapter[typing.Any]) -> None:
+    """Two versions of this package can meet where executors have one of their own."""
+    with pytest.raises(ValidationError) as error:
+        adapter.validate_json(f'{{"source": ["{SECRET}"], "arguments": ["{SECRET}"]}}')
+    assert SECRET not in str(error.value)
