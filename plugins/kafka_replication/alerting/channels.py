@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Protocol
 
 import apprise
 
 from kafka_replication.alerting.text import Message
 from kafka_replication.model.errors import NotDelivered
+from kafka_replication.runtime import background
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
@@ -72,40 +73,21 @@ def deliver(channels: Sequence[Channel], message: Message, seconds: float) -> bo
 
     Raises nothing: the errors are logged.
     """
-    sendings = [_Sending(channel, message) for channel in channels]
-    until = time.monotonic() + seconds
-    for sending in sendings:
-        sending.thread.join(max(0.0, until - time.monotonic()))
-    failed = {sending.channel.name: problem for sending in sendings if (problem := sending.problem(seconds))}
-    took = [sending.channel.name for sending in sendings if sending.channel.name not in failed]
+    sendings = [background.begin(partial(channel.deliver, message), "alert") for channel in channels]
+    wait(sendings, seconds)
+    ends = [(channel.name, _problem(sending, seconds)) for channel, sending in zip(channels, sendings, strict=True)]
+    took = [name for name, problem in ends if problem is None]
     sent = f"sent by {', '.join(took)}" if took else "sent to nobody"
     log_event(log, logging.WARNING, Event.ALERT, "%s\n%s\n(%s)\n", message.title, message.text, sent)
-    for name, problem in failed.items():
-        text = "an alert was not delivered by %s: %s"
-        log_event(log, logging.ERROR, Event.ALERT_NOT_DELIVERED, text, name, problem)
+    for name, problem in ends:
+        if problem is not None:
+            text = "an alert was not delivered by %s: %s"
+            log_event(log, logging.ERROR, Event.ALERT_NOT_DELIVERED, text, name, problem)
     return bool(took) or not channels
 
 
-class _Sending:
-    """The delivery by one channel, in a thread that keeps no process alive."""
-
-    def __init__(self, channel: Channel, message: Message) -> None:
-        self.channel = channel
-        self._message = message
-        self._ended = False
-        self._problem: Exception | None = None
-        self.thread = threading.Thread(target=self._send, name="alert", daemon=True)
-        self.thread.start()
-
-    def _send(self) -> None:
-        try:
-            self.channel.deliver(self._message)
-        except Exception as problem:  # noqa: BLE001 - a channel that fails must not keep the others silent
-            self._problem = problem
-        self._ended = True
-
-    def problem(self, seconds: float) -> Exception | None:
-        """Why it has not been delivered; None if it has."""
-        if self._ended:
-            return self._problem
-        return NotDelivered(f"it did not end within {seconds:.0f} s", "look at what the address waits for")
+def _problem(sending: Future[None], seconds: float) -> BaseException | None:
+    """Why the alert has not been delivered; None if it has. A channel that fails keeps no other one silent."""
+    if sending.done():
+        return sending.exception()
+    return NotDelivered(f"it did not end within {seconds:.0f} s", "look at what the address waits for")

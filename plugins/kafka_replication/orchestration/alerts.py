@@ -4,13 +4,12 @@ replication file names, and by an alert; a good one may heal what is open.
 
 from __future__ import annotations
 
-import contextvars
 import importlib
 import importlib.util
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait
+from functools import partial
 from importlib.abc import InspectLoader
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.alerts import Alerts
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run, watching
+from kafka_replication.runtime import background
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -60,15 +60,8 @@ def _side_by_side(*actions: Callable[[], None]) -> None:
     """Do all of this at the same time; what is not done after `ENDING` seconds is left behind, with a line in the log.
     What an action raises is logged: it keeps no other one from being done.
     """
-    until = time.monotonic() + ENDING
-    threads = []
-    for action in actions:
-        run = contextvars.copy_context().run
-        threads.append(threading.Thread(target=run, args=(_logged, action), daemon=True))
-        threads[-1].start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    if any(thread.is_alive() for thread in threads):
+    begun = [background.begin(partial(_logged, action), "telling") for action in actions]
+    if wait(begun, ENDING).not_done:
         log.error("telling did not end within %.0f s and is left behind: the store or alerts.callback hangs", ENDING)
 
 

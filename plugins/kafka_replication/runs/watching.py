@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import queue
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from kafka_replication.alerting import channels
 from kafka_replication.alerting.channels import AppriseChannel, Channel
@@ -40,6 +38,7 @@ from kafka_replication.reporting.causes import (
 )
 from kafka_replication.runs.run import Run, open_run
 from kafka_replication.runs.standing import standing
+from kafka_replication.runtime import background
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
@@ -336,23 +335,11 @@ def _problem_of_clusters(replication: Replication, problem: ReplicationError) ->
 
 def _within(seconds: float, act: Callable[[], T]) -> T:
     """What ``act`` returns or raises. Raises Unreachable if it takes longer; then it is left behind."""
-    answers = queue.SimpleQueue[tuple[T | None, Exception | None]]()
-
-    def ask() -> None:
-        try:
-            answers.put((act(), None))
-        except Exception as problem:  # noqa: BLE001 - it is raised below
-            answers.put((None, problem))
-
-    threading.Thread(target=ask, name="store", daemon=True).start()
-    try:
-        answer, problem = answers.get(timeout=seconds)
-    except queue.Empty:
+    asked = background.begin(act, "store")
+    if not wait([asked], seconds).done:
         what = f"the watermark store does not answer within {seconds:.0f} s"
-        raise Unreachable(what, "make the database reachable from this host") from None
-    if problem is not None:
-        raise problem
-    return cast("T", answer)
+        raise Unreachable(what, "make the database reachable from this host")
+    return asked.result()
 
 
 def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause, ...]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.runtime import background
 from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.application import Application
 from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP, Failure
@@ -134,9 +135,9 @@ class Dealer:
         self._end: JobEnd | None = None
 
     def deal(self, at_a_time: int) -> JobEnd:
-        self._await([_begin(self._work) for _ in range(at_a_time)])
+        self._await([background.begin(self._work, "deal") for _ in range(at_a_time)])
         if self._set_aside and self._end is None:
-            self._await([_begin(self._work_alone)])
+            self._await([background.begin(self._work_alone, "deal")])
         return self._end or JobEnd()
 
     def _await(self, futures: list[Future[None]]) -> None:
@@ -239,19 +240,3 @@ def missing(what: str) -> JobEnd:
 
 def _end_of(failure: Failure, what: str) -> JobEnd:
     return JobEnd(error=f"{failure.what}: {what}", remedy=failure.remedy, retriable=failure.is_passing)
-
-
-def _begin(work: Callable[[], None]) -> Future[None]:
-    """In a thread that may hang without holding up the driver's end."""
-    future = Future[None]()
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as e:  # noqa: BLE001  # whoever waits gets it
-            future.set_exception(e)
-        else:
-            future.set_result(None)
-
-    threading.Thread(target=run, daemon=True, name="deal").start()
-    return future

@@ -1,0 +1,30 @@
+"""Work in a thread that may hang: it holds up neither who began it nor the end of the process."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def begin(work: Callable[[], T], name: str) -> Future[T]:
+    """The result of ``work``, or what it raises. The thread is called ``name``, and has the context of this one.
+
+    The threads of `concurrent.futures` are no daemons: Python waits for them at its end, however long they hang.
+    """
+    future, inside = Future[T](), contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result = inside.run(work)
+        except BaseException as e:  # noqa: BLE001  # whoever asks for the result gets it
+            future.set_exception(e)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, daemon=True, name=name).start()
+    return future
