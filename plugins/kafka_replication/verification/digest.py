@@ -7,7 +7,7 @@ digest does not depend on how records are batched or compressed. It does not inc
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import xxhash
 
@@ -68,6 +68,8 @@ class StoredBatch(Protocol):
     @property
     def attributes(self) -> int: ...
     @property
+    def is_as_sent(self) -> bool: ...
+    @property
     def last_offset_delta(self) -> int: ...
     @property
     def base_timestamp(self) -> int: ...
@@ -79,16 +81,12 @@ class StoredBatch(Protocol):
     def payload(self) -> memoryview: ...
 
 
-LOG_APPEND_TIME: Final = 0b1000  # in a batch's attributes
-_GIVEN_BY_BROKER: Final = b"LogAppendTime"
-
-
 class BatchDigest:
     """The count, size and digest of stored record batches, in their order: their records, compressed as they are, and
     what decoding them needs. Equal digests mean equal records; the same records in other batches have another digest.
 
-    A batch whose timestamps the broker gave (``message.timestamp.type=LogAppendTime``) equals none: its payload still
-    has the producer's timestamps, but readers get the broker's. The batch engine never sends such a batch.
+    A batch that is not as it was sent equals none that was. With ``message.timestamp.type=LogAppendTime`` its payload
+    still has the producer's timestamps, but readers get the broker's.
     """
 
     __slots__ = ("bytes", "count", "hash")
@@ -100,8 +98,8 @@ class BatchDigest:
 
     def add_batch(self, batch: StoredBatch) -> None:
         codec, size = batch.attributes & 0b111, len(batch.payload)
-        if batch.attributes & LOG_APPEND_TIME:
-            self.hash.update(_GIVEN_BY_BROKER)
+        if not batch.is_as_sent:
+            self.hash.update(b"changed by the broker")
         self.hash.update(_batch(codec, batch.last_offset_delta, batch.count, batch.base_timestamp, size))
         self.hash.update(batch.payload)
         self.count += batch.count

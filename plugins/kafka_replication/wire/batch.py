@@ -59,6 +59,11 @@ class Batch:
     def is_transactional(self) -> bool:
         return bool(self.attributes & TRANSACTIONAL)
 
+    @property
+    def is_as_sent(self) -> bool:
+        """Whether nothing says that a broker changed what readers get of it, or that it is of a later version."""
+        return not self.attributes & ~AS_SENT
+
     def check(self) -> None:
         """Raise Malformed if the checksum is wrong."""
         if crc32c(self.body) != self.checksum:

@@ -9,11 +9,22 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Any
 
 import xxhash
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+class Codec(IntEnum):
+    """The lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
 # snappy-java's frames, which all clients read: this, two versions, and blocks with their length before them.
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
@@ -27,17 +38,17 @@ def unpacked(codec: int, data: memoryview) -> bytes:
     """The records without compression. Raises ValueError for damaged data, or a codec that is not known."""
     try:
         match codec:
-            case 0:
+            case Codec.NONE:
                 return bytes(data)
-            case 1:
+            case Codec.GZIP:
                 return gzip.decompress(data)
-            case 2:
+            case Codec.SNAPPY:
                 return b"".join(map(_snappy, _snappy_blocks(bytes(data))))
-            case 3 | 4:
+            case Codec.LZ4 | Codec.ZSTD:
                 import pyarrow
 
                 with pyarrow.input_stream(
-                    pyarrow.py_buffer(data), compression="lz4" if codec == LZ4 else "zstd"
+                    pyarrow.py_buffer(data), compression="lz4" if codec == Codec.LZ4 else "zstd"
                 ) as read:
                     return bytes(read.read())
     except (OSError, EOFError, zlib.error, struct.error) as e:
@@ -48,18 +59,18 @@ def unpacked(codec: int, data: memoryview) -> bytes:
 def packed(codec: int, data: bytes) -> bytes:
     """The same records compressed, as each client can read them."""
     match codec:
-        case 1:
+        case Codec.GZIP:
             return gzip.compress(data, mtime=0)
-        case 2:
+        case Codec.SNAPPY:
             blocks = (bytes(_arrow("snappy").compress(block)) for block in _pieces(data, _SNAPPY_BLOCK))
             framed = (struct.pack(">i", len(block)) + block for block in blocks)
             return b"".join((_SNAPPY_JAVA, _SNAPPY_VERSIONS, *framed))
-        case 3:
+        case Codec.LZ4:
             check = xxhash.xxh32_intdigest(_LZ4_FLAGS) >> 8 & 0xFF
             return b"".join(
                 (_LZ4_MAGIC, _LZ4_FLAGS, bytes([check]), *map(_lz4_block, _pieces(data, _LZ4_BLOCK)), _LZ4_END)
             )
-        case 4:
+        case Codec.ZSTD:
             return bytes(_arrow("zstd").compress(data))
     return data
 

@@ -10,7 +10,7 @@ from kafka_replication.kafka.batches.scan import BatchScan
 from kafka_replication.kafka.throttling import Throttling
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BatchDigest
-from kafka_replication.wire.batch import AS_SENT, Malformed
+from kafka_replication.wire.batch import Malformed
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +24,8 @@ class BatchCursor:
         self._scan = self._open()
 
     def read(self, wanted: Iterable[OffsetRange], digest: BatchDigest) -> int:
-        """Add the committed batches at these offsets, which ascend, to ``digest``. Not one that is there in part, nor
-        one that says of itself that the broker changed it: its records may have other times then. Where a batch has
-        another format, reading ends. Returns how many records were added.
+        """Add the committed batches at these offsets, which ascend, to ``digest``; not one that is there in part. Where
+        a batch has another format, reading ends. Returns how many records were added.
 
         Raises GapFound, Stalled, Unreachable, BadInput.
         """
@@ -34,8 +33,7 @@ class BatchCursor:
         try:
             for range_ in wanted:
                 for batch in self._scan.visible(range_):
-                    whole = range_.from_ <= batch.base_offset and batch.until <= range_.until
-                    if whole and not batch.attributes & ~AS_SENT:
+                    if range_.from_ <= batch.base_offset and batch.until <= range_.until:
                         digest.add_batch(batch)
         except Malformed as e:  # its records may be equal all the same; a client says it better if they cannot be read
             log.warning("%s: %s", self._at, e)

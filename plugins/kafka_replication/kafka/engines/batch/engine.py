@@ -25,7 +25,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
-from kafka_replication.wire.batch import AS_SENT, CODEC, Batch, Malformed
+from kafka_replication.wire.batch import CODEC, Batch, Malformed
 from kafka_replication.wire.connection import Connection
 from kafka_replication.wire.cutting import cut
 
@@ -175,7 +175,7 @@ def _why_not(batch: Batch) -> str | None:
     """Why the records of this batch cannot be sent as they are; None if they can."""
     if batch.count != batch.last_offset_delta + 1:
         return f"records of the batch at offset {batch.base_offset} were compacted away"
-    if batch.attributes & ~AS_SENT or batch.attributes & CODEC > CODECS:
+    if not batch.is_as_sent or batch.attributes & CODEC > CODECS:
         return f"the batch at offset {batch.base_offset} has the attributes {batch.attributes:#x}"
     return None
 
