@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.ledger.receipts import Receipts
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import approval, backfill
@@ -36,34 +34,22 @@ def pointer(scene: Scenario) -> int:
     return offset
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """From where each reading of receipts began."""
-    offsets: list[int | None] = []
-    read = KafkaLedger.receipts
-
-    def noted(self: KafkaLedger, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
-        offsets.extend(wanted.values())
-        return read(self, wanted)
-
-    monkeypatch.setattr(KafkaLedger, "receipts", noted)
-    return offsets
-
-
-def test_a_run_reads_receipts_from_where_unverified_ones_begin(scene: Scenario, asked: list[int | None]) -> None:
+def test_a_run_reads_receipts_from_where_unverified_ones_begin(
+    scene: Scenario, receipts_read_from: list[int | None]
+) -> None:
     scene.settings |= CHUNKS
     scene.source.create(scene.topic)
     for count in range(3):
         scene.source.produce(scene.topic, numbered(100, 100 * count))
         begin = 0 if count == 0 else pointer(scene)
-        asked.clear()
+        receipts_read_from.clear()
         assert only(scene.run()).copied == 100
-        assert asked and all(offset is not None and offset >= begin for offset in asked)
+        assert receipts_read_from and all(offset is not None and offset >= begin for offset in receipts_read_from)
         assert receipts(scene, pointer(scene)).of(scene.key(), 1) == []
         assert len(receipts(scene).of(scene.key(), 1)) == 10 * (count + 1)
-    asked.clear()
+    receipts_read_from.clear()
     scene.idle_run()
-    assert asked == []
+    assert receipts_read_from == []
     scene.assert_copied()
 
 

@@ -41,8 +41,8 @@ def offsets(scene: Scenario, **asked: str) -> list[tuple[int, str]]:
     return [(row["offset"], row["state"]) for row in ask(scene, Action.LIST, **asked)]
 
 
-def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
-    """The second copy of the chunk has the records that the first one set aside."""
+def three_set_aside(scene: Scenario) -> None:
+    """Of 200 records in chunks of 50: records without a key, on a compacted target."""
     scene.settings |= {"copy": {"chunk_records": 50}, "failures": QUARANTINE}
     scene.source.create(scene.topic)
     scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
@@ -51,6 +51,11 @@ def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
         records[place] = Rec(None, b"%d" % place)
     scene.source.produce(scene.topic, records)
     assert scene.run().outcome == "done"
+
+
+def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
+    """The second copy of the chunk has the records that the first one set aside."""
+    three_set_aside(scene)
     assert [row["done"] for row in ask(scene, Action.DISCARD, from_=8, until=9)] == [True]
     scene.target.set(scene.topic, cleanup_policy="delete")
     scene.target.delete_before(scene.topic, 0, 60)
@@ -316,14 +321,7 @@ def test_a_reset_leaves_nothing_to_decide(with_failures: Scenario) -> None:
 
 def test_a_record_that_is_set_aside_again_is_decided_again(scene: Scenario) -> None:
     """Its chunk was copied a second time: the first decision was about the first copy, and stays in the ledger."""
-    scene.settings |= {"copy": {"chunk_records": 50}, "failures": QUARANTINE}
-    scene.source.create(scene.topic)
-    scene.target.create(scene.topic, 1, {"cleanup.policy": "compact"})
-    records = numbered(200)
-    for place in (7, 8, 130):
-        records[place] = Rec(None, b"%d" % place)
-    scene.source.produce(scene.topic, records)
-    assert scene.run().outcome == "done"
+    three_set_aside(scene)
     assert len(ask(scene, Action.DISCARD, everything=True)) == 3
     scene.target.set(scene.topic, cleanup_policy="compact,delete")
     scene.target.delete_before(scene.topic, 0, 60)

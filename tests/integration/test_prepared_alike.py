@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 
-from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import Refused
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill
@@ -49,22 +46,8 @@ def test_the_first_record_that_cannot_be_copied_finds_its_quarantine_topic(scene
     assert len(quarantined(scene)) == 1
 
 
-@pytest.fixture
-def begins(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """From where each reading of receipts began; None is the log start."""
-    offsets: list[int | None] = []
-    read = KafkaLedger.receipts
-
-    def noted(self: KafkaLedger, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
-        offsets.extend(wanted.values())
-        return read(self, wanted)
-
-    monkeypatch.setattr(KafkaLedger, "receipts", noted)
-    return offsets
-
-
 def test_an_interval_notes_what_retention_removed_so_that_later_runs_read_few_receipts(
-    scene: Scenario, begins: list[int | None]
+    scene: Scenario, receipts_read_from: list[int | None]
 ) -> None:
     scene.settings |= {"copy": {"chunk_records": 5}}
     scene.source.create(scene.topic)
@@ -74,14 +57,14 @@ def test_an_interval_notes_what_retention_removed_so_that_later_runs_read_few_re
     assert copied(interval(scene, 1)) == 30
     entry = scene.bare_run().view().removed[scene.key()]
     assert entry.coverage.span > 0 and entry.target_start == 12
-    begins.clear()
+    receipts_read_from.clear()
     assert copied(interval(scene, 2)) == 30
     standing(scene.bare_run())
-    assert begins and None not in begins
+    assert receipts_read_from and None not in receipts_read_from
 
 
 def test_a_backfill_to_another_topic_notes_what_retention_removed_there(
-    scene: Scenario, begins: list[int | None]
+    scene: Scenario, receipts_read_from: list[int | None]
 ) -> None:
     scene.settings |= {"copy": {"chunk_records": 5}}
     scene.source.create(scene.topic)

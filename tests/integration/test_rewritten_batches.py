@@ -56,6 +56,7 @@ def test_a_timestamp_that_the_broker_replaced_is_not_called_equal(
     altered = [record.timestamp for _, record in read(scene.target.bootstrap, scene.topic, 0)]
     assert altered[0] == 1_700_000_000_000 and altered[-1] > 1_700_000_000_499  # else nothing is shown here
     line = only(report)
+    assert (report.outcome, line.digest_ok) == ("failed", False)
     assert line.error and "100 records with the digest" in line.error and "where the source has 100" in line.error
     assert (scene.watermark() or 0) < 500
     assert only(scene.run()).error
@@ -64,7 +65,7 @@ def test_a_timestamp_that_the_broker_replaced_is_not_called_equal(
 
 def test_equal_records_in_other_batches_are_equal(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     report = copied_while(scene, monkeypatch, compression_type="gzip")
-    assert report.outcome == "done", report.table()
+    assert (report.outcome, only(report).digest_ok) == ("done", True), report.table()
     assert scene.watermark() == 500
     assert DIGEST_KIND in kinds(scene) and BATCH_DIGEST_KIND in kinds(scene)
     scene.assert_copied()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -14,9 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from kafka_replication.copying.engine import CopyTask
 from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.engines.batch.engine import BatchEngine
 from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.throttling import Throttling
@@ -24,7 +22,6 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runs.audit import AuditRequest, audit
-from kafka_replication.sinks.port import Sink
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase, raised
@@ -297,48 +294,3 @@ def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:
         assert not case.target.is_settled([case.key.target])
     wait_until(lambda: case.target.is_settled([case.key.target]))
     assert case.values() == []
-
-
-@pytest.fixture
-def change_before_copying(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Lets somebody change the target topic after the engine looked at its settings, and before it copies."""
-    supports = BatchEngine.supports
-
-    def arrange(**config: str) -> None:
-        def then_change(engine: BatchEngine, task: CopyTask, sink: Sink) -> str | None:
-            why_not = supports(engine, task, sink)
-            scene.target.set(task.key.target_topic, **config)
-            return why_not
-
-        monkeypatch.setattr(BatchEngine, "supports", then_change)
-
-    return arrange
-
-
-def test_timestamps_that_the_target_replaced_are_not_called_equal(
-    scene: Scenario, change_before_copying: Callable[..., None]
-) -> None:
-    """Brokers replace them in the batch's header alone: the stored records are the same bytes."""
-    scene.source.create(scene.topic)
-    scene.target.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(500), linger_ms=500)
-    change_before_copying(message_timestamp_type="LogAppendTime")
-    report = scene.run(copy=BATCHES)
-    assert {engine for _, engine in engines(scene)} == {"batch/1"}
-    assert (report.outcome, only(report).digest_ok) == ("failed", False), report.table()
-    assert not scene.watermark()
-
-
-def test_equal_records_that_the_target_compressed_anew_are_called_equal(
-    scene: Scenario, change_before_copying: Callable[..., None]
-) -> None:
-    scene.source.create(scene.topic)
-    scene.target.create(scene.topic)
-    scene.source.produce(scene.topic, numbered(500), compression_type="lz4", linger_ms=500)
-    change_before_copying(compression_type="gzip")
-    report = scene.run(copy=BATCHES)
-    assert {engine for _, engine in engines(scene)} == {"batch/1"}
-    assert stored(scene.target, scene.topic) != stored(scene.source, scene.topic)
-    assert (report.outcome, only(report).digest_ok) == ("done", True), report.table()
-    scene.assert_copied()
-    assert scene.watermark() == 500

@@ -55,8 +55,3 @@ def test_what_cannot_be_followed_is_named(settings: dict[str, Any], reason: str)
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(OSError, match="No such file"):
         Security.of({"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
-
-
-def test_no_text_shows_the_password() -> None:
-    security = Security(mechanism="PLAIN", user="u", password="sentinel")
-    assert "sentinel" not in f"{security} {security!r}"
