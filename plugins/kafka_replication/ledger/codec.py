@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from kafka_replication.ledger import fields, formats
 from kafka_replication.ledger.entries import (
-    UPGRADE,
     Deleted,
     Entry,
     FailedRecord,
@@ -29,7 +28,7 @@ from kafka_replication.ledger.entries import (
     Start,
     Verified,
 )
-from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement
+from kafka_replication.ledger.placement import UPGRADE, KafkaPartitions, KafkaSegments, Part, Placement
 from kafka_replication.ledger.record_keys import FOREIGN
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import LedgerUnreadable

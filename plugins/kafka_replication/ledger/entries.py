@@ -19,11 +19,10 @@ from kafka_replication.ledger.placement import (
     Part,
     Placement,
     Spread,
-    UnknownPlacement,
     ends_of,
+    parts_of,
 )
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
-from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.partitioning import KEEP
 
@@ -32,7 +31,6 @@ RECEIPTS = "kafka-replication.receipts"
 ONE_WRITER = (
     "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
 )
-UPGRADE = "upgrade this installation: a newer version wrote it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +335,7 @@ class Receipt:
     @property
     def parts(self) -> tuple[Part, ...]:
         """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        return _parts(self.placement, f"the receipt of source offsets {self.range}")
+        return parts_of(self.placement, f"the receipt of source offsets {self.range}")
 
     @property
     def spread(self) -> bool:
@@ -393,17 +391,7 @@ class Handled:
     @property
     def parts(self) -> tuple[Part, ...]:
         """Where retried records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
-        return _parts(self.placement, f"the entry of handled records {self.offsets}")
-
-
-def _parts(placement: Placement, what: str) -> tuple[Part, ...]:
-    match placement:
-        case KafkaPartitions(parts=parts):
-            return parts
-        case KafkaSegments(segments):
-            return tuple(segment.part for segment in segments)
-        case UnknownPlacement(kind):
-            raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)
+        return parts_of(self.placement, f"the entry of handled records {self.offsets}")
 
 
 Entry = Position | Verified | Gap | Start | Deleted | Removed | Receipt | Handled

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.partitioning import PartitionedBy
+
+UPGRADE = "upgrade this installation: a newer version wrote it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +129,14 @@ class Explained:
     ends: tuple[int, ...]
     receipts_from: int
     settled: bool = False
+
+
+def parts_of(placement: Placement, what: str) -> tuple[Part, ...]:
+    """Raises LedgerUnreadable, which names ``what``, for a kind of placement that this version does not know."""
+    match placement:
+        case KafkaPartitions(parts=parts):
+            return parts
+        case KafkaSegments(segments):
+            return tuple(segment.part for segment in segments)
+        case UnknownPlacement(kind):
+            raise LedgerUnreadable(f"{what} has the placement kind {kind!r}, which this version does not know", UPGRADE)

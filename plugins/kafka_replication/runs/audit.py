@@ -24,7 +24,7 @@ from kafka_replication.runs.audit_failed import audit_failed
 from kafka_replication.runs.audit_lost import lost_from_ledger
 from kafka_replication.runs.audit_sides import Sides, look
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, name_of, records
+from kafka_replication.runs.spread_audit import Claim, SpreadAuditor, TargetRead, copied, name_of
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Unit, area_of, claimed, compare, units
 from kafka_replication.verification.delivery import set_aside
@@ -236,7 +236,7 @@ class _PartitionAuditor:
                 result=self.result,
                 open_target=partial(_open_target, self.run),
                 log=self.sides.log,
-                source=lambda receipt: self._written(receipt, _copied(source, receipt)),
+                source=lambda receipt: self._written(receipt, copied(source, receipt)),
             )
             for receipt in chosen:
                 if self.compared.chunk(self.key, receipt, self.result):
@@ -388,12 +388,6 @@ class _PartitionAuditor:
         for record in found:
             self.result.source_records += 1
             yield from change(record) if change else (record,)
-
-
-def _copied(source: Cursor, receipt: Receipt) -> Iterator[Record]:
-    """The source records of a chunk that were not set aside."""
-    aside = set_aside(receipt)
-    return records(source.read(receipt.range, aside), aside)
 
 
 def _places(receipt: Receipt) -> Sequence[int]:

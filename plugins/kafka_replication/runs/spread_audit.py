@@ -24,6 +24,7 @@ from kafka_replication.model.partitioning import MAP, Partitioning
 from kafka_replication.reporting.audit import LISTED, PartitionAudit
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Difference, Kind, Seen, compare
+from kafka_replication.verification.delivery import set_aside
 from kafka_replication.verification.digest import Fingerprint
 from kafka_replication.verification.digests import RecordDigest, record_digest_for
 from kafka_replication.verification.verify import PartDigest
@@ -253,3 +254,9 @@ class SpreadAuditor:
 def records(messages: Iterable[Any], without: Container[int] = ()) -> Iterator[Record]:
     """What the copier reads of these messages, but for the offsets ``without``, which it set aside."""
     return (record_of(message) for message in messages if offset_of(message) not in without)
+
+
+def copied(source: Cursor, receipt: Receipt) -> Iterator[Record]:
+    """The source records of a chunk that were not set aside."""
+    aside = set_aside(receipt)
+    return records(source.read(receipt.range, aside), aside)

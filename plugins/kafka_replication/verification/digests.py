@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kafka_replication.ledger.entries import UPGRADE, Receipt
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.ledger.placement import UPGRADE
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, DIGEST_KIND, BatchDigest, Fingerprint, Headers
 
