@@ -22,9 +22,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.alerting.memory import STATE_FOLDER
 from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
-from kafka_replication.model.errors import ReplicationError, Unreachable
+from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watching import LostRun, reported_failure
+from kafka_replication.runs.watching import LostRun
 from kafka_replication.watermarks.store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
@@ -80,8 +80,8 @@ def test_a_failed_run_is_told_with_what_it_says_and_healed_by_the_next_one(
 ) -> None:
     copied_once(scene)
     watching = watcher(scene, received, tmp_path)
-    failed = reported_failure(Unreachable("nobody answers", "wake them"), "cli-1")
-    assert events(watching.look(failed)) == ["opened run-failed"]
+    failed = Refused("nobody answers", "wake them")
+    assert events(watching.tell(failed, "cli-1")) == ["opened run-failed"]
     assert watching.look().alerts == ()  # the store knows nothing of a run that was not planned
     [alert] = received.mails
     assert all(text in alert.text for text in ("cli-1", "nobody answers", "wake them"))

@@ -121,17 +121,16 @@ class Watcher:
             log.warning("%s: the store cannot be used: %s", self.replication.name, away)
             return self._tell_without_store(away, (*cluster, reported), until.left)
 
-    def look(self, reported: Cause | None = None) -> Decision:
+    def look(self) -> Decision:
         """Look once, tell what has to be told, and return what was found.
 
-        ``reported`` is what a run that failed says itself.
         Takes at most about four times ``timeouts.request``. Raises BadInput if neither the store nor a file can
         remember what was told.
         """
         name = self.replication.name
         try:
             with closing(self.open_store()) as store:
-                decision = self._settle(store, self._observe(store, reported))
+                decision = self._settle(store, self._observe(store))
                 self._tell(store, decision)
                 healed = self._store_answers()
                 return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
@@ -139,13 +138,11 @@ class Watcher:
             log.warning("%s: the store cannot be used: %s", name, problem)
             return self._tell_without_store(problem)
 
-    def _observe(self, store: WatermarkStore, reported: Cause | None) -> _Seen:
+    def _observe(self, store: WatermarkStore) -> _Seen:
         seen, of_runs = RunsSeen(), _NOTHING
         if self.orchestrator is not None or not self._watched_by_airflow(store):
             seen, of_runs = self._runs(store), _OF_RUNS
-        causes = [*run_causes(self.replication, seen, datetime.now(UTC))]
-        if reported is not None and not any(cause.run_id == reported.run_id for cause in causes):
-            causes.append(reported)
+        causes = run_causes(self.replication, seen, datetime.now(UTC))
         of_clusters, judged = self._clusters(store)
         observed = Observation(causes=(*causes, *of_clusters), judged=judged | of_runs)
         return _Seen(observed, seen.runs if of_runs else None)
@@ -361,7 +358,7 @@ def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
-    """What a run that failed says itself, for `Watcher.look`."""
+    """What a run that failed says itself."""
     what, remedy = (problem, "") if isinstance(problem, str) else (problem.what, problem.remedy)
     return Cause(
         key=CauseKey(Kind.FAILED, BACKFILL if is_backfill else ""),
