@@ -252,11 +252,12 @@ class SqlStore:
         return self._read(lambda db: alerts.open_causes(db, replication))
 
     def settle_causes(self, replication: str, decide: Decide) -> Decision:
-        claimed: list[Decision] = []  # by an attempt whose commit may or may not have come about
+        decided: Decision | None = None  # by an attempt whose commit may or may not have come about
 
         def settle(db: Connection) -> Decision:
-            claimed[:] = [alerts.settle(db, replication, decide, claimed[0] if claimed else None)]
-            return claimed[0]
+            nonlocal decided
+            decided = alerts.settle(db, replication, decide, decided)
+            return decided
 
         return self._write(settle)
 

@@ -159,10 +159,17 @@ def ready(run: LeasedRun, demand: Demand) -> Plan:
     The first look is not retried, so that a cluster that does not answer fails the run at once. All later calls are
     retried. Raises PreflightFailed, Refused.
     """
-    reads = [_look(run, demand)]
-    answers = ask(run, reads[0].snapshot, transactions=_failed_before(run))
-    _raise_findings(demand, [*findings(run, reads[0].view, answers.in_(reads[0].snapshot)), *answers.findings])
-    planned = run.retry("opening", lambda: _ready(run, demand, answers, reads.pop() if reads else _look(run, demand)))
+    first = _look(run, demand)
+    answers = ask(run, first.snapshot, transactions=_failed_before(run))
+    _raise_findings(demand, [*findings(run, first.view, answers.in_(first.snapshot)), *answers.findings])
+    known: World | None = first
+
+    def opened() -> Planned:
+        nonlocal known
+        world, known = known or _look(run, demand), None  # another attempt looks anew
+        return _ready(run, demand, answers, world)
+
+    planned = run.retry("opening", opened)
     if planned.text is not None:
         log.info("plan of %s run %s:\n%s", demand.kind, run.run_id, planned.text())
     return planned.plan
