@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any, NewType, cast
+from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from kafka_replication.alerting.text import Message
 from kafka_replication.model.errors import BadInput, NotDelivered, ReplicationError
+from kafka_replication.runtime.private_json import private
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,7 @@ class Answer:
         return NotDelivered(self.what, self.remedy) if self.retriable else BadInput(self.what, self.remedy)
 
 
-_Private = NewType("_Private", Request)  # an error does not show the arguments
-REQUEST = TypeAdapter[Request](cast(Any, _Private), config=ConfigDict(hide_input_in_errors=True))
+REQUEST = private(Request)
 ANSWER = TypeAdapter(Answer)
 
 

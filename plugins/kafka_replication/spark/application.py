@@ -7,7 +7,7 @@ import time
 from pyspark import SparkContext
 
 from kafka_replication.spark import reach
-from kafka_replication.spark.failures import ENDED_EARLY, EXECUTORS_LOST, MASTER_SILENT, Failure
+from kafka_replication.spark.failures import ENDED_EARLY, EXECUTORS_LOST, MASTER_SILENT
 from kafka_replication.spark.jobs import JobEnd
 
 WITHOUT_EXECUTOR = 30.0  # seconds; a worker of Spark starts another executor within a few
@@ -29,7 +29,7 @@ class Application:
         """How it ended; None if it goes on."""
         scala = self._context._jsc.sc()
         if scala.isStopped():
-            return _ended(ENDED_EARLY)
+            return JobEnd.of(ENDED_EARLY)
         if not self._is_standalone:
             return None
         if scala.getExecutorMemoryStatus().size() > 1:  # the driver counts as one
@@ -37,9 +37,5 @@ class Application:
         if time.monotonic() - self._without_since < WITHOUT_EXECUTOR:
             return None
         if silent := reach.silent(self._context.master or ""):
-            return _ended(MASTER_SILENT, f": {silent}")
-        return _ended(EXECUTORS_LOST) if self._had_one else None
-
-
-def _ended(failure: Failure, more: str = "") -> JobEnd:
-    return JobEnd(error=f"{failure.what}{more}", remedy=failure.remedy, retriable=failure.is_passing)
+            return JobEnd.of(MASTER_SILENT, silent)
+        return JobEnd.of(EXECUTORS_LOST) if self._had_one else None

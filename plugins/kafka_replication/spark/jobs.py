@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NewType, cast
+from typing import Any, Self
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.config.failures import Failures
@@ -16,7 +16,8 @@ from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.partitioning import SOLE, Partitioning
-from kafka_replication.spark.failures import WORKER_ENDED
+from kafka_replication.runtime.private_json import private
+from kafka_replication.spark.failures import WORKER_ENDED, Failure
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
@@ -121,6 +122,14 @@ class JobEnd:
     remedy: str = ""
     retriable: bool = True  # may the same job succeed when it is submitted again?
 
+    @classmethod
+    def of(cls, failure: Failure, more: str = "") -> Self:
+        return cls(
+            error=f"{failure.what}: {more}" if more else failure.what,
+            remedy=failure.remedy,
+            retriable=failure.is_passing,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -130,9 +139,7 @@ class Answer:
     end: JobEnd | None = None
 
 
-# An error that names what does not fit would show the clients' settings. A NewType can have a configuration.
-_Private = NewType("_Private", Job)
-JOB = TypeAdapter[Job](cast(Any, _Private), config=ConfigDict(hide_input_in_errors=True))
+JOB = private(Job)
 ANSWER = TypeAdapter(Answer)
 BUNDLE = TypeAdapter(list[RangeTask])
 RESULTS = TypeAdapter(list[RangeResult])

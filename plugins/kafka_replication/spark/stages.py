@@ -17,7 +17,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime import background
 from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.application import Application
-from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP, Failure
+from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
@@ -93,7 +93,7 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
 def _error(text: str) -> Exception:
     """What an error of Spark means for those that wait for its job."""
     if _NO_PYTHON.search(text):
-        return GaveUp(_end_of(EXECUTOR_LACKS_PYTHON, cause_of(text)))
+        return GaveUp(JobEnd.of(EXECUTOR_LACKS_PYTHON, cause_of(text)))
     return (Aborted if _ABORTED.search(text) else RuntimeError)(cause_of(text))
 
 
@@ -172,7 +172,7 @@ class Dealer:
             self._end = e.end
         except RuntimeError as e:
             log.exception("Spark gave up")
-            self._end = JobEnd(error=f"{GAVE_UP.what}: {e}", remedy=GAVE_UP.remedy)
+            self._end = JobEnd.of(GAVE_UP, str(e))
         else:
             self._aborts = 0
             self._take(bundle, results)
@@ -207,7 +207,7 @@ class Dealer:
                 self._set_aside += bundle
             self._aborts += 1
             if self._aborts >= MOST_ABORTS:
-                self._end = JobEnd(error=f"{GAVE_UP.what}: {cause}", remedy=GAVE_UP.remedy)
+                self._end = JobEnd.of(GAVE_UP, cause)
 
 
 def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]], Iterable[str]]:
@@ -235,8 +235,4 @@ def _work(common: bytes, needed: tuple[str, ...]) -> Callable[[Iterable[bytes]],
 
 
 def missing(what: str) -> JobEnd:
-    return _end_of(EXECUTOR_LACKS_MODULE, what)
-
-
-def _end_of(failure: Failure, what: str) -> JobEnd:
-    return JobEnd(error=f"{failure.what}: {what}", remedy=failure.remedy, retriable=failure.is_passing)
+    return JobEnd.of(EXECUTOR_LACKS_MODULE, what)

@@ -185,7 +185,7 @@ class SubmitLauncher:
             return end
         if failure.is_start:
             raise (Unreachable if failure.is_passing else BadInput)(failure.what, failure.remedy)
-        return JobEnd(error=failure.what, remedy=failure.remedy, retriable=failure.is_passing)
+        return JobEnd.of(failure)
 
     def _hear(self, line: str) -> None:
         """Spark tries on for 40 s after it is clear that no master will take its application."""
