@@ -23,6 +23,7 @@ from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.target_limits import TargetLimits
 from kafka_replication.ledger.entries import Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import (
     BadInput,
@@ -90,11 +91,12 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
 
     def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         with _session(run, key) as (session, position):
-            left, outcomes = _left(run, key, position, some)
+            view = run.view()
+            left, outcomes = _left(run, view, position, some)
             yield from outcomes
             if left:
                 session.begin()
-                entry = _entry(run, DISCARDED, position, left, decision)
+                entry = _entry(run, view, DISCARDED, position, left, decision)
                 session.decide(position, entry)
                 yield from _noted(run, left, entry)
 
@@ -156,7 +158,7 @@ class _Retry:
         with _session(self.run, self.key) as (session, position):
             unreadable = _unreadable(self.run, self.key, position.generation)
             self.contents.look(self.run.clusters.source_admin, position.ids, unreadable)
-            left, done = _left(self.run, self.key, position, rows)
+            left, done = _left(self.run, self.run.view(), position, rows)
             limits = session.limits()
         yield from done
         chunk, size = list[_Content](), 0
@@ -221,7 +223,8 @@ class _Retry:
                 digest.add(*record[1:])
         rows = [content.row for content in chunk]
         with _session(self.run, self.key) as (session, position):
-            if len(_left(self.run, self.key, position, rows)[0]) < len(rows):
+            view = self.run.view()
+            if len(_left(self.run, view, position, rows)[0]) < len(rows):
                 raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
             session.check_target(position)
             writer = session.begin()
@@ -229,7 +232,7 @@ class _Retry:
             placement = writer.finish(digest.hexdigest())
             session.check_ids(position.ids)
             entry = replace(
-                _entry(self.run, RETRIED, position, rows, self.decision),
+                _entry(self.run, view, RETRIED, position, rows, self.decision),
                 placement=placement,
                 count=digest.count,
                 digest=digest.hexdigest(),
@@ -319,10 +322,12 @@ def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSessi
 
 
 def _left(
-    run: LeasedRun, key: PartitionKey, position: Position, rows: Sequence[FailedRow]
+    run: LeasedRun, view: LedgerView, position: Position, rows: Sequence[FailedRow]
 ) -> tuple[list[FailedRow], list[Outcome]]:
-    """What can still be decided, and outcomes for the rest. Call it after fencing, so that no decision is doubled."""
-    view = run.view()
+    """What of one partition can still be decided, and outcomes for the rest. ``view`` is of after fencing, so that no
+    decision is doubled.
+    """
+    key = rows[0].key
     handled, again = view.handled.get(key, ()), [row.id for row in rows if was_given_back(row, view)]
     copied = set[FailedId]()
     if again:  # then only a receipt says what is set aside
@@ -342,6 +347,7 @@ def _left(
 
 def _entry(
     run: LeasedRun,
+    view: LedgerView,
     state: str,
     position: Position,
     rows: Sequence[FailedRow],
@@ -350,7 +356,7 @@ def _entry(
     skipped = [row.record.offset for row in rows if row.state == SKIPPED]
     quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
     first = quarantined.union(_offsets(skipped)).ranges[0].from_
-    earlier = run.view().handled_in(rows[0].key, position.generation)
+    earlier = view.handled_in(rows[0].key, position.generation)
     return Handled(
         generation=position.generation,
         state=state,
