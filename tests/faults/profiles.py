@@ -120,13 +120,6 @@ PROFILES = {
             "target-produce-quota": "nobody hears of a quota",
         },
     ),
-    "at_least_once_by_key": Profile(
-        {"delivery": "at_least_once", **BY_KEY}, leaves_out={**OF_ONE_PARTITION, **WITHOUT_TRANSACTIONS}
-    ),
-    "leader_ack_by_key": Profile(
-        {"delivery": "leader_ack", "accept_loss": 1.0, **BY_KEY},
-        leaves_out={**OF_ONE_PARTITION, **WITHOUT_TRANSACTIONS},
-    ),
     "transform": Profile(
         {"filter": "!(key && ends_with(key, '7'))", "transform": "tests.faults.profiles:split"}, _split
     ),

@@ -29,7 +29,6 @@ from kafka_replication.ledger.entries import (
     Verified,
 )
 from kafka_replication.ledger.placement import (
-    Explained,
     KafkaPartitions,
     KafkaSegments,
     Part,
@@ -224,7 +223,7 @@ SPREAD_DELIVERED_1: dict[str, Entry] = {
         time=TIME,
         delivery="at_least_once",
         duplicates=4,
-        explained=Explained((50, 0, 9000000077), 31, settled=True),
+        extra={"explained": {"ends": [50, 0, 9000000077], "receipts_from": 31, "settled": True}},  # no longer read
     ),
 }
 SPREAD_2: dict[str, Entry] = {

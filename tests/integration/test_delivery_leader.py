@@ -5,7 +5,6 @@ where the records of several source partitions lie in the same target partitions
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,8 @@ from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
 from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.spread import SpreadWriter
 from kafka_replication.ledger.placement import Placement
-from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs.audit import audit
 from stack.kafka_cluster import Broker, KafkaCluster
-from tests.support.checker import read
 from tests.support.clusters import Brokers
-from tests.support.jobs import InProcess
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
@@ -177,65 +172,3 @@ def test_fire_and_forget_loses_what_it_sends_while_nobody_leads(
     assert (len(found.lost), len(found.doubled)) == (line.lost_in_delivery, line.duplicates)
     assert line.copied == COUNT - line.lost_in_delivery
     print(f"lost {line.lost_in_delivery}, doubled {line.duplicates}")
-
-
-@pytest.fixture
-def spread(scene: Scenario) -> Scenario:
-    """Three source partitions with some records in common, and two target partitions, both led by the same broker."""
-    scene.topic = f"{scene.topic}.spread"
-    scene.settings |= {"partitioning": "by_key", "copy": {"chunk_records": 100}}
-    scene.source.create(scene.topic, 3)
-    for number in range(3):
-        own = [Rec(b"p%d-%d" % (number, n % 20), b"%d" % n, (), BASE) for n in range(300)]
-        scene.source.produce(scene.topic, [SAME if n % 10 == 9 else record for n, record in enumerate(own)], number)
-    scene.target.create(scene.topic, assignment=[[1, 2, 3], [1, 3, 2]])
-    wait_until(
-        lambda: scene.target.admin.list_topics(scene.topic, timeout=30).topics[scene.topic].partitions[1].leader == 1
-    )
-    return scene
-
-
-def told(scene: Scenario) -> tuple[int, int]:
-    """How many records the target has too few and too many, by what both topics hold."""
-    source, target = (
-        Counter(record for number in range(numbers) for _, record in read(cluster.bootstrap, scene.topic, number))
-        for cluster, numbers in ((scene.source, 3), (scene.target, 2))
-    )
-    assert not target.keys() - source.keys()
-    return (source - target).total(), (target - source).total()
-
-
-def counted(report: RunReport) -> tuple[int, int]:
-    return sum(line.lost_in_delivery for line in report.ranges), sum(line.duplicates for line in report.ranges)
-
-
-@pytest.mark.slow
-def test_at_least_once_loses_nothing_of_what_it_spreads(
-    spread: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None
-) -> None:
-    in_third_chunk(monkeypatch, leader(spread, target3).kill, lambda: None, SpreadWriter)
-    spread.settings |= {"delivery": "at_least_once"}
-    report = spread.run(InProcess(at_once=3))
-    assert report.outcome == "done", report.table()
-    assert told(spread) == counted(report) and not told(spread)[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("accept", [0.0, 0.5])
-def test_what_leader_ack_loses_of_several_source_partitions_is_told_apart_from_what_is_there(
-    spread: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None, accept: float
-) -> None:
-    """The records of the other source partitions come to lie at the offsets of those that are lost."""
-    in_third_chunk(monkeypatch, *leader_dies_alone(spread, target3, leader(spread, target3)), SpreadWriter)
-    spread.settings |= {"delivery": "leader_ack", "accept_loss": accept}
-    report = spread.run()
-    lost, doubled = told(spread)
-    assert 0 < lost <= 300 and (lost, doubled) == counted(report), report.table()
-    assert sum(line.copied for line in report.ranges) == 900 - lost
-    marks = [spread.watermark(number) or 0 for number in range(3)]
-    assert (
-        (report.outcome, marks) == ("done", [300] * 3) if accept else (report.outcome == "failed" and min(marks) < 300)
-    )
-    found = audit(spread.bare_run())
-    told_by_audit = [sum(getattr(one, term) for one in found.partitions) for term in ("lost_in_delivery", "duplicates")]
-    assert not accept or (found.outcome, told_by_audit) == ("clean", [lost, doubled]), found.text()

@@ -340,3 +340,21 @@ def test_a_record_that_is_set_aside_again_is_decided_again(scene: Scenario) -> N
     assert offsets(scene, state="any") == [(7, "discarded"), (8, "retried"), (130, "discarded")]
     audited = audit(scene.bare_run())
     assert audited.outcome == "clean", audited.text()
+
+
+def test_they_are_decided_about_in_transactions_after_the_profile_was_changed(with_failures: Scenario) -> None:
+    """What the profile without transactions copies next lies behind the retried record, and is explained."""
+    scene = with_failures
+    scene.settings |= {"delivery": "at_least_once", "failures": {"policy": "fail"}}
+    scene.source.produce(scene.topic, numbered(10, 60))
+    assert scene.run().outcome == "done"
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    assert [row["done"] for row in ask(scene, Action.RETRY, until=8)] == [True]
+    assert [row["done"] for row in ask(scene, Action.DISCARD, from_=8, until=9)] == [True]
+    scene.source.produce(scene.topic, numbered(10, 70))
+    report = scene.run()
+    assert (report.outcome, only(report).duplicates) == ("done", 0), report.table()
+    assert offsets(scene) == [(30, "quarantined"), (59, "quarantined")]
+    assert_each_once(scene, (8, 30, 59))
+    found = audit(scene.bare_run())
+    assert (found.outcome, found.partitions[0].duplicates) == ("clean", 0), found.text()

@@ -150,8 +150,7 @@ def test_a_range_that_begins_and_ends_inside_of_the_batch(
 
 
 def test_it_fails_by_default_with_all_before_it_copied(scene: Scenario, source_data: Path) -> None:
-    """So it does at the limit. Without transactions, too."""
-    scene.settings |= {"delivery": "at_least_once"}
+    """So it does at the limit."""
     scene.source.create(scene.topic)
     fill(scene)
     bad = batches(source_data, scene.topic)[1]

@@ -70,29 +70,6 @@ def test_only_profiles_that_lose_records_have_a_share_to_accept(delivery: Delive
         file(delivery=delivery, accept_loss=0.01)
 
 
-@pytest.mark.parametrize("delivery", PROFILES[1:])
-def test_profiles_without_transactions_share_no_target_topic(delivery: Delivery) -> None:
-    with pytest.raises(ValidationError, match=f"{delivery} does not work with 'on_existing_target: share': a record"):
-        file(delivery=delivery, on_existing_target="share")
-    assert file(delivery="exactly_once", on_existing_target="share").delivery == "exactly_once"
-    assert file(delivery=delivery, on_existing_target="append").delivery == delivery
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"partitioning": "by_key", "target_topics": {"partitions": 3}},
-        {"partitioning": "map", "partition_map": {0: 0}},
-        {"partitioning": "shop.rules:by_country"},
-    ],
-)
-def test_only_a_profile_that_says_where_a_record_is_works_with_every_partitioning(more: dict[str, object]) -> None:
-    for delivery in PROFILES[:3]:
-        assert file(delivery=delivery, **more).delivery == delivery
-    with pytest.raises(ValidationError, match="fire_and_forget needs 'partitioning: keep', not"):
-        file(delivery="fire_and_forget", **more)
-
-
 @pytest.mark.parametrize("share", [-0.1, 1.1, "some"])
 def test_a_share_lies_between_nothing_and_all(share: object) -> None:
     with pytest.raises(ValidationError):

@@ -116,6 +116,28 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         "if the readers of orders are ready for that, set target_topics.partitions: 3; else re-create the topic and reset"
         f" it: {RESET}",
     ),
+    "copied by key without transactions": (
+        Case(
+            positions={key(): replace(spread("by_key", 40), delivery="at_least_once")},
+            config={"partitioning": "by_key"},
+        ),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied to several partitions of orders without transactions, which is no"
+        " longer supported: nothing tells what dead attempts left there",
+        "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
+        f" topic: {RESET}",
+    ),
+    "copied by key without transactions, and then with them": (
+        Case(
+            positions={key(): replace(spread("by_key", 40), sent_from=(0,))},
+            config={"partitioning": "by_key"},
+        ),
+        State.REPARTITIONED,
+        "orders-0: its records below offset 40 were copied to several partitions of orders without transactions, which is no"
+        " longer supported: nothing tells what dead attempts left there",
+        "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
+        f" topic: {RESET}",
+    ),
     "a map without the partition": (
         Case(config={"partitioning": "map", "partition_map": {"1": 0}}),
         State.FEWER_PARTITIONS,

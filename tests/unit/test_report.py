@@ -61,7 +61,6 @@ def report(
     verified: tuple[tuple[int, int], ...] = (),
     copy_error: str | None = None,
     verify_error: str | None = None,
-    lasts: bool = False,
     level: str = "digest",
     watermark: int | None = None,
     gaps: tuple[Gap, ...] = (),
@@ -93,9 +92,7 @@ def report(
         verify=pending,
     )
     failed = (
-        {KEY: VerifyResult(key=KEY, verified=Coverage(), error=verify_error, remedy="do that", lasts=lasts)}
-        if verify_error
-        else {}
+        {KEY: VerifyResult(key=KEY, verified=Coverage(), error=verify_error, remedy="do that")} if verify_error else {}
     )
     evidence = Evidence(
         run_id="run-2",
@@ -247,12 +244,6 @@ JUDGED: dict[str, tuple[dict[str, Any], bool | None, str | None, str]] = {
     "the copy failed": ({"copy_error": "no"}, None, "no", "do this"),
     "the copy differs": ({"verify_error": "differs"}, False, "differs", "do that"),
     "verified after all": ({"verified": ((0, 100),), "verify_error": "another range differs"}, True, None, ""),
-    "verified, and somebody wrote between": (
-        {"verified": ((0, 100),), "verify_error": "no source has it", "lasts": True},
-        None,
-        "no source has it",
-        "do that",
-    ),
     "not stored": (
         {"verified": ((0, 100),), "watermark": 40},
         None,

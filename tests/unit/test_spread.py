@@ -207,14 +207,6 @@ def test_offsets_that_follow_each_other_are_one_range_and_one_that_falls_is_noti
     assert not growing.lies_at(30) and not growing.lies_at(-1001) and not growing.lies_at(7)
 
 
-def test_a_lower_offset_of_a_new_leader_says_what_the_old_one_lost() -> None:
-    growing = _Growing()
-    assert all(growing.lies_at(offset, lossy=True) for offset in (4, 5, 6, 9, 10, 5, 6, 20))
-    assert growing.part(2).offsets.encode() == [[4, 7], [20, 21]]
-    assert growing.acknowledged == 8 and not growing.lies_at(-1001, lossy=True)
-    assert growing.lies_at(0, lossy=True) and growing.part(2).offsets.encode() == [[0, 1]]
-
-
 class Producer:
     """Acknowledges each record at once, at every second offset: somebody else writes as fast."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from kafka_replication.config.model import Replication
+from kafka_replication.config.model import COMBINATION, Replication
 from kafka_replication.config.shape import describe, field_at, fields_of
 from kafka_replication.config.yaml import Place
 
@@ -18,7 +18,11 @@ _SHOWN = 80
 
 
 def place_of(error: ErrorDetails) -> Place:
-    """The key path of the error in the file. Pydantic adds ``[key]`` if the error concerns a mapping's key."""
+    """The key path of the error in the file. Pydantic adds ``[key]`` if the error concerns a mapping's key. An error
+    about the whole file says itself which key it is about.
+    """
+    if error["type"] == COMBINATION:
+        return (str(error["ctx"]["place"]),)
     return tuple(step for step in error["loc"] if step != "[key]")
 
 
@@ -26,6 +30,8 @@ def explain(error: ErrorDetails) -> str:
     """One line: what is wrong, what is allowed, and the value in the file unless it may be a secret."""
     place, kind = place_of(error), error["type"]
     field, section = field_at(Replication, place)
+    if kind == COMBINATION:
+        return str(error["ctx"]["text"])
     if kind == "extra_forbidden":
         return _unknown_key(str(place[-1]), list(fields_of(section)))
     if kind == "missing" and field is not None:

@@ -7,10 +7,12 @@ docs/configuration.md is generated from the descriptions here.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from kafka_replication.config import names
 from kafka_replication.config.alerts import Alerts
@@ -22,12 +24,14 @@ from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag,
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
 from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
-from kafka_replication.model.delivery import EXACTLY_ONCE, FIRE_AND_FORGET, LOSSY, Delivery
+from kafka_replication.model import combinations
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 
-__all__ = ["DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
+__all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
 Transforms = Annotated[tuple[Annotated[str, AfterValidator(names.check_transform)], ...], BeforeValidator(listed)]
+COMBINATION = "combination"  # the type of an error about two keys that do not go together
 RENAME = "change topics.rename, or exclude the topic"
 
 
@@ -211,24 +215,6 @@ class Replication(Section):
             )
         return timeouts
 
-    @field_validator("delivery")
-    @classmethod
-    def _fits_the_placing(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
-        """docs/delivery.md says why, under "What cannot be combined"."""
-        partitioning, existing = info.data.get("partitioning", KEEP), info.data.get("on_existing_target")
-        if delivery == FIRE_AND_FORGET and partitioning != KEEP:
-            raise ValueError(
-                f"{delivery} needs 'partitioning: keep', not '{partitioning}': nothing tells where a record is, and so"
-                f" what is lost. Write 'delivery: leader_ack', which is about as fast, or 'partitioning: keep'"
-            )
-        if delivery != EXACTLY_ONCE and existing == "share":
-            raise ValueError(
-                f"{delivery} does not work with 'on_existing_target: share': a record of somebody else with the content"
-                " of one of ours could not be told from a duplicate. Write 'on_existing_target: refuse' or 'append', or"
-                " 'delivery: exactly_once'"
-            )
-        return delivery
-
     @field_validator("accept_loss")
     @classmethod
     def _can_be_lost(cls, accept_loss: float, info: ValidationInfo) -> float:
@@ -246,6 +232,25 @@ class Replication(Section):
                 if failures.topic in (entry, topics.target_name(entry)):
                     raise ValueError(f"topic must not be '{failures.topic}', which is a topic of the replication")
         return failures
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Replication:
+        if rule := combinations.refusal(self.chosen):
+            text = f"{self.delivery} does not go with '{rule.other[0]}': {rule.why}; {rule.instead}"
+            raise PydanticCustomError(COMBINATION, "{text}", {"text": text, "place": rule.one[0]})
+        return self
+
+    @property
+    def chosen(self) -> Mapping[combinations.Axis, Collection[str]]:
+        """What this file chooses on each axis of `combinations.AXES`."""
+        return {
+            "delivery": (self.delivery,),
+            "partitioning": (self.placing.kind,),
+            "on_existing_target": (self.on_existing_target,),
+            "copy.engine": (self.copying.engine,),
+            "failures": self.failures.policies,
+            "pipeline": (combinations.CHANGED if self.pipeline else combinations.NONE,),
+        }
 
     @property
     def pipeline(self) -> PipelineDefinition:

@@ -45,8 +45,7 @@ class AcknowledgedProducer(Sender):
     """Sends records with the acknowledgement of a profile. Also a `TransactionPort`, whose guarantee is ``ordered``.
 
     Entries are kept until `commit`, which sends them in their order: those of one topic together, and those of the next
-    topic when all before are acknowledged. A crash can leave the first of them written. One that is ``exact`` says of
-    every record where it lies, which is for few records.
+    topic when all before are acknowledged. A crash can leave the first of them written.
     """
 
     def __init__(
@@ -56,11 +55,8 @@ class AcknowledgedProducer(Sender):
         target: clients.ClientConfig,
         settings: Copy,
         deadline: Deadline,
-        *,
-        exact: bool = False,
     ) -> None:
         super().__init__(what, target, settings, deadline)
-        self._exact = exact
         self.undelivered = 0  # records that the client knows to be lost; only without acknowledgements it goes on then
         self.sent = 0  # records of the chunk at work, with those that are about to be sent
         self._delivery: Delivery = delivery
@@ -73,7 +69,7 @@ class AcknowledgedProducer(Sender):
             **self.options,
             **_acknowledgement(self._delivery, self._settings),
             # A callback for every record would cost 0.3 s per million.
-            **{"delivery.report.only.error": not self._exact, "on_delivery": self.not_delivered},
+            **{"delivery.report.only.error": True, "on_delivery": self.not_delivered},
         )
 
     def _needs(self) -> dict[str, tuple[Operation, str]]:

@@ -16,7 +16,7 @@ from kafka_replication.kafka.chunk_writer import ChunkWriter
 from kafka_replication.kafka.send_window import SendWindow
 from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.transactions import TransactionalProducer
-from kafka_replication.ledger.entries import Gap, Handled, Position, Receipt
+from kafka_replication.ledger.entries import Gap, Position, Receipt
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import Fenced
@@ -31,9 +31,7 @@ class AcknowledgedSession(PartitionSession):
     the position does not cover: the next session sends them again. No broker fences a session. Before each commit it
     looks whether the position is still the one that it knows. A copier that sleeps just after that, and wakes up when
     another one has moved on, sets the position back: to a true position, from where records are doubled and none is
-    lost. Records for the quarantine topic are always acknowledged by all replicas in sync, before the position is
-    written. In a session that is ``exact`` all records are, and it learns where they lie, which is for few records. One
-    whose records are ``spread`` over target partitions learns where they lie, too.
+    lost.
     """
 
     def __init__(
@@ -45,20 +43,16 @@ class AcknowledgedSession(PartitionSession):
         ledger: Ledger | None = None,
         *,
         delivery: Delivery,
-        exact: bool = False,
-        spread: bool = False,
     ) -> None:
         super().__init__(key, target, settings, deadline, ledger)
         self.delivery = delivery
         what = str(key.source)
         entries = AcknowledgedProducer("at_least_once", what, target, settings, deadline)
-        aside = AcknowledgedProducer("at_least_once", what, target, settings, deadline, exact=True)
-        self._places = exact or spread
-        self._records = aside if self._places else entries
-        if delivery in LOSSY and not exact:
-            self._records = AcknowledgedProducer(delivery, what, target, settings, deadline, exact=spread)
-        self.transaction, self.sender, self.aside_sender = entries, self._records, aside
-        self._producers = (self._records, aside, entries)
+        self._records = entries
+        if delivery in LOSSY:
+            self._records = AcknowledgedProducer(delivery, what, target, settings, deadline)
+        self.transaction, self.sender = entries, self._records
+        self._producers = (self._records, entries)
         self._newest: Position | None = None  # the position as this session knows it
 
     def fence(self) -> None:
@@ -93,20 +87,15 @@ class AcknowledgedSession(PartitionSession):
     ) -> ChunkWriter:
         self._announce()
         self._records.begin_chunk()
-        if not self._places:
-            make = partial(AcknowledgedWriter, area=self._area, sender=self._records)
+        make = partial(AcknowledgedWriter, area=self._area, sender=self._records)
         return super().begin_chunk(make, window=window, limits=limits, aside=aside)
 
     def _announce(self) -> None:
         """Write the profile into the position, before the first record: after a crash, records behind the position are
-        no reason to refuse the partition. Where its records lie in several target partitions, also from where on.
+        no reason to refuse the partition.
         """
-        newest = self._newest
-        if newest is None:
-            return
-        sent_from = self._ends if newest.sent_from is None else newest.sent_from
-        if newest.delivery == EXACTLY_ONCE or sent_from != newest.sent_from:
-            self._newest = replace(newest, delivery=self.delivery, sent_from=sent_from)
+        if self._newest is not None and self._newest.delivery == EXACTLY_ONCE:
+            self._newest = replace(self._newest, delivery=self.delivery)
             self.move(self._newest)
 
     def _area(self, sent: int) -> Area:
@@ -120,22 +109,13 @@ class AcknowledgedSession(PartitionSession):
     def commit(self, position: Position, receipt: Receipt) -> None:
         """Write the receipt, and when it is acknowledged the new position. Raises Fenced if another copier did."""
         self._check_newest()
-        position = self._announced(position)
+        position = replace(position, delivery=self.delivery)
         self.ledger.write(self.transaction, self.key, replace(receipt, delivery=self.delivery, after=self._after))
         self.ledger.write(self.transaction, self.key, position)
         self.transaction.commit()
         self._newest = position
         if receipt.parts:
             self._after = position.target_end
-
-    def decide(self, position: Position, decided: Handled) -> None:
-        self._check_newest()
-        super().decide(self._announced(position), decided)
-
-    def _announced(self, position: Position) -> Position:
-        """The position with what `_announce` wrote after it was read."""
-        known = self._newest.sent_from if self._newest else None
-        return replace(position, delivery=self.delivery, sent_from=known)
 
     def _check_newest(self) -> None:
         if self.ledger.position(self.key) != self._newest:

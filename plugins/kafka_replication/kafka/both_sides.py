@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.copying.pipeline import Pipeline
-from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka import clients, offsets, topics
 from kafka_replication.kafka.cursor import Cursor
 from kafka_replication.kafka.sending import StallClock
-from kafka_replication.ledger.entries import Transform
 from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digests import RecordDigest
 from kafka_replication.verification.verify import PartDigest
@@ -65,9 +60,7 @@ class KafkaSides:
         target: clients.ClientConfig,
         key: PartitionKey,
         stall: float,
-        pipeline: Pipeline | None,
     ) -> None:
-        self._pipeline = pipeline
         self._config, self._key, self._stall = {"source": source, "target": target}, key, stall
         self._cursors: dict[str, Cursor] = {}
 
@@ -83,33 +76,15 @@ class KafkaSides:
         admin, at = clients.shared_admin(self._config["target"]), self._key.target
         check_all_shown(admin, at.topic, {at.partition: until})
 
-    def target_end(self, partition: int, expected: int) -> int:
-        admin = clients.shared_admin(self._config["target"])
-        return target_log(admin, TopicPartition(self._key.target_topic, partition), expected).until
-
-    @property
-    def transform(self) -> Transform | None:
-        return self._pipeline.identity if self._pipeline else None
-
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
-        return self._cursor("source").seen(wanted, change=self._made if self._pipeline else None, without=without)
+        return self._cursor("source").seen(wanted, without=without)
 
     def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
         self._cursor("source").add_to(digest, wanted)
         return PartDigest(digest.count, digest.hexdigest())
 
     def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
-        change = self._made if self._pipeline else None
-        return self._cursor("source").seen(wanted, change=change, lenient=True, unreadable=unreadable)
-
-    def _made(self, record: Record) -> Sequence[Record]:
-        assert self._pipeline is not None
-        return self._pipeline.outputs(record, self._origin)
-
-    @cached_property
-    def _origin(self) -> Origin:
-        at = self._key.source
-        return Origin(topics.cluster_id(clients.shared_admin(self._config["source"])), at.topic, at.partition)
+        return self._cursor("source").seen(wanted, lenient=True, unreadable=unreadable)
 
     def target(self, wanted: OffsetRange) -> Iterator[Seen]:
         return self._cursor("target").seen(wanted)
@@ -131,9 +106,8 @@ def both_sides(
     target: clients.ClientConfig,
     key: PartitionKey,
     stall: float,
-    pipeline: Pipeline | None = None,
 ) -> Iterator[KafkaSides]:
-    sides = KafkaSides(source, target, key, stall, pipeline)
+    sides = KafkaSides(source, target, key, stall)
     try:
         yield sides
     finally:

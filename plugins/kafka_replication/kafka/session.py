@@ -26,9 +26,6 @@ from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline
 
-# The `after` of a chunk in several target partitions. What has to be explained there is not told by the chunk before.
-EVERYWHERE = 0
-
 
 def check_end(at: TopicPartition, end: int, ours: int) -> None:
     """Raise ForeignWriter if a target partition that ``end``s here does not have all of our records, which were there
@@ -59,12 +56,10 @@ class PartitionSession:
         transaction = TransactionalProducer(key.transactional_id, str(key.source), target, settings, deadline)
         self.transaction: TransactionPort = transaction  # of entries
         self.sender: Sender = transaction  # of records
-        self.aside_sender: Sender = transaction  # of records that go to the quarantine topic
         self.group = consumer_group(key.replication)
         self._known = 0  # below this target offset there are only our records
         self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
         self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
-        self._ends: tuple[int, ...] | None = None  # of several target partitions, before the first record
 
     def fence(self) -> None:
         """Fence every earlier producer of this key, and wait for the end of its open transaction."""
@@ -112,12 +107,6 @@ class PartitionSession:
         """Up to this target offset there was no hole when the records were read back."""
         verified = self.ledger.verified(self.key)
         return (verified.judged_until or 0) if verified and verified.generation == position.generation else 0
-
-    def spread_over(self, position: Position, ends: Mapping[int, int]) -> None:
-        """The target partitions that get our records, where they are several, have these ``ends``."""
-        self._ends = tuple(ends.get(number, 0) for number in range(max(ends, default=-1) + 1))
-        if not self.delivery == position.delivery == EXACTLY_ONCE:
-            self._after = EVERYWHERE
 
     def check_between(self, first: int) -> None:
         if first > self._known + self._marker:  # more than our control record lies between

@@ -16,6 +16,7 @@ from kafka_replication.kafka.session import PartitionSession
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import SOLE, Partitioning
@@ -32,10 +33,7 @@ _GUARANTEES: Mapping[Delivery, Guarantee] = {
 
 
 class KafkaSink:
-    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew.
-
-    ``exact`` is for few records: in every profile its sessions wait for all replicas, and learn where the records lie.
-    """
+    """A `Sink` on one target cluster. Its sessions read ``ledger``; None: each session reads the ledger anew."""
 
     def __init__(
         self,
@@ -45,10 +43,7 @@ class KafkaSink:
         ledger: Ledger | None = None,
         partitioning: Partitioning = SOLE,
         delivery: Delivery = EXACTLY_ONCE,
-        *,
-        exact: bool = False,
     ) -> None:
-        self._exact = exact
         self._target, self._settings, self._deadline, self._ledger = target, settings, deadline, ledger
         self._partitioning = partitioning
         self._delivery: Delivery = delivery
@@ -62,12 +57,8 @@ class KafkaSink:
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        target, settings, delivery = self._target, self._settings, self._delivery
-        spread = not self._partitioning.sole
-        partition = session_of(
-            key, target, settings, self._deadline, self._ledger, delivery, exact=self._exact, spread=spread
-        )
-        if not spread:
+        partition = session_of(key, self._target, self._settings, self._deadline, self._ledger, self._delivery)
+        if self._partitioning.sole:
             session = KafkaSinkSession(partition, ids, aside)
         else:
             from kafka_replication.kafka.spread import SpreadSession  # only a worker that needs it loads it
@@ -82,10 +73,13 @@ class KafkaSink:
         """Why whole batches cannot be written to this target topic; None if they can. Raises Unreachable."""
         from kafka_replication.kafka.batches.leader import unsupported
 
-        if self._delivery != EXACTLY_ONCE:
-            return f"delivery is {self._delivery}"
-        if not self._partitioning.sole:
-            return "records of several source partitions may lie in one partition of the target"
+        chosen: Mapping[combinations.Axis, Collection[str]] = {
+            "delivery": (self._delivery,),
+            "partitioning": (self._partitioning.kind,),
+            "on_existing_target": ("share",) if self._partitioning.shared else (),
+        }
+        if reason := combinations.why_not_batches(chosen):
+            return reason
         return unsupported(self._target) or _rewrites(topics.config(clients.shared_admin(self._target), topic))
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[SegmentReader]:
@@ -110,11 +104,8 @@ def session_of(
     deadline: Deadline,
     ledger: Ledger | None = None,
     delivery: Delivery = EXACTLY_ONCE,
-    *,
-    exact: bool = False,
-    spread: bool = False,
 ) -> PartitionSession:
     """A new session of one partition in this profile. The caller closes it."""
     if delivery == EXACTLY_ONCE:
         return PartitionSession(key, target, settings, deadline, ledger)
-    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery, exact=exact, spread=spread)
+    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery)

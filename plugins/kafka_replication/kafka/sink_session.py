@@ -59,8 +59,7 @@ class KafkaSinkSession:
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
         largest = batch_size(self._partition.target, self._largest_batch())
-        for sender in (self._partition.sender, self._partition.aside_sender):
-            sender.options["batch.size"] = largest
+        self._partition.sender.options["batch.size"] = largest
         self._partition.fence()
 
     def _largest_batch(self) -> int:
@@ -122,7 +121,7 @@ class KafkaSinkSession:
             rules=self._aside,
             limits=self.limits(),
             origin=Origin(self._partition.key, self._ids, self._aside.generation),
-            transaction=self._partition.aside_sender,
+            transaction=self._partition.sender,
             partitions=lambda: self._quarantine_partitions,
         )
 

@@ -21,7 +21,6 @@ from kafka_replication.kafka.session import PartitionSession, check_end
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
-from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
@@ -42,14 +41,9 @@ class _Growing:
     ranges: list[list[int]] = field(default_factory=list)
     until: int = -1  # of the last range
 
-    def lies_at(self, offset: int, *, lossy: bool = False) -> bool:
-        """Note the offset of the next record. False if it is not above the one before: then the order is not ours.
-
-        If ``lossy``, a lower one is that of a new leader, whose log ended there: what was noted above is lost.
-        """
+    def lies_at(self, offset: int) -> bool:
+        """Note the offset of the next record. False if it is not above the one before: then the order is not ours."""
         self.acknowledged += 1
-        if lossy and 0 <= offset < self.until:
-            self._forget_from(offset)
         if offset == self.until:
             self.ranges[-1][1] = self.until = offset + 1
             return True
@@ -58,13 +52,6 @@ class _Growing:
         self.ranges.append([offset, offset + 1])
         self.until = offset + 1
         return True
-
-    def _forget_from(self, offset: int) -> None:
-        while self.ranges and self.ranges[-1][0] >= offset:
-            self.ranges.pop()
-        if self.ranges:
-            self.ranges[-1][1] = min(self.ranges[-1][1], offset)
-        self.until = self.ranges[-1][1] if self.ranges else -1
 
     def part(self, partition: int) -> Part:
         offsets_ = Coverage(tuple(OffsetRange(*pair) for pair in self.ranges))
@@ -76,7 +63,6 @@ class SpreadWriter(ChunkWriter):
     """A `ChunkWriter` for several target partitions."""
 
     partitioner: Partitioner
-    lossy: bool = False  # a record that was acknowledged may be gone
     _growing: dict[int, _Growing] = field(default_factory=dict)
     _ranges: int = 0
     _misplaced: KafkaError | None = None  # an acknowledgement without an offset, or with one that is too low
@@ -123,7 +109,7 @@ class SpreadWriter(ChunkWriter):
     def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             ChunkWriter._delivered(self, record, error, message)
-        elif not self._growing[message.partition() or 0].lies_at(offset_of(message), lossy=self.lossy):
+        elif not self._growing[message.partition() or 0].lies_at(offset_of(message)):
             self._misplaced = KafkaError(KafkaError._TIMED_OUT, f"a record was acknowledged at {offset_of(message)}")
 
     def _placement(self, digest: str) -> KafkaPartitions:  # noqa: ARG002  # each part has its own
@@ -162,16 +148,9 @@ class SpreadSession(KafkaSinkSession):
         key, by = self._partition.key, self._partitioner.by
         self._refuse_change(position, by)
         ours = {number: end for number, end in position.ends(key.source.partition).items() if end}
-        numbers = set(ours)
-        if self._partition.delivery != EXACTLY_ONCE:
-            numbers |= set(range(by.partitions))
-        places = [TopicPartition(key.target_topic, number) for number in sorted(numbers)]
-        there = offsets.high_watermarks(self._partition.target_admin, places)
-        for at, end in there.items():
-            if position.delivery not in LOSSY:  # one that loses records may have fewer
-                check_end(at, end, ours.get(at.partition, 0))
-        if not self._partitioning.keeps:
-            self._partition.spread_over(position, {at.partition: end for at, end in there.items()})
+        places = [TopicPartition(key.target_topic, number) for number in sorted(ours)]
+        for at, end in offsets.high_watermarks(self._partition.target_admin, places).items():
+            check_end(at, end, ours[at.partition])
 
     def _refuse_change(self, position: Position, by: PartitionedBy) -> None:
         """The plan has refused what may not change, so this is about a topic that grew meanwhile."""
@@ -184,5 +163,4 @@ class SpreadSession(KafkaSinkSession):
             )
 
     def _new_writer(self, **common: Any) -> ChunkWriter:
-        lossy = self._partition.delivery in LOSSY
-        return SpreadWriter(partitioner=self._partitioner, lossy=lossy, **common)
+        return SpreadWriter(partitioner=self._partitioner, **common)

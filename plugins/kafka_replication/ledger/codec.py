@@ -105,7 +105,6 @@ def _verified(entry: Verified) -> dict[str, Any]:
         **_delivery(entry),
         **_known(lost_in_delivery=entry.lost_in_delivery or None, duplicates=entry.duplicates or None),
         **_known(judged_until=entry.judged_until),
-        **({"explained": asdict(entry.explained)} if entry.explained else {}),
     }
 
 

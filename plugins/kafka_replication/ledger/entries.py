@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_replication.ledger.placement import (
-    Explained,
     KafkaPartitions,
     KafkaSegments,
     Part,
@@ -155,7 +154,6 @@ class Verified:
     lost_in_delivery: int = 0
     duplicates: int = 0
     judged_until: int | None = None  # target offset below which every record is explained
-    explained: Explained | None = None  # the same of several target partitions
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 

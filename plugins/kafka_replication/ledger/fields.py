@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, MappedOffset, Place, Transform
 from kafka_replication.ledger.placement import (
-    Explained,
     KafkaPartitions,
     KafkaSegments,
     Part,
@@ -141,15 +140,6 @@ class JsonSpread(_Part):
 
     def value(self) -> Spread:
         return Spread(self.by.value(), tuple(self.ends))
-
-
-class JsonExplained(_Part):
-    ends: list[Number]
-    receipts_from: Number
-    settled: bool
-
-    def value(self) -> Explained:
-        return Explained(tuple(self.ends), self.receipts_from, self.settled)
 
 
 class JsonTransform(_Part):

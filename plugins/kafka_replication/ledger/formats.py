@@ -23,7 +23,6 @@ from kafka_replication.ledger.entries import (
 )
 from kafka_replication.ledger.fields import (
     JsonCoverage,
-    JsonExplained,
     JsonFailed,
     JsonIds,
     JsonMappedOffset,
@@ -99,7 +98,6 @@ class Verified1(EntryFormat):
     lost_in_delivery: Number = 0
     duplicates: Number = 0
     judged_until: Number | None = None
-    explained: JsonExplained | None = None
 
     def value(self) -> Verified:
         return Verified(
@@ -113,7 +111,6 @@ class Verified1(EntryFormat):
             lost_in_delivery=self.lost_in_delivery,
             duplicates=self.duplicates,
             judged_until=self.judged_until,
-            explained=self.explained.value() if self.explained else None,
             extra=self.unknown,
         )
 

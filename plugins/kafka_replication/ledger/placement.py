@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,14 +65,6 @@ def ends_of(parts: Iterable[Part]) -> dict[int, int]:
     return ends
 
 
-def offsets_by_partition(parts: Iterable[Part]) -> dict[int, Coverage]:
-    """The offsets of these parts in each target partition."""
-    ranges = defaultdict[int, list[OffsetRange]](list)
-    for part in parts:
-        ranges[part.partition] += part.offsets
-    return {partition: Coverage.of(there) for partition, there in ranges.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class KafkaPartitions:
     """Where a chunk is on a Kafka target that has records of others between ours: in which partitions, at which exact
@@ -117,18 +108,6 @@ class Spread:
     @classmethod
     def nothing(cls, by: PartitionedBy) -> Spread:
         return cls(by, (0,) * by.partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """How far it is known of every record in the partitions of a target topic whose it is: below ``ends``, by
-    partition. The receipts below the offset ``receipts_from`` of the receipts topic are not about records above. If
-    ``settled``, all who write there did it in transactions then, so nothing of ours is left over above.
-    """
-
-    ends: tuple[int, ...]
-    receipts_from: int
-    settled: bool = False
 
 
 def parts_of(placement: Placement, what: str) -> tuple[Part, ...]:

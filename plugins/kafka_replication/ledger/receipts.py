@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kafka_replication.ledger.entries import Position, Receipt
+from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
@@ -79,12 +79,3 @@ class Receipts:
 def committed(receipts: Iterable[Receipt], coverage: Coverage) -> list[Receipt]:
     """The receipts whose position was written. ``coverage`` is the position's. A transaction writes both or none."""
     return [receipt for receipt in receipts if receipt.delivery == EXACTLY_ONCE or coverage.contains(receipt.range)]
-
-
-def of_earlier(receipts: Iterable[Receipt], position: Position) -> list[Receipt]:
-    """The receipts of other generations whose chunks lie in the target topic that the position means."""
-    return [
-        receipt
-        for receipt in receipts
-        if receipt.generation != position.generation and receipt.ids.target_topic == position.ids.target_topic
-    ]

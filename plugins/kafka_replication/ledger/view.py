@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafka_replication.ledger.entries import Deleted, Gap, Handled, Position, Removed, Start, Verified
-from kafka_replication.ledger.placement import Explained
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 
@@ -84,17 +83,6 @@ class LedgerView:
         """The target offset below which every record was explained; None if the copies do not need it."""
         entry = self._verified(key, generation)
         return entry.judged_until if entry else None
-
-    def explained(self, key: PartitionKey, generation: int) -> Explained | None:
-        """How far the records in the target partitions were explained; None if the copies do not need it."""
-        entry = self._verified(key, generation)
-        return entry.explained if entry else None
-
-    def unexplained_from(self, key: PartitionKey) -> int:
-        """An offset in the receipts topic: the receipts of a known partition below it are about explained records."""
-        position = self.positions[key]
-        known = self.explained(key, position.generation)
-        return known.receipts_from if known else position.receipts_from or 0
 
     def _verified(self, key: PartitionKey, generation: int) -> Verified | None:
         entry = self.verified.get(key)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 KEEP, BY_KEY, ROUND_ROBIN, MAP = "keep", "by_key", "round_robin", "map"
 BUILT_IN = (KEEP, BY_KEY, ROUND_ROBIN, MAP)
+FUNCTION = "a function"  # the kind of every other one
 BLOCK = 60  # consecutive offsets that `ROUND_ROBIN` and records without a key keep together; 2, 3, 4, 5, 6 divide it
 
 
@@ -46,6 +47,11 @@ class Partitioning:
     def sole(self) -> bool:
         """Whether each target partition has one writer."""
         return self.keeps and not self.shared
+
+    @property
+    def kind(self) -> str:
+        """Its name, or `FUNCTION`."""
+        return self.name if self.name in BUILT_IN else FUNCTION
 
     def targets(self, source: int, partitions: Collection[int]) -> tuple[int, ...]:
         """The target partitions in which records of this source partition may lie. ``partitions`` are those there are;

@@ -297,7 +297,7 @@ class Planner:
             return refusal
         for number, ours in position.ends(key.source.partition).items():
             if position.delivery in LOSSY:  # it may have less than was sent, not less than was read back
-                ours = (self.ledger.judged_until(key, position.generation) or 0) if position.spread is None else 0
+                ours = self.ledger.judged_until(key, position.generation) or 0
             end = target.offsets(number).high_watermark if ours else 0
             if end < ours:
                 return refusals.target_truncated(key, number, ours, end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 from kafka_replication.planning import refusals
@@ -60,7 +61,7 @@ def spread_before(positions: Mapping[PartitionKey, Position]) -> SpreadBefore:
 
 def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, before: SpreadBefore) -> Refusal | None:
     """Why a source partition of which nothing was written yet may not be the first of its topic that is spread in
-    another way; None if it is not. What a dead copier of it left behind without transactions would be told by nothing.
+    another way; None if it is not.
     """
     if (ids, partitioning.keeps) in before or (ids, not partitioning.keeps) not in before:
         return None
@@ -84,6 +85,8 @@ def refusal_of_change(
     """Why the records after this position may not be spread in another way than those before it; None if they may, or
     if it is the same way.
     """
+    if position.spread is not None and (position.delivery != EXACTLY_ONCE or position.sent_from is not None):
+        return _without_transactions(key, position)
     before = partitioning_of(key, position)
     if before is None:
         return refusal_beside(partitioning, key, position.ids, beside)
@@ -101,6 +104,18 @@ def refusal_of_change(
             f" else re-create the topic and reset it: {refusals.reset_command(key)}",
         )
     return None
+
+
+def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
+    """An earlier build of 0.1.0 copied without transactions to several target partitions."""
+    return Refusal(
+        State.REPARTITIONED,
+        f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
+        f" {key.target_topic} without transactions, which is no longer supported: nothing tells what dead attempts left"
+        " there",
+        "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create"
+        f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
+    )
 
 
 def note_of_change(partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int) -> str:

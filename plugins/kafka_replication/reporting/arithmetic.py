@@ -161,10 +161,7 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
         return replace(line, digest_ok=None, error=copied.error, remedy=copied.remedy or "")
     if not line.digest_ok:
         return replace(line, error=f"{line.key.source} {line.range} is not verified", remedy="run again")
-    line = line if evidence.level == "digest" else replace(line, digest_ok=None)
-    if failure and failure.lasts:
-        return replace(line, error=failure.error, remedy=failure.remedy)
-    return line
+    return line if evidence.level == "digest" else replace(line, digest_ok=None)
 
 
 def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:

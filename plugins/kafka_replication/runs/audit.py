@@ -19,7 +19,6 @@ from kafka_replication.planning import refusals
 from kafka_replication.planning.gaps import listed
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
 from kafka_replication.runs.audit_delivery import DeliveryAudit, delivered_window
-from kafka_replication.runs.audit_explaining import Compared, compare_topics, is_intact, not_whole
 from kafka_replication.runs.audit_failed import audit_failed
 from kafka_replication.runs.audit_lost import lost_from_ledger
 from kafka_replication.runs.audit_sides import Sides, look
@@ -63,7 +62,6 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         )
     sides = look(run, keys)
     read = _read_targets(run, sides, keys, request)
-    compared = compare_topics(run, sides, keys, read) if request.is_whole else Compared()
     if (
         not any(sides.view.positions[key].coverage.within(request.range) for key in keys)
         and request.range != EVERYTHING
@@ -73,7 +71,7 @@ def audit(run: Run, request: AuditRequest = AuditRequest()) -> AuditReport:
         run.replication.name,
         run.run_id,
         now(),
-        (*(_audit_partition(run, sides, key, request, read, compared) for key in keys), *told),
+        (*(_audit_partition(run, sides, key, request, read) for key in keys), *told),
     )
 
 
@@ -138,7 +136,7 @@ def _open_target(run: Run, at: TopicPartition) -> Cursor:
 
 
 def _audit_partition(
-    run: Run, sides: Sides, key: PartitionKey, request: AuditRequest, read: TargetRead, compared: Compared
+    run: Run, sides: Sides, key: PartitionKey, request: AuditRequest, read: TargetRead
 ) -> PartitionAudit:
     """Audit one partition. An error is added to its ``errors``, so that the other partitions are still audited."""
     position = sides.view.positions[key]
@@ -167,7 +165,6 @@ def _audit_partition(
             result=result,
             some_expired=bool(expired),
             read=read,
-            compared=compared,
         )
         work.all(complete=request.range == EVERYTHING)
         read.tell_extra(result, sides.view.positions)
@@ -205,7 +202,6 @@ class _PartitionAuditor:
     result: PartitionAudit
     some_expired: bool
     read: TargetRead
-    compared: Compared
     readable: OffsetRange | None = field(init=False, default=None)  # the source offsets that can still be read
     target_log: OffsetRange = field(init=False, default=OffsetRange(0, 0))
 
@@ -221,7 +217,6 @@ class _PartitionAuditor:
     def _spread(self) -> None:
         """The chunks whose target partitions were read for all source partitions together."""
         chosen = [receipt for receipt in self.chosen if receipt.spread]
-        self.result.duplicates += self.compared.duplicates[self.key]
         if not chosen:
             return
         if self.key.target_topic in self.read.not_searched:
@@ -239,14 +234,9 @@ class _PartitionAuditor:
                 source=lambda receipt: self._written(receipt, copied(source, receipt)),
             )
             for receipt in chosen:
-                if self.compared.chunk(self.key, receipt, self.result):
-                    continue
                 today = self.result.recomputes(receipt, self.sides.transform)
                 readable = self.readable and receipt.range.intersection(self.readable) == receipt.range
-                if receipt.lost_in_delivery and not is_intact(self.key, receipt, self.read):
-                    not_whole(receipt, self.result)
-                else:
-                    auditor.chunk(receipt, readable=bool(readable and today))
+                auditor.chunk(receipt, readable=bool(readable and today))
 
     def _plain(self, *, complete: bool) -> None:
         """The chunks in a target partition that has no other writer, in its order."""

@@ -117,7 +117,7 @@ class Comparison:
         suspects = [
             at
             for at, there in logs.items()
-            if all(_leaves_nothing(view, key) for key in writers[at])
+            if all(view.positions[key].delivery == EXACTLY_ONCE for key in writers[at])
             and there.until > _expected_end(writers[at], view, at)
         ]
         if not suspects:
@@ -149,27 +149,14 @@ def _writers(view: LedgerView) -> dict[TopicPartition, list[PartitionKey]]:
     return writers
 
 
-def _leaves_nothing(view: LedgerView, key: PartitionKey) -> bool:
-    """Whether nothing that it sent without a transaction can lie behind our records without being explained."""
-    position = view.positions[key]
-    explained = view.explained(key, position.generation)
-    settled = position.sent_from is None or (explained is not None and explained.settled)
-    return position.delivery == EXACTLY_ONCE and settled
-
-
 def _expected_end(keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
-    return max(_explained_end(keys, view, at), *(expected_end(key, view, at.partition) for key in keys))
-
-
-def _explained_end(keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
-    known = (view.explained(key, view.positions[key].generation) for key in keys)
-    return max((dict(enumerate(one.ends)).get(at.partition, 0) for one in known if one), default=0)
+    return max(expected_end(key, view, at.partition) for key in keys)
 
 
 def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition, there: OffsetRange) -> OffsetRange:
     """What lies behind the last record of all of these keys."""
     ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in keys]
-    ours = max([*ends, _explained_end(keys, view, at)]) if ends else there.until
+    ours = max(ends, default=there.until)
     return OffsetRange(min(max(there.from_, ours), there.until), there.until)
 
 

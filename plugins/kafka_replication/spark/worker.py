@@ -198,7 +198,7 @@ def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
             task,
             tools.ledger,
             lambda: tools.sink.verifier(task.key),
-            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout, tools.pipeline),
+            lambda: both_sides(job.source, job.target, task.key, job.settings.stall_timeout),
         )
         try:
             doing = f"verifying {task.key.source}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Protocol
 
-from kafka_replication.ledger.entries import ONE_WRITER, Receipt, Transform, how
+from kafka_replication.ledger.entries import ONE_WRITER, Receipt, how
 from kafka_replication.model.delivery import LOSSY, weakest_delivery
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
@@ -35,10 +35,6 @@ AROUND = 1_000_000  # source offsets before and after what is verified in which 
 class BothSides(Protocol):
     """Reads one partition on source and target. Raises Stalled, Unreachable and VerificationFailed."""
 
-    @property
-    def transform(self) -> Transform | None:
-        """What a receipt of today would say about filter and transform."""
-
     def source_log(self) -> OffsetRange:
         """What can be read of the source."""
 
@@ -48,14 +44,8 @@ class BothSides(Protocol):
     def check_all_shown(self, until: int) -> None:
         """Raise NotReady if the target may have more than was read of it up to ``until``."""
 
-    def target_end(self, partition: int, expected: int) -> int:
-        """The end of a partition of the target topic, once it has reached ``expected`` or does not grow any more."""
-
     def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
-        """What the copier writes today of the source records in ``wanted``, but for those at the offsets ``without``.
-
-        Raises RefusedAt for a record that cannot be transformed.
-        """
+        """The source records in ``wanted``, but for those at the offsets ``without``."""
 
     def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
         """The same for records that were perhaps never copied: those that cannot be copied are left out, and so are
@@ -126,8 +116,7 @@ class _Verification:
         lost, extra = balance(source, target)
         if lost:
             self._sides.check_all_shown(self._window.until)
-        duplicates = Counter(map(self._place, self._origins(extra)))
-        return self._judge(Counter(map(self._place, set(lost))), duplicates, len(lost))
+        return self._judge(Counter(map(self._place, lost)), Counter(map(self._place, self._origins(extra))))
 
     def _is_equal(self, receipt: Receipt) -> bool:
         """Whether the chunk lies where its receipt says, and nothing else does."""
@@ -166,13 +155,12 @@ class _Verification:
         own = (receipt.range for receipt in self._receipts if offset in receipt.range)
         return next(own, self._receipts[0].range)
 
-    def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange], lost_there: int) -> VerifyResult:
-        """``lost`` counts source records, ``lost_there`` target records: a transform makes several of one."""
+    def _judge(self, lost: Counter[OffsetRange], duplicates: Counter[OffsetRange]) -> VerifyResult:
         task = self._task
         result = VerifyResult(
             key=task.key,
             verified=Coverage.of(receipt.range for receipt in self._receipts),
-            records=sum(receipt.count for receipt in self._receipts) - lost_there,
+            records=sum(receipt.count for receipt in self._receipts) - lost.total(),
             bytes=sum(receipt.bytes for receipt in self._receipts),
             judged=tuple(
                 Judged(range=receipt.range, lost=lost[receipt.range], duplicates=duplicates[receipt.range])
@@ -191,7 +179,7 @@ class _Verification:
 
 
 def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator[Seen]:
-    """What the source has of a chunk, as the copier writes it. Raises VerificationFailed if nothing can tell that."""
+    """What the source has of a chunk. Raises VerificationFailed if that does not tell what the copier wrote."""
     log = sides.source_log()
     if receipt.range.intersection(log) != receipt.range:
         raise VerificationFailed(
@@ -199,12 +187,11 @@ def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator
             f" {log.from_} now, cannot show what is missing",
             "accept the unverified offsets with kafka-replication approve-gap",
         )
-    if receipt.transform != sides.transform:
+    if receipt.transform is not None:
         raise VerificationFailed(
-            f"{key.source} {receipt.range}: the copy, made {how(receipt.transform)}, differs from its receipt, and"
-            f" what is missing cannot be told: today's copies are made {how(sides.transform)}",
-            "set filter and transform as they were and run again; or accept the unverified offsets with"
-            " kafka-replication approve-gap",
+            f"{key.source} {receipt.range}: the copy, made {how(receipt.transform)}, differs from its receipt, and the"
+            " source alone does not show what is missing",
+            "accept the unverified offsets with kafka-replication approve-gap",
         )
     return sides.source(receipt.range, set_aside(receipt))
 

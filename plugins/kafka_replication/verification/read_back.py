@@ -16,7 +16,6 @@ from kafka_replication.model.errors import ReceiptsExpired, ReplicationError, Un
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.verification.delivery import BothSides, DeliveryTask, verify_delivery
-from kafka_replication.verification.placed import verify_placed
 from kafka_replication.verification.verify import (
     SourceReader,
     TargetReader,
@@ -91,14 +90,10 @@ class ReadBack:
         task = self._task
         in_transactions = (r for r in receipts.of(task.key, task.generation) if r.after is None)
         alone = tuple(receipt for receipt in chosen if receipt.after is None)
-        placed = tuple(receipt for receipt in chosen if receipt.after is not None and receipt.spread)
-        delivered = tuple(receipt for receipt in chosen if receipt.after is not None and not receipt.spread)
+        delivered = tuple(receipt for receipt in chosen if receipt.after is not None)
         with self._reader() as reader, ExitStack() as stack:
             source = cache(lambda: stack.enter_context(self._sides()))
             read = verify(VerifyTask(task.key, alone, task.level), reader, source)
-            if placed and not read.error:
-                with self._sides() as sides:
-                    read = verify_placed(VerifyTask(task.key, placed, task.level), reader, sides.target_end).after(read)
             if read.error or not delivered:
                 return read
             judged_until = task.judged_until if self.result.judged_until is None else self.result.judged_until

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Receipt
-from kafka_replication.ledger.placement import Explained, KafkaSegments, Part
+from kafka_replication.ledger.placement import KafkaSegments, Part
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery, weakest_delivery
 from kafka_replication.model.errors import GapFound, Refused, ReplicationError, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
@@ -63,7 +63,6 @@ class Judged:
 class VerifyResult:
     """The offsets of one partition that were read back and are equal; ``error`` names the first chunk that differs.
 
-    An error that ``lasts`` is one although everything may be verified: it is about records that no receipt names.
     ``receipts_from`` is an offset of the receipts topic: all receipts of the partition below it are verified. The
     ``judged`` has the receipts that say something else than was found. The fields after it are about chunks that were
     written without transactions: ``judged_until`` is the target offset below which every record is explained.
@@ -77,14 +76,12 @@ class VerifyResult:
     error: str | None = None
     remedy: str = ""
     retriable: bool = False
-    lasts: bool = False
     receipts_from: int | None = None
     judged: tuple[Judged, ...] = ()
     lost: int = 0
     duplicates: int = 0
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
     judged_until: int | None = None
-    explained: Explained | None = None  # the same of several target partitions
 
     def after(self, before: VerifyResult) -> VerifyResult:
         """Both results of one partition, the later one being this."""
@@ -99,7 +96,6 @@ class VerifyResult:
             duplicates=before.duplicates + self.duplicates,
             delivery=weakest_delivery([before.delivery, self.delivery]),
             judged_until=before.judged_until if self.judged_until is None else self.judged_until,
-            explained=self.explained or before.explained,
         )
 
 

@@ -19,12 +19,7 @@ CHOSEN = [
     for delivery, guarantee in GUARANTEES.items()
     for check in (PROMISED[guarantee] if guarantee in ("transactional", "acknowledged") else PROMISED[guarantee][:3])
 ]
-SPREADING: list[tuple[Delivery, int | None]] = [("exactly_once", None), ("leader_ack", 3)]
-SPREAD = [
-    pytest.param(delivery, check, id=f"{delivery}-{check.__name__}")
-    for delivery, most in SPREADING
-    for check in [check for check in PROMISED[GUARANTEES[delivery]] if check not in FOREIGN][:most]
-]
+SPREAD = [check for check in PROMISED["transactional"] if check not in FOREIGN]
 
 
 @pytest.mark.parametrize(("delivery", "check"), CHOSEN)
@@ -34,12 +29,11 @@ def test_sink(delivery: Delivery, check: Check, kafka_sides: tuple[Cluster, Clus
     check(case)
 
 
-@pytest.mark.parametrize(("delivery", "check"), SPREAD)
-def test_sink_of_several_partitions(delivery: Delivery, check: Check, kafka_sides: tuple[Cluster, Cluster]) -> None:
+@pytest.mark.parametrize("check", SPREAD, ids=lambda check: check.__name__)
+def test_sink_of_several_partitions(check: Check, copy_case: CopyCase) -> None:
     """Its target partitions have other writers by design, so foreign records are not its business."""
-    case, by_key = CopyCase(*kafka_sides, delivery=delivery), Partitioning(name="by_key")
-    case.sink = KafkaSink(case.target_settings, SETTINGS, partitioning=by_key, delivery=delivery)
-    check(case)
+    copy_case.sink = KafkaSink(copy_case.target_settings, SETTINGS, partitioning=Partitioning(name="by_key"))
+    check(copy_case)
 
 
 @pytest.mark.parametrize("broken", ALL, ids=lambda broken: getattr(broken.session, "__name__", "?"))

@@ -2,8 +2,7 @@
 
 The transaction has the records, the entry that says what was decided, and the position with its new end of the target.
 So a copier that is at work is fenced, the next one takes the records for ours, and after a crash the ledger says which
-records are left. In a delivery profile without transactions, the entries are written when the records are acknowledged:
-after a crash between the two the records are there, and count as duplicates.
+records are left. That is so in every delivery profile.
 """
 
 from __future__ import annotations
@@ -239,7 +238,7 @@ class _Retry:
                 digest_kind=DIGEST_KIND,
                 not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
             )
-            session.decide(_moved(self.run, position, placement), entry)
+            session.decide(_moved(position, placement), entry)
         noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
         return [
             replace(outcome, why=why, target=at, behind_newer=position.next_offset > outcome.row.offset + 1)
@@ -310,8 +309,7 @@ def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSessi
     if position is None:
         raise Refused(f"{key.source}: the ledger has no position for {key}", "restore the ledger topics of the target")
     copying, placing = run.replication.copying, run.replication.placing
-    delivery = run.replication.delivery
-    sink = KafkaSink(run.clusters.target, copying, run.deadline, partitioning=placing, delivery=delivery, exact=True)
+    sink = KafkaSink(run.clusters.target, copying, run.deadline, partitioning=placing)
     with sink.session(key, position.ids, SetAside(searching=True)) as session:
         session.fence()
         fenced = session.position()
@@ -371,12 +369,12 @@ def _entry(
     )
 
 
-def _moved(run: LeasedRun, position: Position, placement: Placement) -> Position:
+def _moved(position: Position, placement: Placement) -> Position:
     """The position with the new ends of the target. Nothing else changes: these offsets are covered already.
 
     Without transactions, what an attempt left over may lie before the records: it is still to be explained.
     """
-    if not run.replication.delivery == position.delivery == EXACTLY_ONCE:
+    if position.delivery != EXACTLY_ONCE:
         return position
     nothing = OffsetRange(position.start, position.start)
     chunk = Chunk(range=nothing, count=0, bytes=0, digest="", placement=placement, leader_epoch=None)

@@ -61,13 +61,6 @@ class Bookkeeper:
         not_copied = {key for key, result in self._copied.items() if result.error}
         return not_copied | {key for key, result in self._read_back.items() if result.error}
 
-    def with_error(self, result: VerifyResult) -> VerifyResult:
-        """The result with the error that the partition has already, if it has none of its own."""
-        before = self._read_back.get(result.key)
-        if result.error or before is None:
-            return result
-        return replace(result, error=before.error, remedy=before.remedy, retriable=before.retriable)
-
     @contextmanager
     def open(self, tasks: Sequence[RangeTask]) -> Iterator[None]:
         """One job: its results are entered in the body."""
@@ -97,7 +90,7 @@ class Bookkeeper:
                 self._read_back[result.key] = result.read_back.after(before) if before else result.read_back
         self._record([result.key for result in results if result.copied is not None])
         read = [result.read_back for result in results if result.read_back]
-        verified = [result for result in read if result.verified or result.judged or result.explained]
+        verified = [result for result in read if result.verified or result.judged]
         if verified:
             doing = "writing what is verified"
             write = partial(self._write_verified, verified)
@@ -146,7 +139,7 @@ class Bookkeeper:
                 run.clusters.ledger.write(writer, receipt_of, receipt)
             for result in results:
                 key, generation = result.key, self._generations[result.key]
-                if (result.verified or result.explained) and view.position(key, generation):
+                if result.verified and view.position(key, generation):
                     run.clusters.ledger.write(writer, key, self._entry(view, result))
             writer.commit()
         except ReplicationError:
@@ -159,17 +152,14 @@ class Bookkeeper:
         run, key, generation = self._run, result.key, self._generations[result.key]
         known, level = view.read_back(key, generation), run.replication.verify.level
         entry = view.verified_with(key, generation, result.verified, level=level, run_id=run.run_id, time=now())
-        if result.explained is None:
-            entry = replace(entry, receipts_from=result.receipts_from, judged_until=result.judged_until)
-        is_new = result.explained is not None and result.explained != entry.explained
-        if not is_new and not result.verified.subtract(known):  # written before, by an attempt that did not hear of it
+        entry = replace(entry, receipts_from=result.receipts_from, judged_until=result.judged_until)
+        if not result.verified.subtract(known):  # written before, by an attempt that did not hear of it
             return entry
         return replace(
             entry,
             delivery=weakest_delivery([entry.delivery, result.delivery]),
             lost_in_delivery=entry.lost_in_delivery + result.lost,
             duplicates=entry.duplicates + result.duplicates,
-            explained=result.explained or entry.explained,
         )
 
     def _judged(self, view: LedgerView, results: Sequence[VerifyResult]) -> list[tuple[PartitionKey, Receipt]]:
@@ -179,7 +169,6 @@ class Bookkeeper:
         if not known:
             return []
         wanted = {key: view.receipts_from(key) for key in known}
-        wanted |= {result.key: view.unexplained_from(result.key) for result in results if result.explained}
         receipts = self._run.clusters.ledger.receipts(wanted)
         return [
             (key, judged.noted(receipt))

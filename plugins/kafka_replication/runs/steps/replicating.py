@@ -21,7 +21,6 @@ from kafka_replication.reporting.progress import Work, work_of
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runs.steps.advancing import advance_each
 from kafka_replication.runs.steps.bookkeeping import Bookkeeper
-from kafka_replication.runs.steps.explaining import explain_topics
 from kafka_replication.runs.steps.fencing import fence_stale_producers
 from kafka_replication.runs.steps.progress import Watch
 from kafka_replication.runtime.events import Event, log_event
@@ -83,7 +82,6 @@ def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> S
     """Read back what is on the target and not verified of these partitions, and move their watermarks."""
     work = _Work(run, Plan(run.replication.name, ()), spark)
     work.read_back(keys)
-    work.explain(keys)
     return work.done().read_back
 
 
@@ -110,7 +108,6 @@ class _Work:
             most_failed = self._most_failed
             self._do([self._copying(planned, most_failed) for planned in part])
         self.read_back(self._plan.workable)
-        self.explain(self._plan.workable)
         self._book.judge(self._view, self._end)
 
     def _give_way(self) -> bool:
@@ -128,20 +125,6 @@ class _Work:
         known = self._view.positions
         left = [key for key in keys if key in known and key not in self._book.failed and self._view.pending(key)]
         self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
-
-    def explain(self, keys: Collection[PartitionKey]) -> None:
-        """What lies on target topics to which several source partitions write without transactions. They are all at
-        rest now.
-        """
-        worked_on = {result.key for result in self._book.read_back}  # the report has a line for each of them
-        results = explain_topics(self._run, sorted(keys, key=lambda key: (key not in worked_on, key)), self.patience)
-        positions = self._run.view().positions if results else {}
-        results = [self._book.with_error(result) for result in results]
-        tasks = [RangeTask(read_back=self._reading(result.key, positions[result.key].generation)) for result in results]
-        if tasks:
-            with self._book.open(tasks):
-                self._book.enter([RangeResult(key=result.key, read_back=result) for result in results])
-            self._read_ledger()
 
     def done(self) -> Replicated:
         return Replicated(copied=self._book.copied, read_back=self._book.read_back)

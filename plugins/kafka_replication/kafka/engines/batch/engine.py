@@ -20,6 +20,7 @@ from kafka_replication.kafka.sink import KafkaSink
 from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.kafka.throttling import Throttling
 from kafka_replication.ledger.entries import Ids, Position
+from kafka_replication.model import combinations
 from kafka_replication.model.errors import BadInput, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.sinks.port import Sink, SinkSession
@@ -49,7 +50,7 @@ class BatchEngine:
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
         if self._pipeline is not None:
-            return "records are filtered or changed"
+            return combinations.why_not_batches({"pipeline": (combinations.CHANGED,)})
         if not isinstance(sink, KafkaSink):
             return "the target is not Kafka"
         if task.range.span < SHORT and self._settings.least_batch_bytes:

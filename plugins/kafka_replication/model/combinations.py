@@ -1,0 +1,123 @@
+"""What goes together in one replication: one table for the file, the planner, the engines and docs/combinations.md.
+
+A replication chooses one value on each axis. A `Rule` is about two axes: these values of the one do not go with those
+values of the other. What no rule names is supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kafka_replication.model.delivery import EXACTLY_ONCE, PROFILES
+from kafka_replication.model.partitioning import BUILT_IN, FUNCTION, KEEP
+
+Axis = Literal["delivery", "partitioning", "on_existing_target", "copy.engine", "failures", "pipeline"]
+CHANGED: Final = "filter, transform or exclude_from"  # a pipeline that leaves out or changes records
+NONE: Final = "none"
+
+# The values of each axis, as the file writes them; the first one is the default. On ``failures`` a replication can have
+# several, one for each kind of failure.
+AXES: Final[Mapping[Axis, tuple[str, ...]]] = {
+    "delivery": PROFILES,
+    "partitioning": (*BUILT_IN, FUNCTION),
+    "on_existing_target": ("refuse", "append", "share"),
+    "copy.engine": ("record", "batch"),
+    "failures": ("fail", "quarantine", "skip"),
+    "pipeline": (NONE, CHANGED),
+}
+Choice = tuple[Axis, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Why the values of ``one`` do not go with those of ``other``, and what to write ``instead``.
+
+    A rule that is ``softly`` kept refuses nothing: the record engine copies the ranges.
+    """
+
+    one: Choice
+    other: Choice
+    why: str
+    instead: str
+    softly: bool = False
+
+    def concerns(self, chosen: Mapping[Axis, Collection[str]]) -> bool:
+        """Whether a replication with these values has both."""
+        return all(values.intersection(chosen.get(axis, ())) for axis, values in (self.one, self.other))
+
+
+def _all_but(axis: Axis, *values: str) -> Choice:
+    return axis, frozenset(AXES[axis]) - frozenset(values)
+
+
+WITHOUT_TRANSACTIONS: Final = _all_but("delivery", EXACTLY_ONCE)
+_BATCHES: Final[Choice] = ("copy.engine", frozenset({"batch"}))
+_TRANSACTIONS: Final = "write 'delivery: exactly_once'"
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        one=WITHOUT_TRANSACTIONS,
+        other=_all_but("partitioning", KEEP),
+        why="several source partitions would write to one target partition, and only a transaction tells what a dead"
+        " attempt left there",
+        instead=f"{_TRANSACTIONS}, or 'partitioning: keep'",
+    ),
+    Rule(
+        one=WITHOUT_TRANSACTIONS,
+        other=("on_existing_target", frozenset({"share"})),
+        why="a record of somebody else with the content of one of ours could not be told from a duplicate",
+        instead=f"{_TRANSACTIONS}, or 'on_existing_target: refuse' or 'append'",
+    ),
+    Rule(
+        one=WITHOUT_TRANSACTIONS,
+        other=("pipeline", frozenset({CHANGED})),
+        why="what is lost or doubled is counted by content, which has to be that of the source",
+        instead=f"{_TRANSACTIONS}, or remove filter, transform and topics.exclude_from",
+    ),
+    Rule(
+        one=WITHOUT_TRANSACTIONS,
+        other=_all_but("failures", "fail"),
+        why="only a transaction sets a record aside together with its neighbours' receipt",
+        instead=f"{_TRANSACTIONS}, or 'failures: {{policy: fail}}'",
+    ),
+    Rule(
+        one=_BATCHES,
+        other=WITHOUT_TRANSACTIONS,
+        why="whole batches go with transactions only",
+        instead=_TRANSACTIONS,
+        softly=True,
+    ),
+    Rule(
+        one=_BATCHES,
+        other=_all_but("partitioning", KEEP),
+        why="the records of one batch may belong to several target partitions",
+        instead="write 'partitioning: keep'",
+        softly=True,
+    ),
+    Rule(
+        one=_BATCHES,
+        other=("on_existing_target", frozenset({"share"})),
+        why="records of others may lie between those of a batch",
+        instead="write 'on_existing_target: refuse' or 'append'",
+        softly=True,
+    ),
+    Rule(
+        one=_BATCHES,
+        other=("pipeline", frozenset({CHANGED})),
+        why="records are filtered or changed",
+        instead="remove filter, transform and topics.exclude_from",
+        softly=True,
+    ),
+)
+
+
+def refusal(chosen: Mapping[Axis, Collection[str]]) -> Rule | None:
+    """The first rule because of which a replication with these values is refused; None if it is supported."""
+    return next((rule for rule in RULES if not rule.softly and rule.concerns(chosen)), None)
+
+
+def why_not_batches(chosen: Mapping[Axis, Collection[str]]) -> str | None:
+    """Why the record engine copies every range of a replication with these values; None if batches are possible."""
+    with_batches = {**chosen, "copy.engine": ("batch",)}
+    return next((rule.why for rule in RULES if rule.softly and rule.concerns(with_batches)), None)

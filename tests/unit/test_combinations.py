@@ -1,0 +1,80 @@
+"""The table of what goes together: the file is refused by it, and docs/combinations.md is generated from it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kafka_replication.config import Replication
+from kafka_replication.config.combinations import render
+from kafka_replication.config.file import parse_replication
+from kafka_replication.model.combinations import AXES, CHANGED, RULES, Axis, refusal
+from kafka_replication.model.errors import ConfigError
+from kafka_replication.model.partitioning import FUNCTION, MAP
+
+ROOT = Path(__file__).parents[2]
+LEAST = {"name": "clicks", "source": {"connection": "a"}, "target": {"connection": "b"}, "topics": {"include": ["c"]}}
+CELLS = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*AXES.values())]
+
+
+def written(cell: dict[Axis, str]) -> dict[str, Any]:
+    """A file with these values."""
+    partitioning = {FUNCTION: "shop.rules:by_country"}.get(cell["partitioning"], cell["partitioning"])
+    return {
+        **LEAST,
+        "delivery": cell["delivery"],
+        "partitioning": partitioning,
+        "partition_map": {0: 0} if partitioning == MAP else {},
+        "on_existing_target": cell["on_existing_target"],
+        "copy": {"engine": cell["copy.engine"]},
+        "failures": {"policy": cell["failures"]},
+        "filter": "key == 'a'" if cell["pipeline"] == CHANGED else None,
+    }
+
+
+def test_every_cell_is_a_replication_or_refused_by_the_rule_that_concerns_it() -> None:
+    for cell in CELLS:
+        if rule := refusal({axis: (value,) for axis, value in cell.items()}):
+            with pytest.raises(ValidationError) as error:
+                Replication.model_validate(written(cell))
+            assert rule.why in str(error.value), cell
+        else:
+            assert refusal(Replication.model_validate(written(cell)).chosen) is None, cell
+
+
+def test_the_default_of_every_axis_goes_with_everything_else() -> None:
+    for axis, values in AXES.items():
+        others = {other: every[0] for other, every in AXES.items() if other != axis}
+        assert not any(refusal({axis: (value,), **{o: (v,) for o, v in others.items()}}) for value in values)
+
+
+def test_less_than_exactly_once_has_one_writer_and_unchanged_records() -> None:
+    left = {tuple(cell.values())[1:] for cell in CELLS if cell["delivery"] == "leader_ack" and is_supported(cell)}
+    assert left == {
+        ("keep", existing, engine, "fail", "none")
+        for existing in ("refuse", "append")
+        for engine in AXES["copy.engine"]
+    }
+
+
+def is_supported(cell: dict[Axis, str]) -> bool:
+    return refusal({axis: (value,) for axis, value in cell.items()}) is None
+
+
+def test_the_error_names_line_key_reason_and_remedy() -> None:
+    text = b"name: a\nsource: {connection: s}\ntarget: {connection: t}\ntopics: {include: [x]}\ndelivery: leader_ack\npartitioning: by_key\n"
+    with pytest.raises(ConfigError) as error:
+        parse_replication(text, "a.yaml")
+    said = str(error.value)
+    assert said.startswith("a.yaml:5: key 'delivery': leader_ack does not go with 'partitioning'")
+    assert "only a transaction tells" in said and "write 'delivery: exactly_once', or 'partitioning: keep'" in said
+
+
+def test_the_page_has_every_rule() -> None:
+    page = (ROOT / "docs/combinations.md").read_text()
+    assert page == render(), "run: python -m kafka_replication.config.combinations > docs/combinations.md"
+    assert all(rule.why in page for rule in RULES)
