@@ -133,48 +133,6 @@ RECEIPT = Receipt(
     run_id="run-1",
     time=TIME,
 )
-RECEIPTS_1 = {
-    "receipt": RECEIPT,
-    "receipt-no-segments": Receipt(
-        generation=1,
-        range=OffsetRange(12, 15),
-        count=0,
-        bytes=0,
-        digest="99aa06d3014798d86001c324468d497f",
-        digest_kind="xxh3_128/1",
-        engine="record/1",
-        placement=KafkaSegments(),
-        ids=IDS,
-        run_id="run-1",
-        time=TIME,
-    ),
-    "receipt-two-segments": Receipt(
-        generation=2,
-        range=OffsetRange(0, 5000000000),
-        count=3,
-        bytes=10,
-        digest="aa",
-        digest_kind="xxh3_128/1",
-        engine="record/1",
-        placement=KafkaSegments((segment(0, 7, 8, "bb"), segment(0, 11, 11, "cc"))),
-        ids=IDS,
-        run_id="run-1",
-        time=TIME,
-    ),
-    "receipt-unicode": Receipt(
-        generation=1,
-        range=OffsetRange(0, 1),
-        count=1,
-        bytes=2**40,
-        digest="dd",
-        digest_kind="xxh3_128/1",
-        engine="record/1",
-        placement=KafkaSegments((segment(2147483647, 0, 0, "dd"),)),
-        ids=UNICODE,
-        run_id="run-ß",
-        time=TIME,
-    ),
-}
 FAILED = (
     FailedRecord(
         offset=103,

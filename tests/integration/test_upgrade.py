@@ -72,7 +72,7 @@ def replay_ledger(scene: Scenario, entries: list[dict[str, Any]]) -> None:
                 and other["key"][3] == partition
                 and other["value"]["next_offset"] == until
             )
-            [segment] = value["segments"]
+            [segment] = value["placement"]["segments"]
             assert segment["first"] == ends.get(partition, 0)
             write(scene, [position, entry], RECORDS[partition][from_:until], partition)
             ends[partition] = segment["last"] + 2  # the transaction's marker follows its records

@@ -1,4 +1,5 @@
-"""The entries of the ledger as values. `codec` has their JSON, `record_keys` their record keys.
+"""The entries of the ledger: their values, and by the types of their fields their JSON. `codec` reads and writes them,
+`record_keys` has their record keys.
 
 The ledger has two compacted topics on the target: `POSITIONS` (all that a copier reads, approved gaps) and `RECEIPTS`.
 
@@ -9,10 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import astuple, dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
+
+from kafka_replication.ledger.fields import ENTRY, STRICT, Extra, JsonCoverage, JsonRange, Number
 from kafka_replication.ledger.placement import (
+    JsonPlacement,
     KafkaPartitions,
     KafkaSegments,
     Part,
@@ -36,6 +41,8 @@ ONE_WRITER = (
 class Ids:
     """The ids of the source cluster and of both topics. A name can be used again, an id cannot."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     source_cluster: str
     source_topic: str
     target_topic: str
@@ -44,6 +51,8 @@ class Ids:
 @dataclass(frozen=True, slots=True)
 class Transform:
     """What left records out or changed them during the copy: its name, and the hash of its definition."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     name: str
     hash: str
@@ -57,29 +66,49 @@ def how(transform: Transform | None) -> str:
     return f"with {transform}" if transform else "without filter or transform"
 
 
+class LedgerEntry:
+    """An entry of the ledger.
+
+    ``KIND`` is its ``type`` in JSON, ``FORMAT`` the version that is written and read. All fields are required in JSON
+    but the ``OPTIONAL`` ones, which are left out where they have their default.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ENTRY
+
+    KIND: ClassVar[str]
+    FORMAT: ClassVar[int]
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+    extra: Extra
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(LedgerEntry):
     """How far one partition was copied.
 
     Written in the same transaction as the copied records, or when the partition is opened; without transactions, after
     the records were acknowledged. Then ``target_end`` is where our records end if none was lost or doubled.
     """
 
-    generation: int
+    KIND = "position"
+    FORMAT = 1
+    OPTIONAL = frozenset({"delivery", "quarantined", "receipts_from", "sent_from", "skipped", "spread", "transform"})
+
+    generation: Number
     ids: Ids
-    start: int
-    next_offset: int
-    coverage: Coverage = field(default_factory=Coverage)
+    start: Number
+    next_offset: Number
+    coverage: JsonCoverage = field(default_factory=Coverage)
     leader_epoch: int | None = None  # of the source offset before next_offset, if a record was read there
-    target_end: int = 0  # one past our highest target offset; another writer's records would follow it
-    receipts_from: int | None = None  # offset in the receipts topic; no receipt of this generation is below it
+    target_end: Number = 0  # one past our highest target offset; another writer's records would follow it
+    receipts_from: Number | None = None  # offset in the receipts topic; no receipt of this generation is below it
     delivery: Delivery = EXACTLY_ONCE  # the profile of who wrote this entry
-    quarantined: int = 0  # records of this generation that its receipts call so, also those handled since
-    skipped: int = 0
+    quarantined: Number = 0  # records of this generation that its receipts call so, also those handled since
+    skipped: Number = 0
     transform: Transform | None = None  # of the chunk that was copied last
     spread: Spread | None = None  # where several target partitions have our records; target_end means nothing then
-    sent_from: tuple[int, ...] | None = None  # ends of these partitions before we first wrote without transactions
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    sent_from: tuple[Number, ...] | None = None  # ends of these partitions before we first wrote without transactions
+    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("generation", "start", "next_offset", "target_end"):
@@ -138,23 +167,27 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(LedgerEntry):
     """Which offsets were read back and are equal, and at which level they were verified.
 
     The verify step writes it, after fencing earlier runs. The last fields are about copies without transactions.
     """
 
-    generation: int
-    coverage: Coverage
-    level: str  # "digest" or "count": the weakest level in the coverage
+    KIND = "verified"
+    FORMAT = 1
+    OPTIONAL = frozenset({"delivery", "duplicates", "judged_until", "lost_in_delivery", "receipts_from"})
+
+    generation: Number
+    coverage: JsonCoverage
+    level: Annotated[str, Field(pattern="^(digest|count)$")]  # the weakest level in the coverage
     run_id: str
     time: str  # RFC 3339 UTC
-    receipts_from: int | None = None  # offset in the receipts topic; all of this generation below it are verified
+    receipts_from: Number | None = None  # offset in the receipts topic; all of this generation below it are verified
     delivery: Delivery = EXACTLY_ONCE  # the weakest profile in the coverage
-    lost_in_delivery: int = 0
-    duplicates: int = 0
-    judged_until: int | None = None  # target offset below which every record is explained
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    lost_in_delivery: Number = 0
+    duplicates: Number = 0
+    judged_until: Number | None = None  # target offset below which every record is explained
+    extra: Extra = field(default_factory=dict, hash=False)
 
 
 # retention: the source deleted the records before they were copied. late: the offsets are before the log start of a
@@ -163,18 +196,21 @@ GAP_KINDS = ("retention", "late", "unverifiable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(LedgerEntry):
     """Source offsets that a person gave up. Written with the position that passes them. Never removed."""
 
-    generation: int
+    KIND = "gap"
+    FORMAT = 1
+
+    generation: Number
     kind: str  # one of GAP_KINDS
-    range: OffsetRange
+    range: JsonRange
     reason: str
     approved_by: str
     ids: Ids
     run_id: str
     time: str  # RFC 3339 UTC
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.kind not in GAP_KINDS or not self.range.span:
@@ -187,49 +223,59 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(LedgerEntry):
     """Where a partition of the first opening starts that could not be opened then.
 
     Written in the transaction that opens the others. Without meaning once the partition has a position.
     """
 
+    KIND = "start"
+    FORMAT = 1
+
     source_cluster: str
     source_topic: str  # its id
     start_from: str  # as the replication file said it: "earliest", "latest", or an RFC 3339 time
-    offset: int | None  # None: the partition did not answer, so it is resolved later, for ``time`` if it is "latest"
+    offset: Number | None  # None: the partition did not answer, so it is resolved later, for ``time`` if it is "latest"
     time: str  # RFC 3339 UTC, when it was to be opened
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    extra: Extra = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deleted:
+class Deleted(LedgerEntry):
     """A run has reported that the source topic of this id was deleted; later runs do not report it again."""
+
+    KIND = "deleted"
+    FORMAT = 1
 
     source_topic: str
     run_id: str
     time: str  # RFC 3339 UTC
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    extra: Extra = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class Removed(LedgerEntry):
     """Copies that were on the target and are no longer there.
 
     A run writes it when the target's log start has moved over records of ours, and a backfill when it gives offsets
     back to be copied again.
     """
 
-    generation: int
-    target_start: int  # the target's log start up to which ``coverage`` is known
-    coverage: Coverage  # source offsets of these copies, without those that were given back
-    unexplained: Coverage  # the part of ``coverage`` that the target's retention does not explain
-    again: Coverage  # source offsets that were given back: only a second copy counts
-    passed: int  # the watermark may stand here, although offsets below it were given back
+    KIND = "removed"
+    FORMAT = 1
+    OPTIONAL = frozenset({"target_starts"})
+
+    generation: Number
+    target_start: Number  # the target's log start up to which ``coverage`` is known
+    coverage: JsonCoverage  # source offsets of these copies, without those that were given back
+    unexplained: JsonCoverage  # the part of ``coverage`` that the target's retention does not explain
+    again: JsonCoverage  # source offsets that were given back: only a second copy counts
+    passed: Number  # the watermark may stand here, although offsets below it were given back
     run_id: str
     time: str  # RFC 3339 UTC
-    receipts_from: int | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
-    target_starts: tuple[int, ...] = ()  # for each target partition, where several have our records
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    receipts_from: Number | None = None  # offset in the receipts topic; the copies of all receipts below it are gone
+    target_starts: tuple[Number, ...] = ()  # for each target partition, where several have our records
+    extra: Extra = field(default_factory=dict, hash=False)
 
     def start(self, partition: int) -> int:
         """The log start of this target partition up to which ``coverage`` is known."""
@@ -259,6 +305,22 @@ class Place:
         return f"{self.topic}-{self.partition} offset {self.offset}"
 
 
+def _mapped_offset(numbers: Any) -> MappedOffset:
+    if not isinstance(numbers, list) or [type(number) for number in numbers] != [int] * 3 or min(numbers) < 0:
+        raise ValueError(f"not a mapped offset: {numbers!r}")
+    return MappedOffset(*numbers)
+
+
+def _place(parts: Any) -> Place:
+    if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, int] or min(parts[1:]) < 0:
+        raise ValueError(f"not a place: {parts!r}")
+    return Place(*parts)
+
+
+JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset), PlainSerializer(astuple)]
+JsonPlace = Annotated[Place, PlainValidator(_place), PlainSerializer(astuple)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRecord:
     """One source record that a chunk set aside: quarantined at ``place``, or skipped (without a place).
@@ -268,18 +330,20 @@ class FailedRecord:
     receipt's digest kind.
     """
 
-    offset: int
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    offset: Number
     kind: str
     reason: str
     error: str
     size: int
     key_digest: str
     digest: str
-    place: Place | None = None
+    place: JsonPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(LedgerEntry):
     """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
 
     ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. ``copied`` is the number
@@ -293,32 +357,38 @@ class Receipt:
     ``lost_in_delivery``, and how many further copies (``duplicates``) it found.
     """
 
-    generation: int
-    range: OffsetRange
-    count: int
-    bytes: int
+    KIND = "receipt"
+    FORMAT = 2
+    OPTIONAL = frozenset({"after", "delivery", "duplicates", "failures", "lost_in_delivery", "sources", "throttled"})
+
+    generation: Number
+    range: JsonRange
+    count: Number
+    bytes: Number
     digest: str
     digest_kind: str
     engine: str
-    placement: Placement
+    placement: JsonPlacement
     ids: Ids
     run_id: str
     time: str  # RFC 3339 UTC
-    filtered: int = 0
-    quarantined: int = 0
-    skipped: int = 0
+    filtered: Number = 0
+    quarantined: Number = 0
+    skipped: Number = 0
     transform: Transform | None = None
-    offset_map: tuple[MappedOffset, ...] = ()
-    throttled: float = 0.0
+    offset_map: tuple[JsonMappedOffset, ...] = ()
+    throttled: Annotated[float, Field(ge=0)] = 0.0
     delivery: Delivery = EXACTLY_ONCE
-    after: int | None = None
-    lost_in_delivery: int = 0
-    duplicates: int = 0
+    after: Number | None = None
+    lost_in_delivery: Number = 0
+    duplicates: Number = 0
     failures: tuple[FailedRecord, ...] = ()
-    sources: int | None = None  # None: as many as ``count``
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    sources: Number | None = None  # None: as many as ``count``
+    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        if self.sources == self.count:
+            object.__setattr__(self, "sources", None)
         offsets = [mapped.source_offset for mapped in self.offset_map]
         if any(after <= before for before, after in itertools.pairwise(offsets)):
             raise ValueError("the offset map is not in ascending order")
@@ -346,7 +416,7 @@ HANDLED_STATES = ("retried", "discarded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handled:
+class Handled(LedgerEntry):
     """Records that were set aside, and that a person has decided about: in one transaction, by one command.
 
     ``quarantined`` and ``skipped`` are source offsets; ``not_visible``: of these, unreadable ones without a record.
@@ -355,23 +425,27 @@ class Handled:
     is decided anew, by an entry with another ``number`` if it has the same first offset.
     """
 
-    generation: int
+    KIND = "handled"
+    FORMAT = 1
+    OPTIONAL = frozenset({"given_back", "not_visible", "number"})
+
+    generation: Number
     state: str  # one of HANDLED_STATES
-    quarantined: Coverage
-    skipped: Coverage
+    quarantined: JsonCoverage
+    skipped: JsonCoverage
     ids: Ids
     by: str
     reason: str
     run_id: str
     time: str  # RFC 3339 UTC
-    count: int = 0
+    count: Number = 0
     digest: str = ""
     digest_kind: str = ""
-    placement: Placement = field(default_factory=KafkaSegments)
-    not_visible: Coverage = field(default_factory=Coverage)
-    given_back: Coverage = field(default_factory=Coverage)
-    number: int = 0  # of the entries of one generation with one first offset
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    placement: JsonPlacement = field(default_factory=KafkaSegments)
+    not_visible: JsonCoverage = field(default_factory=Coverage)
+    given_back: JsonCoverage = field(default_factory=Coverage)
+    number: Number = 0  # of the entries of one generation with one first offset
+    extra: Extra = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.state not in HANDLED_STATES or not self.offsets:

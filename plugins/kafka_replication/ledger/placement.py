@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import AfterValidator, ConfigDict, Discriminator, PlainSerializer, PlainValidator, Tag
+
+from kafka_replication.ledger.fields import STRICT, JsonCoverage, Number
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.partitioning import PartitionedBy
 
 UPGRADE = "upgrade this installation: a newer version wrote it"
+
+
+def _not_empty(offsets: Coverage) -> Coverage:
+    if not offsets:
+        raise ValueError("a part without offsets")
+    return offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +29,11 @@ class Part:
     No other record lies at ``offsets``.
     """
 
-    partition: int
-    offsets: Coverage
-    count: int
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    partition: Number
+    offsets: Annotated[JsonCoverage, AfterValidator(_not_empty)]
+    count: Number
     digest: str
 
     @property
@@ -38,10 +49,12 @@ class Part:
 class Segment:
     """Consecutive records that we wrote to one target partition. ``first`` and ``last`` are inclusive offsets."""
 
-    partition: int
-    first: int
-    last: int
-    count: int
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    partition: Number
+    first: Number
+    last: Number
+    count: Number
     digest: str
 
     @property
@@ -54,7 +67,10 @@ class Segment:
 class KafkaSegments:
     """Where a chunk is on a Kafka target, in source order. Empty if the chunk wrote no record."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     segments: tuple[Segment, ...] = ()
+    kind: Literal["kafka-segments"] = field(default="kafka-segments", repr=False)
 
 
 def ends_of(parts: Iterable[Part]) -> dict[int, int]:
@@ -71,8 +87,11 @@ class KafkaPartitions:
     offsets, and what chose them. In the order of the partitions.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     by: PartitionedBy
     parts: tuple[Part, ...] = ()
+    kind: Literal["kafka-partitions"] = field(default="kafka-partitions", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +105,44 @@ class UnknownPlacement:
 Placement = KafkaSegments | KafkaPartitions | UnknownPlacement
 
 
+def _kind(content: Any) -> str | None:
+    """Which placement this JSON is: one that this version knows is read strictly, another one is kept unchanged."""
+    match content:
+        case {"kind": ("kafka-segments" | "kafka-partitions") as kind}:
+            return str(kind)
+        case {"kind": str()}:
+            return "unknown"
+        case KafkaSegments() | KafkaPartitions():
+            return content.kind
+        case UnknownPlacement():
+            return "unknown"
+    return None
+
+
+def _kept(content: Any) -> UnknownPlacement:
+    return UnknownPlacement(content["kind"], {name: value for name, value in content.items() if name != "kind"})
+
+
+def _as_kept(placement: UnknownPlacement) -> dict[str, Any]:
+    return {**placement.content, "kind": placement.kind}
+
+
+JsonPlacement = Annotated[
+    Annotated[KafkaSegments, Tag("kafka-segments")]
+    | Annotated[KafkaPartitions, Tag("kafka-partitions")]
+    | Annotated[UnknownPlacement, PlainValidator(_kept), PlainSerializer(_as_kept), Tag("unknown")],
+    Discriminator(_kind),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """How far the records of one source partition reach in each partition of the target topic.
 
     ``ends`` has one past our highest offset in each of them, 0 without a record.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     by: PartitionedBy
     ends: tuple[int, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 KEEP, BY_KEY, ROUND_ROBIN, MAP = "keep", "by_key", "round_robin", "map"
 BUILT_IN = (KEEP, BY_KEY, ROUND_ROBIN, MAP)
@@ -19,9 +20,15 @@ class PartitionedBy:
     does not say: the function's module, or the target partition of `MAP`. ``partitions`` is their number on the target.
     """
 
+    __pydantic_config__: ClassVar = {"strict": True, "extra": "forbid"}  # it stands in ledger entries
+
     name: str
     hash: str
     partitions: int
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise ValueError(f"not a number of partitions: {self.partitions}")
 
     def __str__(self) -> str:
         return f"{self.name}{f' ({self.hash})' if self.hash else ''} over {self.partitions} partitions"

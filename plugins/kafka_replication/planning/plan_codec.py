@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from kafka_replication.ledger.fields import JsonCoverage, JsonIds, JsonRange, Number
+from kafka_replication.ledger.entries import Ids
+from kafka_replication.ledger.fields import JsonCoverage, JsonRange, Number
 from kafka_replication.model.errors import PlanUnreadable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition
@@ -76,7 +77,7 @@ class JsonKey(_Stored):
 class Partition1(_Stored):
     key: JsonKey
     state: Annotated[State, BeforeValidator(_state_1)]
-    ids: JsonIds
+    ids: Ids
     generation: Number
     start: Number
     position: Number
@@ -95,7 +96,7 @@ class Partition1(_Stored):
         return PartitionPlan(
             key=PartitionKey(self.key.replication, source, self.key.target_topic),
             state=self.state,
-            ids=self.ids.value(),
+            ids=self.ids,
             generation=self.generation,
             start=self.start,
             position=self.position,
@@ -167,27 +168,26 @@ def _receipts_from(plan: Plan) -> dict[str, dict[str, int]]:
 
 def decode(text: str, run_id: str) -> Plan:
     """Decode the plan of this run. Raises PlanUnreadable if this version cannot read it."""
-    format_, content = _load(text, run_id)
+    format_ = _format(text, run_id)
     if format_ not in FORMATS:
         raise PlanUnreadable(
             f"the plan of run {run_id} has format {format_}, this version reads up to {max(FORMATS)}",
             f"upgrade this installation: a newer version planned the run; or {_ANEW}",
         )
     try:
-        return FORMATS[format_].validate_python(content).value()
+        return FORMATS[format_].validate_json(text).value()
     except ValueError as e:
         raise _unreadable(run_id, f"format {format_}", e) from e
 
 
-def _load(text: str, run_id: str) -> tuple[int, dict[str, Any]]:
+def _format(text: str, run_id: str) -> int:
     try:
-        content = json.loads(text)
-        format_ = content["format"]
+        format_ = json.loads(text)["format"]
         if type(format_) is not int:
             raise TypeError(f"its format is {format_!r}")
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise _unreadable(run_id, "no format that can be read", e) from e
-    return format_, content
+    return format_
 
 
 def _unreadable(run_id: str, format_: str, error: Exception) -> PlanUnreadable:

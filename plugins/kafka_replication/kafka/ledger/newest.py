@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from confluent_kafka import Message
 
 from kafka_replication.kafka.scan import offset_of
 from kafka_replication.ledger import codec
-from kafka_replication.ledger.entries import Entry
+from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.record_keys import decode_key
 from kafka_replication.ledger.view import Owner
 from kafka_replication.model.errors import LedgerUnreadable
@@ -20,17 +20,6 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
-
-_DECODERS: dict[str, Callable[[bytes], Entry]] = {
-    "position": codec.decode_position,
-    "verified": codec.decode_verified,
-    "gap": codec.decode_gap,
-    "start": codec.decode_start,
-    "deleted": codec.decode_deleted,
-    "removed": codec.decode_removed,
-    "handled": codec.decode_handled,
-    "receipt": codec.decode_receipt,
-}
 
 
 class Owners(Mapping[str, tuple[Owner, ...]]):
@@ -46,7 +35,7 @@ class Owners(Mapping[str, tuple[Owner, ...]]):
         for (_, record_key), value in self._values[topic].items():
             with suppress(LedgerUnreadable):
                 _, key, _ = decode_key(record_key)
-                found.add(Owner(key.replication, codec.decode_position(value).ids.target_topic))
+                found.add(Owner(key.replication, codec.decode(Position, value).ids.target_topic))
         return tuple(sorted(found))
 
     def __iter__(self) -> Iterator[str]:
@@ -72,13 +61,13 @@ class NewestEntry:
         """The decoded entry. Raises LedgerUnreadable, naming the entry's place."""
         if self._entry is None:
             where = f"{self.at} on the target, offset {self.offset}"
-            decode = _DECODERS.get(self.kind)
-            if decode is None:
+            kind = codec.KINDS.get(self.kind)
+            if kind is None:
                 raise LedgerUnreadable(
                     f"{where}: the entry {self.record_key!r} is of an unknown kind", "upgrade this installation"
                 )
             try:
-                self._entry = decode(self.value)
+                self._entry = codec.decode(kind, self.value)
             except LedgerUnreadable as e:
                 raise LedgerUnreadable(
                     f"{where}, key {self.record_key.decode(errors='replace')}: {e.what}", e.remedy
