@@ -129,3 +129,4 @@ def test_both_clusters_that_are_away_are_named(filled: Scenario) -> None:
     code, out, _ = command(filled, "check", "--json", **away)
     assert code == 1
     assert {"127.0.0.1:1", "127.0.0.1:2"} <= set(json.loads(out)["error"].replace(";", " ").split())
+    assert [one["severity"] for one in json.loads(out)["findings"]].count("error") == 2

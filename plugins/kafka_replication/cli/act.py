@@ -49,11 +49,15 @@ def act(
             document, text, code = action(open_run(replication, EnvironmentConnections(), store, run_id, deadline))
     except ReplicationError as e:
         if as_json:
-            document = {"error": e.what, "error_id": e.id, "remedy": e.remedy, "see": e.see, "outcome": "failed"}
-            typer.echo(json.dumps(document))
+            typer.echo(json.dumps(failure(e)))
         typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else "") + f"\nsee: {e.see}", err=True)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     raise typer.Exit(code)
+
+
+def failure(error: ReplicationError) -> dict[str, Any]:
+    """The document of a command that failed."""
+    return {"error": error.what, "error_id": error.id, "remedy": error.remedy, "see": error.see, "outcome": "failed"}

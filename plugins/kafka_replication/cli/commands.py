@@ -18,7 +18,7 @@ from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import notifiers, sight
 from kafka_replication.cli import watch as cli_watch
-from kafka_replication.cli.act import File, Json
+from kafka_replication.cli.act import File, Json, failure
 from kafka_replication.cli.act import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.cli.repair import repaired
@@ -37,6 +37,7 @@ from kafka_replication.reporting.status import status_table
 from kafka_replication.reporting.verified import verified_rows
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking, rebuild, runner, steps
+from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.standing import standing
@@ -99,21 +100,42 @@ def check(
 
 def _checked(run: Run, findings: Sequence[Finding]) -> tuple[Any, str, int]:
     bad = any(finding.severity == "error" for finding in findings)
-    document = {"replication": run.replication.name, "ok": not bad, "findings": finding_rows(findings)}
+    document = _away(run) | {"replication": run.replication.name, "ok": not bad, "findings": finding_rows(findings)}
     return document, "\n".join([*map(str, findings), verdict(findings)]), int(bad)
 
 
 @app.command()
 def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006 - typer's way
-    """Show what a run would do, and change nothing."""
+    """Show what a run would do, and change nothing.
+
+    A plan needs both clusters: while one does not answer, the findings about the other one are shown.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        preview, findings = steps.preview(run, _request(run, topic, until, dry_run=True))
+        request = _request(run, topic, until, dry_run=True)
+        steps.check_functions(run)
+        if run.clusters.away:
+            return _not_planned(run)
+        preview, findings = steps.preview(run, request)
         refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
         document = plan_codec.as_json(preview) | {"findings": finding_rows(findings)}
         return document, "\n".join([*map(str, findings), plan_table(preview)]), int(refuses)
 
     _act(file, as_json, action)
+
+
+def _away(run: Run) -> dict[str, Any]:
+    """What a document says if a cluster does not answer: the same as that of any command that fails because of it."""
+    errors = list(run.clusters.away.values())
+    return failure(together(errors)) if errors else {}
+
+
+def _not_planned(run: Run) -> tuple[Any, str, int]:
+    """The source alone has no position to go on from, the target alone no end: so no range is told."""
+    findings = steps.findings_of_one_side(run, run.clusters.away)
+    said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
+    document = _away(run) | {"replication": run.replication.name, "findings": finding_rows(findings)}
+    return document, "\n".join([*map(str, findings), said]), 1
 
 
 @app.command(name="run")

@@ -38,6 +38,11 @@ def missing_for_topic(replication: Replication, snapshot: Snapshot, name: str) -
     return list(findings(snapshot, needed, name))
 
 
+def missing_for_side(snapshot: Snapshot, side: Side, name: str) -> list[Finding]:
+    """One finding for each right on this existing topic of one side that is missing."""
+    return list(findings(snapshot, on_topic(side, name, _SOURCE if side == "source" else _WRITTEN)))
+
+
 def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Finding]:
     """One finding for each missing right without which nothing can be copied: on the ledger, groups, transactions."""
     needed = [on_group("source", replication.name), on_group("target", replication.name)]

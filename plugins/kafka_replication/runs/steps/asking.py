@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kafka_replication.kafka import asking
 from kafka_replication.kafka.asking import ToCreate
@@ -12,7 +13,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, consumer_group
-from kafka_replication.model.rights import Operation, Right
+from kafka_replication.model.rights import Operation, Right, Side
 from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, rights
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot
@@ -35,17 +36,15 @@ class Answers:
         return replace(snapshot, denied=snapshot.denied | self.denied)
 
 
-def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
-    """Ask both sides at the same time, which takes 10 ms. With ``transactions`` a producer id is asked for, too, which
+def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[Side] = ("source", "target")) -> Answers:
+    """Ask these sides at the same time, which takes 10 ms. With ``transactions`` a producer id is asked for, too, which
     takes up to a second; a run that opens or copies something does so anyway.
     """
-    questions: list[Callable[[], Answers]] = [
-        lambda: _group(run, rights.on_group("source", run.replication.name)),
-        lambda: _group(run, rights.on_group("target", run.replication.name)),
-        lambda: _creation(run, snapshot),
-    ]
-    if transactions and run.replication.delivery == EXACTLY_ONCE:
-        questions.append(lambda: _transactions(run))
+    questions = [partial(_group, run, rights.on_group(side, run.replication.name)) for side in sides]
+    if "target" in sides:
+        questions.append(partial(_creation, run, snapshot))
+    if "target" in sides and transactions and run.replication.delivery == EXACTLY_ONCE:
+        questions.append(partial(_transactions, run))
     with ThreadPoolExecutor(len(questions)) as pool:
         answers = [future.result() for future in [pool.submit(question) for question in questions]]
     return Answers(
