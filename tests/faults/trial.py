@@ -25,7 +25,7 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
-from tests.faults.bench import Bench
+from tests.faults.bench import Bench, Side
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
 from tests.support.checker import high_watermark, read
@@ -34,6 +34,7 @@ from tests.support.processes import command, is_alive
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
+SLOWLY = 15_000  # bytes a second: copying and reading back half a megabyte take more than a minute
 MARK = "FAULT_TRIAL"
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
@@ -153,6 +154,21 @@ class Trial:
                 )
             time.sleep(0.2)
         self.hit = time.monotonic()
+
+    def survives_restarts(self, side: Side) -> None:
+        """The brokers of one side are restarted one after the other, as for an upgrade: the run at work gets done."""
+        self.copy["throughput_limit"] = SLOWLY
+        run = self.start()
+        self.middle(run, most=10)
+        for broker in side.brokers:
+            if run.ended:
+                raise TrialFailed(f"run {run.number} was over before {broker} was restarted")
+            self.note(f"restarting {broker}")
+            broker.stop()
+            broker.start()
+            side.heal()
+        if self.finish(run) != "done":
+            raise TrialFailed(f"a run did not get over a rolling restart: {run.errors}")
 
     def sleeper(self, most: int = 30) -> Attempt:
         """A run that was started and stands still in the middle of its copy, until SIGCONT."""

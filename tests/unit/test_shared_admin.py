@@ -88,13 +88,14 @@ def test_who_is_interrupted_while_it_connects_leaves_it_to_the_others(
     connecting: Connecting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(config: Any, timeout: float = 20.0) -> object:
-        monkeypatch.setattr(clients, "admin", lambda *_: "a client")
+        monkeypatch.setattr(clients, "admin", connecting.admin)
         raise SystemExit(143)
 
     monkeypatch.setattr(clients, "admin", interrupted)
     with pytest.raises(SystemExit):
         clients.shared_admin(HEALTHY)
-    assert clients.shared_admin(HEALTHY) == "a client"
+    assert clients.shared_admin(HEALTHY) is clients.shared_admin(HEALTHY)
+    assert len(connecting.asked) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12, as this process has threads
