@@ -34,7 +34,8 @@ from tests.support.processes import command, is_alive
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
-SLOWLY = 15_000  # bytes a second: copying and reading back half a megabyte take more than a minute
+SLOWLY = 10_000  # bytes a second: half a megabyte is copied in most of a minute
+NEARLY_ALL = 20  # chunks of some 30 that each of two workers copies
 MARK = "FAULT_TRIAL"
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
@@ -156,9 +157,13 @@ class Trial:
         self.hit = time.monotonic()
 
     def survives_restarts(self, side: Side) -> None:
-        """The brokers of one side are restarted one after the other, as for an upgrade: the run at work gets done."""
-        self.copy["throughput_limit"] = SLOWLY
-        run = self.start()
+        """The brokers of one side are restarted one after the other, as for an upgrade: the run at work gets done.
+
+        It copies slowly meanwhile. On a machine that is slower still, its workers wait with what is left.
+        """
+        self.copy["throughput_limit"], gate = SLOWLY, self.folder / "gate"
+        gate.touch()
+        run = self.start(f"P3:{NEARLY_ALL}={gate}")
         self.middle(run, most=10)
         for broker in side.brokers:
             if run.ended:
@@ -167,6 +172,7 @@ class Trial:
             broker.stop()
             broker.start()
             side.heal()
+        gate.unlink()
         if self.finish(run) != "done":
             raise TrialFailed(f"a run did not get over a rolling restart: {run.errors}")
 
