@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
@@ -197,7 +197,7 @@ def test_what_was_aborted_is_given_up_before_it_runs_again_and_before_it_is_told
     """Dead workers may have left transactions open, and live ones of a lost executor may still be at work."""
     story: list[tuple[str, list[int]]] = []
 
-    def note(what: str) -> Callable[[Bundle], None]:
+    def note(what: str) -> Callable[[Sequence[RangeTask]], None]:
         return lambda tasks: story.append((what, [task.key.source.partition for task in tasks]))
 
     def run_one(bundle: Bundle) -> list[RangeResult]:

@@ -69,7 +69,7 @@ def _told(admin: AdminClient, at: TopicPartition) -> str:
 
     def connect(broker: int) -> Connection:
         address = cluster.brokers[broker]
-        return Connection(address.host, address.port, security, ANSWER)
+        return Connection(str(address.host), int(address.port), security, ANSWER)
 
     with connect(leader) as connection:
         producer = transactions.first_open(connection, at.topic, at.partition)
