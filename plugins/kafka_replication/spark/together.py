@@ -65,7 +65,7 @@ class Together(Generic[T]):
     def work(self, tasks: Sequence[RangeTask], quiet: float = QUIET, to_end: float = TO_END) -> list[RangeResult]:
         """The results of the tasks that ended, some with an error.
 
-        No result waits longer than ``quiet`` + ``to_end`` seconds for the next one.
+        No result waits longer than ``quiet`` + ``to_end`` seconds for the next one, and for what giving up takes.
         """
         threads = ThreadPoolExecutor(max(1, min(self._threads, len(tasks))))
         results = [threads.submit(self._one, task) for task in tasks]
