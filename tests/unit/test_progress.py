@@ -60,6 +60,11 @@ def test_the_wait_for_quotas_is_said() -> None:
     assert str(replace(HALF, throttled=125.5)).endswith(said)
 
 
+def test_what_a_run_waits_for_is_said() -> None:
+    said = "; slowest orders-7 (12%); waits for the end of a transaction"
+    assert str(replace(HALF, waiting="the end of a transaction")).endswith(said)
+
+
 def test_what_is_not_known_is_not_said() -> None:
     assert str(replace(HALF, seconds_left=None, slowest=None)).endswith("48.3 MB/s, 37%")
     assert str(DONE).endswith("MB/s, 100%")

@@ -95,7 +95,7 @@ def check(
 
         return sight.with_spark(run, context.obj, with_spark)
 
-    _act(file, as_json, action)
+    _act(file, as_json, action, looks=True)
 
 
 def _checked(run: Run, findings: Sequence[Finding]) -> tuple[Any, str, int]:
@@ -121,7 +121,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
         document = plan_codec.as_json(preview) | {"findings": finding_rows(findings)}
         return document, "\n".join([*map(str, findings), plan_table(preview)]), int(refuses)
 
-    _act(file, as_json, action)
+    _act(file, as_json, action, looks=True)
 
 
 def _away(run: Run) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def status(
 
     if watch and as_json:
         raise typer.BadParameter("--watch shows a table: leave out --json, or call status --json repeatedly")
-    _act(file, as_json, watching if watch else action, Deadline() if watch else None)
+    _act(file, as_json, watching if watch else action, Deadline() if watch else None, looks=True)
 
 
 @app.command()
@@ -324,4 +324,4 @@ def ledger(
         return {"replication": run.replication.name, "partitions": rows}, text, 0
 
     chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
-    _act(file, as_json, chosen, writes=rebuild_store or repair)
+    _act(file, as_json, chosen, writes=rebuild_store or repair, looks=not (rebuild_store or repair))

@@ -119,6 +119,8 @@ def summary(progress: Progress) -> str:
         parts.append("reading back")
     elif progress.seconds_left:
         parts.append(f"{duration(progress.seconds_left)} left")
+    if progress.waiting is not None:
+        parts.append("waits for a transaction")
     if progress.throttled >= 1:
         parts.append(f"waited {duration(progress.throttled)} for quotas")
     speed = f"{progress.bytes_per_second / 1e6:,.1f} MB/s"

@@ -41,7 +41,7 @@ class Standing:
 class Progress(Standing):
     """How far a run is, and how fast. ``records`` and ``bytes`` are what this attempt of the run has committed;
     ``seconds`` is how long it has worked, ``throttled`` for how long the brokers' quotas have made its ranges wait,
-    added up.
+    added up. ``waiting`` says what it waits for, while it does not move.
     """
 
     records: int = 0
@@ -50,6 +50,7 @@ class Progress(Standing):
     bytes_per_second: float = 0.0
     seconds_left: float | None = None  # None: not known
     throttled: float = 0.0
+    waiting: str | None = None
 
     @property
     def percent(self) -> int:
@@ -88,7 +89,8 @@ class Progress(Standing):
         if self.throttled >= 1:
             parts.append(f"quotas of the brokers made it wait {duration(self.throttled)}")
         slowest = "" if self.slowest is None else f"; slowest {self.slowest} ({self.slowest_percent}%)"
-        return ", ".join(parts) + slowest
+        waiting = "" if self.waiting is None else f"; waits for {self.waiting}"
+        return ", ".join(parts) + slowest + waiting
 
 
 _PROGRESS = TypeAdapter(Progress)

@@ -13,6 +13,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections, SparkConnection
 from kafka_replication.kafka import AdminClient, clients
 from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
@@ -27,8 +28,16 @@ class Clusters:
     Unreachable.
     """
 
-    def __init__(self, replication: Replication, connections: Connections, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        replication: Replication,
+        connections: Connections,
+        deadline: Deadline,
+        patience: float = LONGEST_TRANSACTION,
+    ) -> None:
+        """``patience``: the seconds for which reading the ledger waits for a transaction that hides entries."""
         self._replication, self._connections, self._deadline = replication, connections, deadline
+        self._patience = patience
 
     @cached_property
     def source(self) -> dict[str, Any]:
@@ -121,7 +130,8 @@ class Clusters:
 
     @cached_property
     def _ledger(self) -> KafkaLedger:
-        return KafkaLedger(self.target, self.target_admin, self._replication.name, self._deadline)
+        name, deadline = self._replication.name, self._deadline
+        return KafkaLedger(self.target, self.target_admin, name, deadline, patience=self._patience)
 
     def positions_on_source(self) -> Mapping[PartitionKey, Position]:
         """The positions of replications that write to the topics of the source that this one selects. Raises

@@ -7,7 +7,7 @@ import math
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 
@@ -18,6 +18,7 @@ from kafka_replication.runtime import background
 from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.application import Application
 from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP
+from kafka_replication.spark.giving_up import end_sessions
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
@@ -87,7 +88,10 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
         allowance.spend(results)
         return results
 
-    return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver, application.end).deal(slots)
+    dealer = Dealer(
+        bundles(job.tasks, slots) or [[]], run_one, deliver, application.end, lambda tasks: end_sessions(job, tasks)
+    )
+    return dealer.deal(slots)
 
 
 def _error(text: str) -> Exception:
@@ -115,7 +119,8 @@ class Dealer:
 
     A task that failed in a bundle, or whose bundle Spark aborted, runs again by itself; only that result counts. A
     single task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on
-    it, also those that did not cause it. One that is aborted again gets an error as its result.
+    it, also those that did not cause it. One that is aborted again gets an error as its result. ``give_up`` gets what
+    was aborted, before it is dealt anew: the transactions of dead workers would hide the ledger from the others.
     """
 
     def __init__(
@@ -124,8 +129,9 @@ class Dealer:
         run_one: Callable[[Bundle], list[RangeResult]],
         deliver: Callable[[RangeResult], None],
         ended: Callable[[], JobEnd | None] = lambda: None,
+        give_up: Callable[[Sequence[RangeTask]], None] = lambda tasks: None,
     ) -> None:
-        self._run_one, self._deliver, self._ended = run_one, deliver, ended
+        self._run_one, self._deliver, self._ended, self._give_up = run_one, deliver, ended, give_up
         self._bundles = queue.SimpleQueue[Bundle]()
         for bundle in dealt:
             self._bundles.put(bundle)
@@ -153,7 +159,11 @@ class Dealer:
     def _work_alone(self) -> None:
         for task in self._set_aside:
             if self._end is None:
-                self._run([task], lambda bundle, cause: self._hand_over(died(bundle[0], cause)))
+                self._run([task], self._died)
+
+    def _died(self, bundle: Bundle, cause: str) -> None:
+        self._give_up(bundle)
+        self._hand_over(died(bundle[0], cause))
 
     def _work(self) -> None:
         while self._end is None:
@@ -198,6 +208,7 @@ class Dealer:
     def _aborted(self, bundle: Bundle, cause: str) -> None:
         names = ", ".join(str(task.key.source) for task in bundle)
         log.warning("%s: the worker ended in every attempt (%s); the others go on", names, cause)
+        self._give_up(bundle)
         with self._lock:
             if not bundle:
                 self._end = JobEnd(error=f"Spark gave up: {cause}")

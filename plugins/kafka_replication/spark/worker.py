@@ -24,6 +24,7 @@ from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.sinks.port import Sink
+from kafka_replication.spark.giving_up import end_sessions
 from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask
 from kafka_replication.spark.together import Together, frugal
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
@@ -61,7 +62,7 @@ class Here:
     @cached_property
     def _together(self) -> Together[Tools]:
         job = frugal(self._job)
-        return Together(job.together, lambda stop: Tools(job, stop), work_on)
+        return Together(job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks))
 
 
 @lru_cache(maxsize=1)
