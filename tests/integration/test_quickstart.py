@@ -38,7 +38,8 @@ def pasted() -> str:
 def clone(tmp_path: Path) -> Path:
     """The repository as it is here. What `make install` makes is borrowed, and new enough that nothing is installed."""
     clone = tmp_path / "clone"
-    ignored = shutil.ignore_patterns(".*", "__pycache__")
+    # plugins/.airflowignore keeps Airflow from taking each of our modules for a plugin of its own.
+    ignored = shutil.ignore_patterns(".git", ".venv", ".state", ".hypothesis", ".*_cache", "__pycache__")
     shutil.copytree(ROOT, clone, ignore=ignored)
     (clone / ".venv").mkdir()
     for name in ("bin", "lib", "pyvenv.cfg"):
