@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from stack.airflow_standalone import USER, AirflowSettings, AirflowStandalone
 from stack.artifacts import kafka_jars
@@ -114,23 +114,25 @@ def env() -> None:
 
 def _print_status(stack: Stack) -> bool:
     """Print where everything is; whether all of it runs."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+    rows = []
     for cluster in stack.clusters:
         where = cluster.bootstrap if cluster.brokers else "never started"
-        table.add_row(f"Kafka {cluster.name}", _state(cluster.running), where)
-        for broker in cluster.brokers:
-            table.add_row("", f"pid {broker.pid or '-'}", f"log {broker.log}")
+        rows.append((f"Kafka {cluster.name}", _state(cluster.running), where))
+        rows += [("", f"pid {broker.pid or '-'}", f"log {broker.log}") for broker in cluster.brokers]
     airflow = stack.airflow()
     healthy = airflow.healthy
     if healthy:
-        table.add_row("Airflow", _state(True), airflow.url)
-        table.add_row("", f"user {USER}", f"password {airflow.password}")
+        rows.append(("Airflow", _state(True), airflow.url))
+        rows.append(("", f"user {USER}", f"password {airflow.password}"))
     else:
-        table.add_row("Airflow", "not healthy" if airflow.process else _state(False), "")
+        rows.append(("Airflow", "not healthy" if airflow.process else _state(False), ""))
     if airflow.process:
-        table.add_row("", f"pid {airflow.process.pid}", f"log {airflow.log}")
-    table.add_row("Watermark store", "", stack.store_url)
-    console.print(table)
+        rows.append(("", f"pid {airflow.process.pid}", f"log {airflow.log}"))
+    rows.append(("Watermark store", "", stack.store_url))
+    for name, state, where in rows:  # not a table: its cells are cut in a narrow terminal
+        shown = Text.from_markup(state)
+        shown.pad_right(11 - len(shown))
+        console.print(f"{name:15}", shown, Text(where))
     if settings := stack.settings:
         console.print('For kafka-replication in this terminal paste eval "$(make -s env)", or:')
         typer.echo("\n".join(exports(settings)))

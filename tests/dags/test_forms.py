@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from kafka_replication.config import Replication
@@ -78,6 +80,23 @@ def test_a_field_that_is_emptied_means_all(
         for emptied in EMPTIED if is_list else [None]:
             assert sends(param.schema, emptied), name
             assert read(of, {**values, name: param.resolve(emptied)}) == everything
+
+
+BLANK = ("", " ")  # what a script sends for a value that it does not have, and what a space in an empty field is
+
+
+@pytest.mark.parametrize(("build", "read", "everything"), FORMS)
+def test_a_blank_text_means_all_or_is_refused_by_the_name_of_its_field(
+    build: Callable[[Replication], DAG], read: Read, everything: object
+) -> None:
+    params = build(replication()).params
+    for name in params:
+        for blank in BLANK:
+            try:
+                sent = ParamsDict({**params.dump(), name: Param(blank, **params.get_param(name).schema)}).validate()
+                assert read(replication(), sent) == everything, name
+            except (BadInput, ParamValidationError) as refused:
+                assert re.search(rf"\b{name.rstrip('s')}s?: ", str(refused)), refused
 
 
 def test_topics_are_offered_if_the_file_names_them() -> None:

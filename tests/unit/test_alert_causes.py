@@ -72,8 +72,16 @@ def kinds(*runs: RunFacts, planning: Planning | None = None, paused: bool = Fals
 CASES: list[tuple[str, tuple[RunFacts, ...], list[str]]] = [
     ("nothing ran", (), []),
     ("the last one is done", (run(), run(state="failed", failed=(failed("o1"),))), []),
-    ("it failed for two topics", (run(state="failed", failed=(failed("o1"), failed("o2"))),), ["run-failed o1", "run-failed o2"]),
-    ("twenty partitions are one cause", (run(state="failed", failed=tuple(failed("o1", n) for n in range(20))),), ["run-failed o1"]),
+    (
+        "it failed for two topics",
+        (run(state="failed", failed=(failed("o1"), failed("o2"))),),
+        ["run-failed o1", "run-failed o2"],
+    ),
+    (
+        "twenty partitions are one cause",
+        (run(state="failed", failed=tuple(failed("o1", n) for n in range(20))),),
+        ["run-failed o1"],
+    ),
     ("it failed as a whole", (run(state="failed"),), ["run-failed"]),
     ("a new one works, the last one failed", (run(Life.AT_WORK, "planned"), run(state="failed")), ["run-failed"]),
     ("it is gone", (run(Life.GONE, "planned"),), ["run-died"]),
@@ -81,7 +89,7 @@ CASES: list[tuple[str, tuple[RunFacts, ...], list[str]]] = [
     ("it works and does not move", (run(Life.AT_WORK, "planned", ago=11 * MINUTE),), ["run-stalled"]),
     ("a backfill failed", (run(state="failed", kind=BACKFILL), run()), ["run-failed backfill"]),
     ("a backfill failed yesterday", (run(state="failed", kind=BACKFILL, ago=25 * HOUR), run()), []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
@@ -213,6 +221,10 @@ def test_the_age_of_the_oldest_record_that_is_not_verified() -> None:
     at = TopicPartition("orders", 0)
     assert behind([row()]) == {at: 60}
     hour_ago = int((NOW - HOUR).timestamp() * 1000)
-    ages: list[tuple[dict[TopicPartition, int | None], float | None]] = [({at: hour_ago}, 3600.0), ({at: None}, 0.0), ({}, None)]  # fmt: skip
+    ages: list[tuple[dict[TopicPartition, int | None], float | None]] = [
+        ({at: hour_ago}, 3600.0),
+        ({at: None}, 0.0),
+        ({}, None),
+    ]
     for times, age in ages:
         assert with_times([row()], times, NOW)[0].lag_seconds == age

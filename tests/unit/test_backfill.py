@@ -38,6 +38,12 @@ def test_all_of_it_on_the_target_is_nothing_to_do() -> None:
     assert as_json(made)["outcome"] == "nothing_to_do"
 
 
+def test_a_range_without_an_offset_is_not_called_copied() -> None:
+    made = Case().plan(450, 450)
+    assert made.plan.idle
+    assert "nothing to do: the source has no offset in this range" in plan_table(made, NOW)
+
+
 def test_what_an_earlier_run_left_unverified_is_verified() -> None:
     made = Case(verified=covered((400, 550))).plan(450, 600)
     assert (made.lines[0].plan.state, str(made.lines[0].plan.verify), made.plan.idle) == (

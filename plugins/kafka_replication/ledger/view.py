@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 from kafka_replication.ledger.entries import Deleted, Gap, Handled, Position, Removed, Start, Verified
@@ -36,6 +36,7 @@ class LedgerView:
     positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
+    _: KW_ONLY
     starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)  # copies that the target no longer has

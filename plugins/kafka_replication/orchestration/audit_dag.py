@@ -12,7 +12,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import AUDIT_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
-from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
@@ -55,7 +55,7 @@ def audit_request(params: Any) -> AuditRequest:
         range_ = OffsetRange(from_, MAX_OFFSET if until is None else until)
     except ValueError as e:
         raise BadInput(f"from {from_}, until {until}: {e}", "trigger again with offsets in order") from e
-    return AuditRequest(params["topic"] or None, params["partition"], range_)
+    return AuditRequest(form.text(params["topic"]) or None, params["partition"], range_)
 
 
 def load_audit_dags(folder: Path) -> dict[str, DAG]:

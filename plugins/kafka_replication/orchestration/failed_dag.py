@@ -14,7 +14,7 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
-from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
@@ -40,7 +40,7 @@ class FailedOperator(StepOperator):
             mistakes.of(lambda: filters.selection(action), None)
             mistakes.tell()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
-            answer = handle(run, action, filters, Decision(by=by, reason=params["reason"] or ""))
+            answer = handle(run, action, filters, Decision(by=by, reason=form.text(params["reason"])))
         document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}
         context["ti"].xcom_push("return_value", document)
         self.log.info("%s:\n%s", action, answer.text)
@@ -50,7 +50,7 @@ class FailedOperator(StepOperator):
 
 def action_of(params: Any) -> Action:
     """What the form asks for; empty means list. Raises BadInput."""
-    action = params["action"] or Action.LIST
+    action = form.text(params["action"]) or Action.LIST
     if action not in set(Action):
         raise BadInput(f"action: {action!r} is no action", f"one of {', '.join(Action)}")
     return Action(action)
@@ -58,7 +58,7 @@ def action_of(params: Any) -> Action:
 
 def decided_by(params: Any, dag_run: Any) -> str:
     """The name in the form; without one, the user who triggered the run in Airflow. Raises BadInput."""
-    by = str(params["by"] or "").strip() or str(dag_run.triggering_user_name or "").strip()
+    by = form.text(params["by"]) or form.text(dag_run.triggering_user_name)
     if not by:
         raise BadInput(
             "the field Who is empty, and Airflow does not know who triggered the run",
@@ -70,12 +70,12 @@ def decided_by(params: Any, dag_run: Any) -> str:
 def asked(params: Any) -> Asked:
     """The filters of the trigger's form; what is empty means all."""
     return Asked(
-        topic=params["topic"] or "",
+        topic=form.text(params["topic"]),
         partition=params["partition"],
         from_=params["from"],
         until=params["until"],
-        kind=params["kind"] or "",
-        state=params["state"] or "",
+        kind=form.text(params["kind"]),
+        state=form.text(params["state"]),
         everything=params["all"],
     )
 

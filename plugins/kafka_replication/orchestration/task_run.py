@@ -40,7 +40,7 @@ def run_id(context: Context) -> str:
 def request_of(replication: Replication, params: Any) -> Request:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
     mistakes = Mistakes()
-    moment = mistakes.of(lambda: _until(params["until"] or LATEST), None)
+    moment = mistakes.of(lambda: _until(form.text(params["until"]) or LATEST), None)
     topics = mistakes.of(lambda: parse_topics(replication, form.lines(params["topics"])), ())
     mistakes.tell()
     return Request(topics, moment, params["dry_run"])

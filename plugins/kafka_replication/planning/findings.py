@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from kafka_replication.config import Replication
@@ -22,6 +22,7 @@ class Finding:
     where: str
     what: str
     remedy: str
+    _: KW_ONLY
     topic: str | None = field(default=None, compare=False)
     partition: int | None = field(default=None, compare=False)
 

@@ -145,6 +145,8 @@ def summary(backfill_plan: BackfillPlan) -> str:
         counts = f"{len(backfill_plan.refused)} of {len(backfill_plan.lines)}"
         return f"{counts} partitions are refused: nothing would be copied"
     if backfill_plan.plan.idle:
+        if backfill_plan.lines and not any(line.asked.span for line in backfill_plan.lines):
+            return "nothing to do: the source has no offset in this range"
         lost, given_up = (
             any(line.lost or line.withheld for line in backfill_plan.lines),
             any(line.given_up for line in backfill_plan.lines),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
@@ -24,6 +24,7 @@ class Step:
     time: str
     state: str
     run_id: str
+    _: KW_ONLY
     by: str = ""
     reason: str = ""
     over: bool = False
@@ -107,7 +108,7 @@ def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over
     for entry in handled:
         if entry.generation == generation and offset in (entry.given_back if over else entry.decided):
             state = NOT_VISIBLE if offset in entry.not_visible else entry.state
-            yield Step(entry.time, state, entry.run_id, entry.by, entry.reason, over)
+            yield Step(entry.time, state, entry.run_id, by=entry.by, reason=entry.reason, over=over)
 
 
 def is_within(seconds: float, time: str) -> bool:

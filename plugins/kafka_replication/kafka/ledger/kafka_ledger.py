@@ -101,7 +101,16 @@ class KafkaLedger:
                     handled.setdefault(newest.key, []).append(decided)
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
         decisions = {key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted, removed, decisions, self._positions.owners())
+        return LedgerView(
+            positions,
+            verified,
+            in_order,
+            starts=starts,
+            deleted=deleted,
+            removed=removed,
+            handled=decisions,
+            owners=self._positions.owners(),
+        )
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))

@@ -109,7 +109,7 @@ def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list
     def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         copying = run.replication.copying
         with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
-            yield from _Retry(run, key, contents, decision, run.pipeline).all(some)
+            yield from _Retry(run=run, key=key, contents=contents, decision=decision, pipeline=run.pipeline).all(some)
 
     return _for_each(run, rows, one)
 
@@ -144,7 +144,7 @@ class _Content:
     written: Sequence[Record]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Retry:
     """The retry of failed records of one partition."""
 
