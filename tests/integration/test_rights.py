@@ -39,11 +39,12 @@ from tests.support.waiting import wait_until
 
 NAME, TOPIC, COPY = "orders-dr", "orders", "copy.orders"
 GROUP = Acl("DESCRIBE", "GROUP", f"kafka-replication/{NAME}")
+TRANSACTIONS = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True)
 SOURCE = [*on_topic(TOPIC, "READ", "DESCRIBE_CONFIGS"), GROUP]
 ON_TARGET = ("READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
 TARGET = [
     *(acl for name in (COPY, POSITIONS, RECEIPTS) for acl in on_topic(name, *ON_TARGET)),
-    Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True),
+    TRANSACTIONS,
     GROUP,
 ]
 DOCUMENTED = [("source", acl) for acl in SOURCE] + [("target", acl) for acl in TARGET]
@@ -198,6 +199,12 @@ def said(side: str, acl: Acl, text: str, pair: Pair) -> bool:
     return re.search(rf"{side} {re.escape(pair.cluster.address)}[^;]*: {what}", text) is not None
 
 
+def granted_by(acl: Acl) -> str:
+    """The end of the command that grants it, as docs/connections.md has it."""
+    pattern = " --resource-pattern-type prefixed" if acl.prefixed else ""
+    return f"--operation {SPOKEN[acl.operation]} --{acl.kind.lower().replace('_', '-')} {acl.name}{pattern}"
+
+
 @pytest.mark.parametrize(("side", "acl"), DOCUMENTED, ids=lambda value: str(value))
 def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) -> None:
     prepared(pair, acl)
@@ -210,8 +217,7 @@ def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) 
         pair.grant(side, acl)
     assert len(found) == 1, [str(finding) for finding in found]
     assert said(side, acl, str(found[0]), pair), str(found[0])
-    option = f"--{acl.kind.lower().replace('_', '-')} {acl.name}"
-    assert f"--operation {SPOKEN[acl.operation]} {option}" in found[0].remedy
+    assert granted_by(acl) in found[0].remedy
     assert f"--allow-principal User:{pair.users[side]}" in found[0].remedy
     assert pair.check() == [], "with all documented rights"
 
@@ -276,6 +282,7 @@ class Withdrawing(logging.Handler):
         ("source", Acl("READ", "TOPIC", TOPIC)),
         ("target", Acl("WRITE", "TOPIC", COPY)),
         ("target", Acl("WRITE", "TOPIC", POSITIONS)),
+        ("target", TRANSACTIONS),
     ],
     ids=lambda value: str(value),
 )
@@ -295,6 +302,7 @@ def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes
         pair.grant(side, acl)
     assert handler.withdraw is None, "a chunk was committed"
     assert said(side, acl, text, pair), text
+    assert granted_by(acl) in " ".join(text.split()), text
     assert pair.run() == ""
     pair.assert_copied()
 
