@@ -122,8 +122,8 @@ class Pair:
             return str(error)
         return "" if report.outcome != "failed" else report.table()
 
-    def withdraw(self, side: str, acl: Acl) -> None:
-        self.cluster.withdraw(self.users[side], acl)
+    def withdraw(self, side: str, *acls: Acl) -> None:
+        self.cluster.withdraw(self.users[side], *acls)
 
     def grant(self, side: str, *acls: Acl) -> None:
         self.cluster.grant(self.users[side], *acls)
@@ -261,6 +261,41 @@ def test_whole_batches_need_no_other_right(pair: Pair) -> None:
     receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))
     engines = {max(receipts.all(key), key=lambda receipt: receipt.range.from_).engine for key in run.view().positions}
     assert "batch/1" in engines
+
+
+SEES_RULES = Acl("DESCRIBE", "BROKER", "kafka-cluster")
+ONE_ID = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/{TOPIC}/1/{COPY}", deny=True)
+
+
+@pytest.mark.parametrize("acl", [Acl("WRITE", "TOPIC", COPY, deny=True), ONE_ID], ids=lambda value: str(value))
+def test_check_names_the_rule_that_denies_and_the_command_that_removes_it(pair: Pair, acl: Acl) -> None:
+    pair.fill_the_target()
+    pair.grant("target", acl, SEES_RULES)
+    try:
+        (found,) = pair.check()
+    finally:
+        pair.withdraw("target", acl, SEES_RULES)
+    assert said("target", acl, str(found), pair) and "is denied by a rule" in found.what, str(found)
+    assert "--remove --deny-principal User:writer --deny-host '*'" in found.remedy, "no --add can help"
+    assert granted_by(acl) in found.remedy
+    assert pair.check() == []
+
+
+def test_a_rule_on_one_id_that_no_client_may_see_fails_its_partition_alone_and_is_suspected(pair: Pair) -> None:
+    pair.fill_the_target()
+    pair.produce(20)
+    pair.grant("target", ONE_ID)
+    try:
+        assert pair.check() == [], "asking for one id does not show the others"
+        text = pair.run()
+    finally:
+        pair.withdraw("target", ONE_ID)
+    assert f"as {ONE_ID.name}: target" in text, text
+    assert "if it is granted already, a rule that denies it has to be removed" in " ".join(text.split())
+    source, target = pair.values(TOPIC), pair.values(COPY)
+    assert target[0] == source[0] and len(target[1]) < len(source[1])
+    assert pair.run() == ""
+    pair.assert_copied()
 
 
 class Withdrawing(logging.Handler):

@@ -61,7 +61,9 @@ def translate(error: KafkaError, doing: str, asked: Asked = NOTHING) -> Replicat
             row.remedy,
         )
     if error.code() in _RESOURCES and (right := asked.right(_RESOURCES[error.code()])):
-        return NotAuthorized.of(right, name_of(asked.settings), principal_of(asked.settings), doing)
+        is_one = right.resource is Resource.TRANSACTIONAL_ID  # perhaps a rule denies this one alone
+        as_ = f" as {asked.needs[right.resource][1]}" if is_one else ""
+        return NotAuthorized.of(right, name_of(asked.settings), principal_of(asked.settings), f"{doing}{as_}")
     cluster = name_of(asked.settings)
     where = f"{cluster}: " if cluster.side else ""
     return row.kind(f"{doing}: {where}{row.name}: {error.str()}", row.remedy)

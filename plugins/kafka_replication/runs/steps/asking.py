@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafka_replication.kafka import asking
 from kafka_replication.kafka.asking import ToCreate
@@ -12,7 +12,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, consumer_group
-from kafka_replication.model.rights import Operation, Right
+from kafka_replication.model.rights import DenyRule, Operation, Right, Side
 from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, rights
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot
@@ -29,10 +29,12 @@ class Answers:
 
     denied: frozenset[Right] = frozenset()
     findings: Sequence[Finding] = ()
+    deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
 
     def in_(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these rights."""
-        return replace(snapshot, denied=snapshot.denied | self.denied)
+        rules = {**snapshot.deny_rules, **self.deny_rules}
+        return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules)
 
 
 def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
@@ -43,6 +45,8 @@ def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
         lambda: _group(run, rights.on_group("source", run.replication.name)),
         lambda: _group(run, rights.on_group("target", run.replication.name)),
         lambda: _creation(run, snapshot),
+        lambda: _rules(run, "source"),
+        lambda: _rules(run, "target"),
     ]
     if transactions and run.replication.delivery == EXACTLY_ONCE:
         questions.append(lambda: _transactions(run))
@@ -51,6 +55,7 @@ def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
     return Answers(
         frozenset(right for answer in answers for right in answer.denied),
         [finding for answer in answers for finding in answer.findings],
+        {side: rules for answer in answers for side, rules in answer.deny_rules.items()},
     )
 
 
@@ -59,6 +64,12 @@ def _group(run: Run, right: Right) -> Answers:
     seconds = run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
     allowed = asking.may_describe_group(config, consumer_group(run.replication.name), seconds)
     return Answers() if allowed else Answers(frozenset({right}))
+
+
+def _rules(run: Run, side: Side) -> Answers:
+    admin = run.clusters.source_admin if side == "source" else run.clusters.target_admin
+    rules = asking.deny_rules(admin, side, run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request)))
+    return Answers() if rules is None else Answers(deny_rules={side: rules})
 
 
 def _transactions(run: Run) -> Answers:
