@@ -24,8 +24,11 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.findings import Finding
-from kafka_replication.runs import checking, runner
+from kafka_replication.runs import backfill, checking, runner
+from kafka_replication.runs.interval import prepare_interval
+from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.events import Event
@@ -33,6 +36,7 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.command_line import command
+from tests.support.intervals import MINUTE, SETTINGS, SIX
 from tests.support.jobs import InProcess
 from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.waiting import wait_until
@@ -106,18 +110,19 @@ class Pair:
             "copy": {"transaction_timeout": 30, "chunk_seconds": 10},
         }
 
+    def replication(self, **more: Any) -> Replication:
+        return Replication.model_validate(self.document() | more)
+
     def check(self, **more: Any) -> list[Finding]:
         """The errors that a check finds, with a connection of its own, as a command has it."""
-        replication = Replication.model_validate(self.document() | more)
-        run = open_run(replication, self, self.store, "check", Deadline.after(60))
+        run = open_run(self.replication(**more), self, self.store, "check", Deadline.after(60))
         return [finding for finding in checking.check(run) if finding.severity == "error"]
 
     def run(self, launcher: Launcher | None = None, **more: Any) -> str:
         """Empty if the run did all of it, else what it said."""
         launch = launcher or InProcess()
-        replication = Replication.model_validate(self.document() | more)
         try:
-            report = runner.run(replication, self, self.store, lambda: launch, Request())
+            report = runner.run(self.replication(**more), self, self.store, lambda: launch, Request())
         except ReplicationError as error:
             return str(error)
         return "" if report.outcome != "failed" else report.table()
@@ -257,7 +262,7 @@ def test_whole_batches_need_no_other_right(pair: Pair) -> None:
     pair.produce(10)
     assert pair.run(copy=pair.document()["copy"] | {"engine": "batch", "least_batch_bytes": 0}) == ""
     pair.assert_copied()
-    run = open_run(Replication.model_validate(pair.document()), pair, pair.store, "look")
+    run = open_run(pair.replication(), pair, pair.store, "look")
     receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))
     engines = {max(receipts.all(key), key=lambda receipt: receipt.range.from_).engine for key in run.view().positions}
     assert "batch/1" in engines
@@ -340,6 +345,36 @@ def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes
     assert granted_by(acl) in " ".join(text.split()), text
     assert pair.run() == ""
     pair.assert_copied()
+
+
+def prepare_one_minute(pair: Pair) -> None:
+    bare = open_run(pair.replication(**SETTINGS), pair, pair.store, "scheduled")
+    with leased(bare, interval_scope(bare)) as run:
+        prepare_interval(run, SIX, SIX + MINUTE)
+
+
+def backfill_two_offsets(pair: Pair) -> None:
+    request = parse(pair.replication(), topics=[TOPIC], from_=0, until=2)
+    backfill.run(pair.replication(), pair, pair.store, InProcess, request)
+
+
+@pytest.mark.parametrize("acl", [GROUP, Acl("CREATE", "TOPIC", RECEIPTS), Acl("WRITE", "TOPIC", COPY)], ids=str)
+@pytest.mark.parametrize("way", [prepare_one_minute, backfill_two_offsets])
+def test_data_intervals_and_backfills_name_a_missing_right_before_they_open_anything(
+    pair: Pair, way: Callable[[Pair], None], acl: Acl
+) -> None:
+    pair.empty_the_target()
+    pair.new_store()
+    pair.cluster.admin.create_topics([NewTopic(COPY, 2, 1)])[COPY].result(30)
+    pair.withdraw("target", acl)
+    try:
+        with pytest.raises(ReplicationError) as caught:
+            way(pair)
+    finally:
+        pair.grant("target", acl)
+    assert said("target", acl, caught.value.what, pair), caught.value
+    assert granted_by(acl) in caught.value.remedy
+    assert not {POSITIONS, RECEIPTS} & pair.names(), "nothing was opened"
 
 
 @pytest.mark.slow
