@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
@@ -81,11 +82,11 @@ def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[Deny
     """The rules by which this cluster denies something to somebody; None if it does not tell them: that takes
     ``Describe`` on the cluster.
     """
-    asked = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.DENY
-    )
+    any_, deny = AclOperation.ANY, AclPermissionType.DENY
+    # None is any name, any principal, any host; the stubs do not know that.
+    asked: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None, any_, deny]
     try:
-        found = admin.describe_acls(asked, request_timeout=seconds).result(seconds * 2)
+        found = admin.describe_acls(AclBindingFilter(*asked), request_timeout=seconds).result(seconds * 2)
     except (KafkaException, FutureTimeout) as e:
         without_rules = isinstance(e, KafkaException) and e.args[0].code() == KafkaError.SECURITY_DISABLED
         return frozenset() if without_rules else None
