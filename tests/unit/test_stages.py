@@ -130,6 +130,19 @@ def test_every_task_is_run_once_in_order_and_never_more_than_that_many_at_a_time
         assert spark.order == list(range(tasks))
 
 
+def test_a_task_whose_thread_has_not_ended_is_not_dealt_again() -> None:
+    tasks = job(2).tasks
+    dealt, delivered = list[list[int]](), list[RangeResult]()
+
+    def run_one(bundle: Bundle) -> list[RangeResult]:
+        dealt.append([task.key.source.partition for task in bundle])
+        return [replace(_copied(task, "slow"), at_work=task is tasks[0]) for task in bundle]
+
+    assert Dealer([tasks], run_one, delivered.append).deal(1) == JobEnd()
+    assert dealt == [[0, 1], [1]]
+    assert [result.key.source.partition for result in delivered] == [0, 1]
+
+
 def test_no_task_waits_for_another_s_end() -> None:
     """The first is at work until all the others are done."""
     others = threading.Semaphore(0)

@@ -238,9 +238,7 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
-        raise admission.unusable(config, reason) or BadInput(
-            f"the client settings are not usable: {reason}", "correct the connection's extra"
-        ) from e
+        raise admission.unusable(config, reason) from e
     client.heard = heard
     return client
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right
+from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right, perhaps_denied
 
 
 class ReplicationError(Exception):
@@ -110,7 +110,7 @@ class TlsFailed(NotAdmitted):
 
 
 class NotAuthorized(Refused):
-    """The cluster does not allow an operation: a right is missing."""
+    """The cluster does not allow an operation: a right is missing, or a rule denies it."""
 
     id = "not-authorized"
 
@@ -118,7 +118,8 @@ class NotAuthorized(Refused):
     def of(cls, right: Right, cluster: ClusterName, principal: str = UNKNOWN_PRINCIPAL, doing: str = "") -> Self:
         """The error that names the right, and the command that grants it. ``doing`` is what needs the right."""
         what = f"{cluster}: {right} is missing"
-        return cls(f"{doing}: {what}" if doing else what, right.command(cluster.address, principal))
+        remedy = f"{right.command(cluster.address, principal)}; {perhaps_denied(cluster.address)}"
+        return cls(f"{doing}: {what}" if doing else what, remedy)
 
 
 class PreflightFailed(Refused):

@@ -76,6 +76,7 @@ def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iter
     """The findings about one source topic and its target."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     found = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+    found += rights.denied_partitions(replication, snapshot, name)
     return (replace(finding, topic=name) for finding in found)
 
 

@@ -189,7 +189,8 @@ class Dealer:
 
     def _take(self, bundle: Bundle, results: list[RangeResult]) -> None:
         """Deliver what is done. What a bundle did not finish becomes single tasks."""
-        done = {result.key for result in results if len(bundle) == 1 or result.fenced or not result.failed}
+        final = (one for one in results if len(bundle) == 1 or one.fenced or one.at_work or not one.failed)
+        done = {result.key for result in final}
         for result in results:
             if result.key in done:
                 self._hand_over(result)

@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 
 AT_ONCE = 8
@@ -61,6 +62,7 @@ class Together(Generic[T]):
         self._threads, self._make, self._work_on, self._give_up = threads, tools, work_on, give_up
         self._idle: list[tuple[T, threading.Event]] = []
         self._busy: set[threading.Event] = set()
+        self.at_work: set[PartitionKey] = set()  # also of earlier bundles, whose threads did not end
 
     def work(self, tasks: Sequence[RangeTask], quiet: float = QUIET, to_end: float = TO_END) -> list[RangeResult]:
         """The results of the tasks that ended, some with an error.
@@ -82,10 +84,12 @@ class Together(Generic[T]):
     def _one(self, task: RangeTask) -> RangeResult:
         tools, stop = self._borrow()
         self._busy.add(stop)
+        self.at_work.add(task.key)
         try:
             return self._work_on(tools, task)
         finally:
             self._busy.discard(stop)
+            self.at_work.discard(task.key)
             if not stop.is_set():
                 self._idle.append((tools, stop))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kafka_replication.kafka import asking
@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, consumer_group
-from kafka_replication.model.rights import Operation, Right, Side
+from kafka_replication.model.rights import DenyRule, Operation, Right, Side
 from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, rights
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot
@@ -30,17 +30,19 @@ class Answers:
 
     denied: frozenset[Right] = frozenset()
     findings: Sequence[Finding] = ()
+    deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
 
     def in_(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these rights."""
-        return replace(snapshot, denied=snapshot.denied | self.denied)
+        rules = {**snapshot.deny_rules, **self.deny_rules}
+        return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules)
 
 
 def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[Side] = ("source", "target")) -> Answers:
     """Ask these sides at the same time, which takes 10 ms. With ``transactions`` a producer id is asked for, too, which
     takes up to a second; a run that opens or copies something does so anyway.
     """
-    questions = [partial(_group, run, rights.on_group(side, run.replication.name)) for side in sides]
+    questions = [partial(question, run, side) for side in sides for question in (_group, _rules)]
     if "target" in sides:
         questions.append(partial(_creation, run, snapshot))
     if "target" in sides and transactions and run.replication.delivery == EXACTLY_ONCE:
@@ -50,14 +52,22 @@ def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[S
     return Answers(
         frozenset(right for answer in answers for right in answer.denied),
         [finding for answer in answers for finding in answer.findings],
+        {side: rules for answer in answers for side, rules in answer.deny_rules.items()},
     )
 
 
-def _group(run: Run, right: Right) -> Answers:
-    config = run.clusters.source if right.side == "source" else run.clusters.target
+def _group(run: Run, side: Side) -> Answers:
+    right = rights.on_group(side, run.replication.name)
+    config = run.clusters.source if side == "source" else run.clusters.target
     seconds = run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
     allowed = asking.may_describe_group(config, consumer_group(run.replication.name), seconds)
     return Answers() if allowed else Answers(frozenset({right}))
+
+
+def _rules(run: Run, side: Side) -> Answers:
+    admin = run.clusters.source_admin if side == "source" else run.clusters.target_admin
+    rules = asking.deny_rules(admin, side, run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request)))
+    return Answers() if rules is None else Answers(deny_rules={side: rules})
 
 
 def _transactions(run: Run) -> Answers:
