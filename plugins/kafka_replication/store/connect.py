@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from kafka_replication.store.waiting import Outage
 log = logging.getLogger(__name__)
 
 LOCK_SECONDS: Final = 30
+SHORTEST_WORD: Final = 4  # letters of a password that is masked wherever a message has it
 FIRST_TABLE: Final = "kafka_replication_schema"
 # A server that vanishes is noticed after 10 + 4 * 5 s, not after the operating system's two hours.
 _LIBPQ: Final = {
@@ -222,7 +224,10 @@ def scrubbed(problem: BaseException | None, url: URL) -> str:
         for secret in ([value] if isinstance(value, str) else value)
     ]
     for secret in (str(url.password or ""), *secrets):
-        said = said.replace(secret, "***") if secret else said
+        if len(secret) >= SHORTEST_WORD:
+            said = said.replace(secret, "***")
+        elif secret:  # replaced everywhere, it would garble the words, and so be guessed
+            said = re.sub(rf"(?<=[=:])(['\"]?){re.escape(secret)}(?!\w)", r"\1***", said)
     return said
 
 
