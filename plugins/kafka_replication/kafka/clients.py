@@ -200,7 +200,8 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
         settings = {"log_level": 0, **callbacks.resolved(asked)}
         heard = Heard(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
-        more: dict[str, Any] = {} if kind is HearingAdmin else {"logger": log}
+        is_polled: bool = kind is not HearingAdmin
+        more: dict[str, Any] = {"logger": log} if is_polled else {}
         ours: dict[str, Any] = {"error_cb": heard}
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
