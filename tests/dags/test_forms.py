@@ -92,11 +92,18 @@ def test_a_blank_text_means_all_or_is_refused_by_the_name_of_its_field(
     params = build(replication()).params
     for name in params:
         for blank in BLANK:
-            try:
-                sent = ParamsDict({**params.dump(), name: Param(blank, **params.get_param(name).schema)}).validate()
-                assert read(replication(), sent) == everything, name
-            except (BadInput, ParamValidationError) as refused:
-                assert re.search(rf"\b{name.rstrip('s')}s?: ", str(refused)), refused
+            sent = {**params.dump(), name: Param(blank, **params.get_param(name).schema)}
+            assert answer(read, sent) == everything or re.match(rf".*\b{name.rstrip('s')}s?: ", answer(read, sent)), (
+                name
+            )
+
+
+def answer(read: Read, sent: Mapping[str, Any]) -> Any:
+    """What the form is read as, or the text of its refusal."""
+    try:
+        return read(replication(), ParamsDict(dict(sent)).validate())
+    except (BadInput, ParamValidationError) as refused:
+        return str(refused)
 
 
 def test_topics_are_offered_if_the_file_names_them() -> None:

@@ -16,7 +16,7 @@ import typer
 
 from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import gaps as cli_gaps
-from kafka_replication.cli import notifiers, sight
+from kafka_replication.cli import notifiers, sight, stores
 from kafka_replication.cli import watch as cli_watch
 from kafka_replication.cli.act import File, Json, failure
 from kafka_replication.cli.act import act as _act
@@ -83,10 +83,10 @@ def check(
     as_json: Json = False,
     spark: Annotated[bool, typer.Option("--spark", help="Start Spark, too, and let a worker import its code.")] = False,
 ) -> None:
-    """Check the file, the connections, the clusters, all access rights and what a run would refuse; copy nothing."""
+    """Check file, store, connections, clusters, all access rights and what a run would refuse; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        found = [*checking.check(run), *notifiers.findings(run.replication)]
+        found = [*stores.findings(), *checking.check(run), *notifiers.findings(run.replication)]
         if not spark:
             return _checked(run, found)
 

@@ -224,16 +224,17 @@ os.register_at_fork(after_in_child=_forked)
 def _make(kind: type[C], config: dict[str, Any]) -> C:
     """A client that prints nothing by itself: what matters of its log is raised as an error.
 
-    If the connection sets ``log_level``, the client's lines go to this module's logger, whenever the client is polled.
-    An admin client is polled only while it connects; later it prints them on stderr.
+    Its lines go to this module's logger, whenever it is polled: those that the connection asks for by ``log_level``,
+    and the last one of a client that can do nothing any more, which level 0 has, too. An admin client has no such
+    line, and is polled only while it connects; later it prints on stderr what is asked for.
     """
     try:
         asked = config if "stats_cb" in config else without_statistics(config)
         settings = {"log_level": 0, **callbacks.resolved(asked)}
         heard = Heard(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
-        wanted = str(settings["log_level"]) != "0" and kind is not HearingAdmin
-        more: dict[str, Any] = {"logger": log} if wanted else {}
+        is_polled: bool = kind is not HearingAdmin
+        more: dict[str, Any] = {"logger": log} if is_polled else {}
         ours: dict[str, Any] = {"error_cb": heard}
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:

@@ -112,6 +112,11 @@ class Position:
             return None
         return leader_epoch
 
+    @property
+    def set_aside(self) -> int:
+        """How many records of this generation were set aside."""
+        return self.quarantined + self.skipped
+
     def counting(self, receipt: Receipt, times: int = 1) -> Position:
         """This position with the records that the chunk set aside, or without them (-1)."""
         return replace(

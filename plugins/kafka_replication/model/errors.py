@@ -135,7 +135,7 @@ class RecordRefused(Refused):
 
 
 class TooManyFailed(Refused):
-    """More records would be quarantined or skipped than ``failures.limit`` allows for one run."""
+    """More records would be quarantined or skipped than ``failures.limit`` allows for one partition in one run."""
 
     id = "too-many-failed"
 

@@ -45,11 +45,6 @@ def transactional_prefix(replication: str) -> str:
     return f"{PREFIX}/{replication}/"
 
 
-def replication_of(transactional_id: str) -> str:
-    """Whose transactional id it is. No name contains a slash."""
-    return transactional_id.split("/")[1]
-
-
 def dump(value: Any) -> bytes:
     """Canonical JSON: sorted keys, no blanks, UTF-8. Equal values give equal bytes in every release."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -15,7 +15,6 @@ from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime import background
-from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.application import Application
 from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP
 from kafka_replication.spark.giving_up import end_sessions
@@ -74,19 +73,17 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
     work = _work(common, job.needed)
 
-    allowance, application = Allowance(), Application(context)
+    application = Application(context)
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
-            rdd = context.parallelize([BUNDLE.dump_json(allowance.limit(bundle))], 1).mapPartitions(work)
+            rdd = context.parallelize([BUNDLE.dump_json(bundle)], 1).mapPartitions(work)
             answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
             raise _error(str(e)) from e
         if answer.startswith(MISSING):
             raise GaveUp(missing(answer.removeprefix(MISSING)))
-        results = RESULTS.validate_json(answer)
-        allowance.spend(results)
-        return results
+        return RESULTS.validate_json(answer)
 
     dealer = Dealer(
         bundles(job.tasks, slots) or [[]], run_one, deliver, application.end, lambda tasks: end_sessions(job, tasks)

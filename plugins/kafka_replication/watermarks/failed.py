@@ -69,6 +69,11 @@ class FailedRow:
         """When it was retried or discarded (RFC 3339); empty while it is open."""
         return "" if self.is_open else self.history[-1].time
 
+    @property
+    def decided_by(self) -> str:
+        """By whom and when it was decided about, for a sentence; empty while it is open."""
+        return "" if self.is_open else f"by {self.history[-1].by or 'nobody named'} before ({self.decided_at})"
+
     def is_kept(self, seconds: float) -> bool:
         """Whether the store keeps the row for now: it is open, or was decided about in the last ``seconds``."""
         return self.is_open or is_within(seconds, self.decided_at)

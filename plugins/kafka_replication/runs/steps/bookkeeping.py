@@ -47,11 +47,6 @@ class Bookkeeper:
         return [self._copied[key] for key in self._planned if key in self._copied]
 
     @property
-    def set_aside(self) -> int:
-        """The records that were set aside so far."""
-        return sum(result.failed for result in self._copied.values())
-
-    @property
     def read_back(self) -> Sequence[VerifyResult]:
         return list(self._read_back.values())
 
