@@ -79,7 +79,7 @@ class Copy(Scenario):
         return seconds
 
     def retry(self, failing: int) -> float:
-        """Seconds to copy all of them after all, without the cause."""
+        """Seconds to copy all of them again, once the cause is gone."""
         started = time.monotonic()
         run = open_run(self.replication(), self.connections, self.store, f"{self.name}-retry")
         answer = handle(run, Action.RETRY, Asked(everything=True), Decision(by="benchmark"))
