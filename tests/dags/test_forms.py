@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
+from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.orchestration import backfill_operators, task_run
 from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
@@ -20,7 +21,7 @@ from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.failed_dag import action_of, asked, build_failed_dag, decided_by
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.runs.audit import AuditRequest
-from kafka_replication.runs.failed.handling import Action, Asked
+from kafka_replication.runs.failed.handling import Asked
 from kafka_replication.runs.run import Request
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.model.failures import Action
 from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed.handling import Action
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined
