@@ -129,3 +129,12 @@ def test_both_clusters_that_are_away_are_named(filled: Scenario) -> None:
     code, out, _ = command(filled, "check", "--json", **away)
     assert code == 1
     assert {"127.0.0.1:1", "127.0.0.1:2"} <= set(json.loads(out)["error"].replace(";", " ").split())
+
+
+def test_a_plan_without_a_topic_says_the_error_alone(filled: Scenario) -> None:
+    filled.settings |= {"topics": {"include": ["^nothing-matches-this"]}}
+    code, out, err = command(filled, "plan")
+    assert code == 1, err
+    assert [line for line in out.splitlines() if not line.startswith("warning: ")] == [
+        f"error: {filled.name}: no topic of the source is selected. Remedy: correct topics.include and topics.exclude"
+    ]

@@ -91,14 +91,15 @@ class PlanOperator(StepOperator):
 
     def _show(self, context: Context, request: Request) -> None:
         from kafka_replication.planning import preflight
-        from kafka_replication.reporting.report import plan_as_json, plan_summary, plan_table
+        from kafka_replication.reporting.report import plan_as_json, plan_summary, planned
         from kafka_replication.runs import steps
 
         with task_run.opened(self.replication, context) as run:
             plan, findings = steps.preview(run, request)
         for finding in findings:
             finding.log_to(log)
-        self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(plan))
+        for text in planned(plan, findings):
+            self.log.info("dry run, nothing is changed; a run would do:\n%s", text)
         context["ti"].xcom_push("return_value", plan_as_json(plan))
         context["ti"].xcom_push(SUMMARY, plan_summary(plan))
         with task_run.failing():
