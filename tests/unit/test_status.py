@@ -311,7 +311,9 @@ def test_a_usual_table_fits_a_terminal_and_groups_its_digits() -> None:
     head, line = status_table([usual]).splitlines()
     assert "12,345,678" in line and "345,678" in line
     assert max(len(head), len(line)) <= 120
-    assert not {"target", "position", "withheld", "removed", "lost", "failed"} & {cell.strip() for cell in head.split("  ")}
+    assert not {"target", "position", "withheld", "removed", "lost", "failed"} & {
+        cell.strip() for cell in head.split("  ")
+    }
     failed = status_table([usual, replace(usual, quarantined=1_000)])
     assert "  failed  " in failed and "  1,000  " in failed
 
