@@ -196,6 +196,12 @@ def test_who_decides_is_the_user_of_airflow_if_the_form_does_not_say() -> None:
         decided_by({"by": None}, SimpleNamespace(triggering_user_name=None))
 
 
+def test_the_page_of_a_scheduled_dag_says_what_triggering_it_while_it_is_paused_does() -> None:
+    assert "paused" not in (build_dag(replication()).doc_md or "")
+    page = build_dag(replication(schedule="@hourly")).doc_md or ""
+    assert "while it is paused switches it on: Airflow first starts the scheduled run of the last data interval" in page
+
+
 def test_a_page_names_the_other_dags_and_the_dry_run() -> None:
     page = build_dag(replication()).doc_md or ""
     for text in ("`orders-dr.backfill`", "`orders-dr.audit`", "`orders-dr.failed`", "**Dry run**"):
