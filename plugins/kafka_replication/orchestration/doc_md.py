@@ -52,8 +52,8 @@ def _after_a_pause(replication: Replication) -> str:
         return ""
     due = "each data interval" if replication.progress == "interval" else "the last data interval"
     return (
-        f"\n\nTo trigger this DAG while it is paused switches it on: Airflow first starts the scheduled run of {due} that"
-        " is due, and the run that you triggered waits behind it."
+        f"\n\nTo trigger this DAG while it is paused switches it on: Airflow first starts the scheduled run of {due}"
+        " that is due, and the run that you triggered waits behind it."
     )
 
 

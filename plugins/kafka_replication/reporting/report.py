@@ -137,7 +137,7 @@ class RunReport:
             "missing",
             "digest",
             "watermark",
-            "MB/s",
+            "speed",
         )
         failed = [
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
@@ -202,7 +202,7 @@ def _several(line: RangeReport) -> str:
 
 def _cells(line: RangeReport) -> tuple[str, ...]:
     digest = {None: "-", True: "equal", False: "DIFFERS"}[line.digest_ok]
-    speed = f"{line.mb_per_second:.1f}" if line.seconds else "-"
+    speed = f"{amount(line.mb_per_second * 1e6)}/s" if line.seconds else "-"
     numbers = (line.range.span, line.copied, line.copied_before, line.not_visible, line.lost, line.missing)
     return (
         str(line.key.source),
