@@ -122,6 +122,9 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
     What happened and the remedy are lines of their own, before the traceback that Airflow logs: its page cuts the line
     of an exception off.
     """
+    # What a failed task's callback needs: it is imported while the task works, since Airflow gives a callback 20 s.
+    from kafka_replication.orchestration import watching  # noqa: F401
+
     try:
         yield
     except ReplicationError as e:

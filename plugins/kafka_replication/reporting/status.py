@@ -232,7 +232,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
     delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
     failed = [
         f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
-        f" {row.undecided} of them nobody has decided: kafka-replication failed list"
+        f" {row.undecided} of them wait for a decision: kafka-replication failed list"
         for row in rows
         if row.quarantined + row.skipped
     ]
