@@ -16,6 +16,7 @@ from rich.text import Text
 from stack.airflow_standalone import USER, AirflowSettings, AirflowStandalone
 from stack.artifacts import kafka_jars
 from stack.demo import demo as run_demo
+from stack.demo_data import create_topic
 from stack.errors import StackError
 from stack.folders import state_folder
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
@@ -101,6 +102,16 @@ def down() -> None:
 def status() -> None:
     """Say what runs, and where. Exit code 0 if all of it does, else 1."""
     raise typer.Exit(0 if _print_status(Stack()) else 1)
+
+
+@app.command()
+def topic(name: str, partitions: int = 1) -> None:
+    """Create a topic on the source cluster, if it is missing."""
+    settings = Stack().settings
+    if settings is None:
+        raise StackError("the clusters were never started", "run make up first")
+    create_topic(settings.source, name, partitions)
+    console.print(f"The source at {settings.source} has the topic {name}.")
 
 
 @app.command()

@@ -32,10 +32,15 @@ TOPICS = {"demo.orders": 4, "demo.customers": 2, "demo.clicks": 3}
 
 
 def create_topics(bootstrap: str) -> None:
-    """Create what is missing."""
+    """Create what is missing of the demo's topics."""
+    for name, partitions in TOPICS.items():
+        create_topic(bootstrap, name, partitions)
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Create a topic, unless it exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    new = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
-    for future in admin.create_topics(new).values():
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         try:
             future.result(30)
         except KafkaException as e:

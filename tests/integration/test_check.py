@@ -140,3 +140,12 @@ def test_the_store_is_looked_at_and_none_is_made(filled: Scenario) -> None:
     code, out, _ = command(filled, "check", "--json", KAFKA_REPLICATION_STORE_URL="sqlite:////dev/null/folder/store.db")
     [found] = [one for one in json.loads(out)["findings"] if one["severity"] == "error"]
     assert code == 1 and "/dev/null/folder cannot be made (Not a directory)" in found["what"]
+
+
+def test_a_plan_without_a_topic_says_the_error_alone(filled: Scenario) -> None:
+    filled.settings |= {"topics": {"include": ["^nothing-matches-this"]}}
+    code, out, err = command(filled, "plan")
+    assert code == 1, err
+    assert [line for line in out.splitlines() if not line.startswith("warning: ")] == [
+        f"error: {filled.name}: no topic of the source is selected. Remedy: correct topics.include and topics.exclude"
+    ]

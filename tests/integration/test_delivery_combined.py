@@ -12,9 +12,10 @@ import pytest
 
 from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
 from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
+from kafka_replication.model.failures import Action
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.run import open_run
 from kafka_replication.sinks.port import Record
 from tests.support import user_transforms

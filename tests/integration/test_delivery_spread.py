@@ -13,11 +13,12 @@ import pytest
 
 from kafka_replication.kafka.acknowledged import AcknowledgedProducer
 from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
+from kafka_replication.model.failures import Action
 from kafka_replication.planning.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import AuditRequest, audit
 from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.runtime import failpoints

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.model.failures import Action
 from kafka_replication.planning import backfill_request
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed.handling import Action
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined

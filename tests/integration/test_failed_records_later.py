@@ -15,6 +15,7 @@ from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import Stalled
+from kafka_replication.model.failures import Action
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill_request import parse
@@ -22,7 +23,7 @@ from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed import deciding, knowing
-from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.repair import carry_out, proposals
 from kafka_replication.runs.reset import reset_topic
 from kafka_replication.runs.run import open_run

@@ -36,7 +36,7 @@ def test_it_says_what_is_there_and_what_would_be_copied() -> None:
 def test_all_of_it_on_the_target_is_nothing_to_do() -> None:
     made = Case().plan(450, 600)
     assert (made.lines[0].plan.state, made.plan.idle) == (State.IN_SYNC, True)
-    assert "nothing to do: all of it is on the target already, and verified" in plan_table(made, NOW)
+    assert "nothing to do: the target is up to date, and verified" in plan_table(made, NOW)
     assert as_json(made)["outcome"] == "nothing_to_do"
 
 

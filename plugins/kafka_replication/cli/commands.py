@@ -31,7 +31,7 @@ from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.findings import finding_rows, verdict
 from kafka_replication.reporting.ledger import ledger_table
-from kafka_replication.reporting.report import RunReport, plan_table
+from kafka_replication.reporting.report import RunReport, planned
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
 from kafka_replication.reporting.verified import verified_rows
@@ -119,7 +119,7 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
         preview, findings = steps.preview(run, request)
         refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
         document = plan_codec.as_json(preview) | {"findings": finding_rows(findings)}
-        return document, "\n".join([*map(str, findings), plan_table(preview)]), int(refuses)
+        return document, "\n".join([*map(str, findings), *planned(preview, findings)]), int(refuses)
 
     _act(file, as_json, action, looks=True)
 

@@ -348,7 +348,7 @@ class Receipt:
         return isinstance(self.placement, KafkaPartitions)
 
 
-# retried: copied to the target after all. discarded: given up by a person.
+# retried: copied to the target later. discarded: given up by a person.
 HANDLED_STATES = ("retried", "discarded")
 
 

@@ -176,7 +176,7 @@ class LedgerView:
         return _united(entry.decided for entry in self.handled_in(key, generation, state))
 
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
-        """The offsets that were set aside, and copied after all."""
+        """The offsets that were set aside, and copied later."""
         retried = self.handled_in(key, generation, "retried")
         return _united(entry.offsets.subtract(entry.not_visible) for entry in retried)
 
@@ -185,7 +185,7 @@ class LedgerView:
         return _united(entry.not_visible for entry in self.handled_in(key, generation, "retried"))
 
     def retried_at(self, key: PartitionKey, generation: int) -> Coverage:
-        """The offsets of the key's own target partition where records lie that were set aside, and copied after all."""
+        """The offsets of the key's own target partition where records lie that were set aside, and copied later."""
         parts = (part for entry in self.handled_in(key, generation, "retried") for part in entry.parts)
         return _united(part.offsets for part in parts if part.partition == key.target.partition)
 

@@ -39,9 +39,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Self
 
 from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right, perhaps_denied
+
+_EXPLAINED = Path(__file__).parents[3] / "docs" / "errors.md"
 
 
 class ReplicationError(Exception):
@@ -59,8 +62,10 @@ class ReplicationError(Exception):
 
     @property
     def see(self) -> str:
-        """Where the documentation explains errors of this kind."""
-        return f"docs/errors.md#{self.id}"
+        """Where the documentation explains errors of this kind. A wheel does not contain it."""
+        if _EXPLAINED.is_file():
+            return f"docs/errors.md#{self.id}"
+        return f"{self.id} in docs/errors.md of the source of kafka-replication"
 
     def __str__(self) -> str:
         return f"{self.what}. Remedy: {self.remedy}" if self.remedy else self.what

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_replication.config import Replication
 from kafka_replication.config.alerts import Alerts
 from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import task_run, watching
+from kafka_replication.orchestration import task_run
 from kafka_replication.runtime import background
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
     """
 
     def alert(context: Context) -> None:
+        from kafka_replication.orchestration import watching
+
         text = message(replication, context)
         log.error("%s", text)
         why = task_run.error_of(context.get("exception")) or str(
@@ -76,6 +78,8 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
     """An ``on_success_callback`` for the last task: what was open may be healed."""
 
     def heal(context: Context) -> None:
+        from kafka_replication.orchestration import watching
+
         watching.look(replication, dict(context))
 
     return heal

@@ -11,19 +11,18 @@ from airflow.sdk.exceptions import AirflowFailException
 from kafka_replication.config import Replication
 from kafka_replication.config.names import FAILED_SUFFIX
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
 from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
-from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
-from kafka_replication.watermarks.failed import STATES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from kafka_replication.runs.failed.handling import Asked
 
 IN_XCOM = 1000  # most records in the XCom; the log shows the first fifty
 
@@ -33,6 +32,9 @@ class FailedOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes what was found or done as its return value, before it fails."""
+        from kafka_replication.runs.failed.deciding import Decision
+        from kafka_replication.runs.failed.handling import handle
+
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
             mistakes, filters = Mistakes(), asked(params)
@@ -69,6 +71,8 @@ def decided_by(params: Any, dag_run: Any) -> str:
 
 def asked(params: Any) -> Asked:
     """The filters of the trigger's form; what is empty means all."""
+    from kafka_replication.runs.failed.handling import Asked
+
     return Asked(
         topic=form.text(params["topic"]),
         partition=params["partition"],

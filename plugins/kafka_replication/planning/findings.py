@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
@@ -30,8 +31,16 @@ class Finding:
     def stops_the_run(self) -> bool:
         return self.severity == "error" and self.topic is None
 
+    @property
+    def text(self) -> str:
+        """Without the severity, which a line of a log has before it."""
+        return f"{self.where}: {self.what}. Remedy: {self.remedy}"
+
     def __str__(self) -> str:
-        return f"{self.severity}: {self.where}: {self.what}. Remedy: {self.remedy}"
+        return f"{self.severity}: {self.text}"
+
+    def log_to(self, log: logging.Logger) -> None:
+        log.log(logging.ERROR if self.severity == "error" else logging.WARNING, "%s", self.text)
 
 
 def raise_errors(findings: Iterable[Finding]) -> None:

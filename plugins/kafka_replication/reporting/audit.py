@@ -69,7 +69,7 @@ class PartitionAudit:
     not_at_source: int = 0
     quarantined: int = 0
     skipped: int = 0
-    retried: int = 0  # set aside first, and copied after all
+    retried: int = 0  # set aside first, and copied later
     lost: tuple[ApprovedGap, ...] = ()
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0

@@ -129,7 +129,7 @@ def nothing_to_do(*, lost: bool, given_up: bool) -> str:
             " with records that were retried"
         )
     verified = "verified, or its verification was given up" if given_up else "verified"
-    return f"nothing to do: all of it is on the target already, and {verified}"
+    return f"nothing to do: the target is up to date, and {verified}"
 
 
 def nothing_done(report: RunReport) -> str:
@@ -153,9 +153,7 @@ def summary(backfill_plan: BackfillPlan) -> str:
         )
         return nothing_to_do(lost=lost, given_up=given_up)
     if not todo:
-        return (
-            "nothing to copy: all of it is on the target already; the part that is not verified yet would be verified"
-        )
+        return "nothing to copy: the target is up to date; the part that is not verified yet would be verified"
     records, size = _total(line.records for line in todo), _total(line.bytes for line in todo)
     about = (
         f"about {records:,} records, {amount(size)} (estimated from a sample)"

@@ -17,6 +17,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import Plan
+from kafka_replication.reporting.table import amount
 
 WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds
 
@@ -78,8 +79,8 @@ class Progress(Standing):
         parts = [
             f"{self.ranges_done:,} of {self.ranges:,} ranges done",
             f"{self.records:,} records",
-            f"{self.bytes / 1e6:,.1f} MB",
-            f"{self.bytes_per_second / 1e6:,.1f} MB/s",
+            amount(self.bytes),
+            f"{amount(self.bytes_per_second)}/s",
             f"{self.percent}%",
         ]
         if self.seconds_left:

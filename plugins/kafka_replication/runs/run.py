@@ -105,7 +105,7 @@ class Run:
             _said.discard(self.replication.name)
         elif self.replication.name not in _said:
             _said.add(self.replication.name)
-            log.warning("%s", finding)
+            finding.log_to(log)
         return known
 
     def stored_plan(self) -> Plan | None:

@@ -7,10 +7,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
+from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 
-# not_visible: it could not be read, and when it could, there was no visible record.
-STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
 QUARANTINED, SKIPPED, RETRIED, DISCARDED, NOT_VISIBLE = STATES
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
 

@@ -1,4 +1,4 @@
-"""Copy failed records after all, or give them up. Each is one transaction of the partition's own transactional id.
+"""Copy failed records again, or give them up. Each is one transaction of the partition's own transactional id.
 
 The transaction has the records, the entry that says what was decided, and the position with its new end of the target.
 So a copier that is at work is fenced, the next one takes the records for ours, and after a crash the ledger says which

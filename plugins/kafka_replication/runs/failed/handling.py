@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.reporting import failed as reporting
@@ -19,19 +18,10 @@ from kafka_replication.runs.failed.knowing import Selection, failed_records
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runs.steps.preparing import at_work
-from kafka_replication.watermarks.failed import OPEN, STATES, FailedRow
+from kafka_replication.watermarks.failed import OPEN, FailedRow
 from kafka_replication.watermarks.topics import Scope, TargetTopics
 
 log = logging.getLogger(__name__)
-
-
-class Action(StrEnum):
-    """What a person asks for."""
-
-    LIST = "list"
-    SHOW = "show"
-    RETRY = "retry"
-    DISCARD = "discard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class Watch:
         self._tally = Tally(work)
         self._started = time.monotonic()
         self._pace = Pace(self._started, self._tally.count(view).offsets_done)
+        self._sought = self._tally.unfinished  # whose receipts are looked for
         self._records = self._bytes = 0
         self._throttled = 0.0
         self._receipts_from: dict[int, int] = {}  # for each ledger partition: the receipts below it are counted
@@ -85,13 +86,16 @@ class Watch:
                     self._warn(problem)
 
     def _read(self, ledger: Ledger) -> Progress:
-        unfinished = self._tally.unfinished
+        sought = self._sought
         standing = self._tally.count(ledger.view())
         if not self._receipts_from:
             self._receipts_from = dict(ledger.receipt_ends())
         # After the view, so that every receipt of what it shows as done is counted, and then never looked for again.
-        read = ledger.receipts({key: self._receipts_from[key.ledger_partition] for key in unfinished})
-        for key in unfinished:
+        read = ledger.receipts({key: self._receipts_from[key.ledger_partition] for key in sought})
+        self._sought = self._tally.unfinished
+        if any(read.stored.values()):  # perhaps newer than the view: a line counts no records without their offsets
+            standing = self._tally.count(ledger.view())
+        for key in sought:
             for stored in read.stored[key]:
                 receipt = stored.receipt
                 if receipt.run_id == self._run.run_id and receipt.generation == self._tally.generation(key):
