@@ -191,4 +191,5 @@ def test_events_have_stable_ids() -> None:
         "run-failed",
         "schedule-missed",
         "lag",
+        "quarantined",
     }

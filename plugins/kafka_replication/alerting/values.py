@@ -25,6 +25,7 @@ class Kind(StrEnum):
     FAILED = "run-failed"
     MISSED = "schedule-missed"
     LAG = "lag"
+    QUARANTINED = "quarantined"
 
     @property
     def rank(self) -> int:
@@ -44,6 +45,7 @@ _TITLES = {
     Kind.FAILED: "a run failed",
     Kind.MISSED: "a scheduled run did not start",
     Kind.LAG: "the target is too far behind",
+    Kind.QUARANTINED: "quarantined records wait for a decision",
 }
 
 

@@ -202,7 +202,9 @@ def ledger_causes(replication: Replication, obstacle: ReplicationError | None) -
 
 
 def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
-    """Gaps and refusals, one cause for each topic; and the lag, one cause for all partitions beyond the limit."""
+    """Gaps, refusals and quarantined records, one cause for each topic; and the lag, one cause for all partitions
+    beyond the limit.
+    """
     rows = list(rows)
     refused = sorted((row for row in rows if row.plan.refused), key=lambda row: row.plan.key)
     for kind in (Kind.GAP, Kind.REFUSED):
@@ -210,6 +212,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
         for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
             yield _refused(replication, kind, topic, list(group))
     yield from _removed(rows)
+    yield from _quarantined(replication, rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
         first = min(late)
@@ -246,6 +249,23 @@ def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
             what=f"{of_topic[0].problem}{others}",
             remedy=of_topic[0].plan.remedy,
             places=tuple(f"{row.plan.key.source} {row.plan.missed}" for row in of_topic),
+        )
+
+
+def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+    """Quarantined records that nobody has decided about, one cause for each topic."""
+    waiting = sorted((row for row in rows if row.waiting), key=lambda row: row.plan.key)
+    for topic, group in itertools.groupby(waiting, key=lambda row: row.plan.key.source.topic):
+        of_topic = list(group)
+        count = sum(row.waiting for row in of_topic)
+        yield Cause(
+            key=CauseKey(Kind.QUARANTINED, topic),
+            what=(
+                f"{count} record{'s' if count != 1 else ''} of {topic} could not be copied: in"
+                f" {replication.quarantine_topic}, until somebody retries or discards them"
+            ),
+            remedy="'kafka-replication failed list' says why; then 'kafka-replication failed retry' or 'discard'",
+            places=tuple(f"{row.plan.key.source}: {row.waiting}" for row in of_topic),
         )
 
 

@@ -51,7 +51,7 @@ LATELY = timedelta(minutes=5)
 TOLD, STORED = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
-_OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG})
+_OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG, Kind.QUARANTINED})
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
 
 
