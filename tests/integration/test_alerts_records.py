@@ -1,11 +1,15 @@
-"""Records that wait in quarantine are told to people until somebody has decided about them."""
+"""Alerts about records in quarantine and about the lag; and each way to tell counts for itself."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from kafka_replication.alerting.channels import AppriseChannel
 from kafka_replication.runs.failed.handling import Action
+from tests.support.actions import approve, copied_once
 from tests.support.failed import ask
+from tests.support.leases import acquire
 from tests.support.received import Inbox
 from tests.support.scenario import Rec, Scenario, numbered
 from tests.support.watching import events, watcher
@@ -35,3 +39,41 @@ def test_records_that_the_file_says_to_skip_alert_nobody(scene: Scenario, receiv
     scene.settings |= {"failures": {"policy": "skip"}}
     assert scene.run().outcome == "done"
     assert watcher(scene, received, tmp_path).look().open == ()
+
+
+def test_a_first_run_that_copies_is_not_behind(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
+    """All there is to copy is what it is at work on; the limit is for what comes after it."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(50))
+    limited = watcher(scene, received, tmp_path, alerts={"lag": {"records": 10}})
+    assert limited.look().open == ()
+    scene.store.start_run("cli-1", scene.name, "live", "{}")
+    acquire(scene.store, scene.name, "cli-1", "command", 60)
+    assert limited.look().open == ()
+    scene.store.finish_run("cli-1", "done")
+    assert events(limited.look()) == ["opened lag"]
+
+
+def test_a_pager_that_was_dead_gets_the_alert_once_and_the_mail_gets_it_once(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    copied_once(scene)
+    scene.source.produce(scene.topic, numbered(20, 50))
+    scene.source.delete_before(scene.topic, 0, 60)
+    by_mail = watcher(scene, received, tmp_path)
+    by_mail = replace(by_mail, connections=replace(scene.connections, alerts=(received.mail,)))
+    dead = replace(by_mail, more=(AppriseChannel("pager", ("json://127.0.0.1:9/",)),))
+    alive = replace(by_mail, more=(AppriseChannel("pager", (received.webhook,)),))
+
+    def told() -> tuple[list[str], list[str]]:
+        return [mail.title.split()[0] for mail in received.mails], [post.title.split()[0] for post in received.posts]
+
+    opened = [f"opened gap {scene.topic}"]
+    assert (events(dead.look()), events(dead.look()), told()) == (opened, opened, (["ALERT"], []))
+    assert (events(alive.look()), events(alive.look()), told()) == (opened, [], (["ALERT"], ["ALERT"]))
+    approve(scene, 50, 60)
+    healed = [f"healed gap {scene.topic}"]
+    assert (events(dead.look()), events(dead.look()), told()) == (healed, healed, (["ALERT", "OVER"], ["ALERT"]))
+    assert (events(alive.look()), events(alive.look())) == (healed, [])
+    assert told() == (["ALERT", "OVER"], ["ALERT", "OVER"])
+    assert scene.store.open_causes(scene.name) == []

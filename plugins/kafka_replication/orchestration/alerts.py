@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
 from kafka_replication.config.alerts import Alerts
-from kafka_replication.model.errors import ConfigError
+from kafka_replication.model.errors import ConfigError, ReplicationError
 from kafka_replication.orchestration import task_run, watching
+from kafka_replication.orchestration.notifiers import FIELDS
 from kafka_replication.runtime import background
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
         )
         _side_by_side(
             lambda: watching.tell(replication, dict(context), why, task_run.run_id(context), TELLING),
-            lambda: _call(replication.alerts.callback, {**context, ALERT: text}),
+            lambda: _call(replication.alerts.callback, {**context, ALERT: text, FIELDS: fields(context, why)}),
         )
+
+    def fields(context: Context, why: ReplicationError | str) -> list[dict[str, str]]:
+        return watching.fields(replication, dict(context), why, task_run.run_id(context))
 
     return alert
 

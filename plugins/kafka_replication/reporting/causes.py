@@ -156,14 +156,14 @@ def _stalled(replication: Replication, seen: RunsSeen, now: datetime) -> Iterato
         reading = timedelta(seconds=progress.seconds) if progress and progress.reading_back else timedelta()
         if run.life is Life.AT_WORK and now - run.moved_at > patience + reading:
             place = (f"{progress.slowest} ({progress.slowest_percent}%)",) if progress and progress.slowest else ()
-            standing = str(progress) if progress else "it has not begun to copy"
+            standing = str(progress) if progress else "copying has not started"
             yield _no_progress(run.record.run_id, run.moved_at, standing, place)
 
 
 def _no_progress(run_id: str, since: datetime, standing: str, places: tuple[str, ...]) -> Cause:
     return Cause(
         key=CauseKey(Kind.STALLED),
-        what=f"run {run_id} has made no progress since {to_text(since)} and goes on trying: {standing}",
+        what=f"run {run_id} has made no progress since {to_text(since)} and is still trying; {standing}",
         remedy="look at the log of the run for what it waits for: brokers, an open transaction, a full disk, a network",
         places=places,
         at=since,
@@ -215,11 +215,10 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
     yield from _quarantined(replication, rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
-        first = min(late)
-        others = f", and {len(late) - 1} other partitions" if len(late) > 1 else ""
+        which = f"{len(late)} partitions are" if len(late) > 1 else "1 partition is"
         yield Cause(
             key=CauseKey(Kind.LAG),
-            what=f"the target is beyond its limit (alerts.lag): {first} {late[first]}{others}",
+            what=f"{which} further behind than alerts.lag allows ({_limit(replication)})",
             remedy="check that runs start and end in time; give them more task slots, or raise the limit",
             places=tuple(f"{at} {why}" for at, why in sorted(late.items())),
         )
@@ -267,6 +266,18 @@ def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> I
             remedy="'kafka-replication failed list' says why; then 'kafka-replication failed retry' or 'discard'",
             places=tuple(f"{row.plan.key.source}: {row.waiting}" for row in of_topic),
         )
+
+
+def _limit(replication: Replication) -> str:
+    lag = replication.alerts.lag
+    records = [] if lag.records is None else [f"{lag.records} offsets"]
+    return " or ".join(records if lag.seconds is None else [*records, duration(lag.seconds)])
+
+
+def is_first_copy(records: Sequence[RunRecord]) -> bool:
+    """Whether the first copy of everything is still to be made, or is being made. ``records``: newest first."""
+    live = [record for record in records if record.kind != BACKFILL]
+    return not any(record.state in _SUCCEEDED for record in live) and (not live or live[0].state == "planned")
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:
