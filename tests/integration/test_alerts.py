@@ -229,6 +229,18 @@ def test_an_alert_that_nobody_took_is_sent_again(scene: Scenario, received: Inbo
     assert len(received.mails) == 1
 
 
+def test_a_dead_address_of_a_connection_does_not_make_the_others_ring_again(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    copied_once(scene)
+    lose(scene, 0)
+    both = replace(scene.connections, alerts=("json://127.0.0.1:9/", received.webhook))
+    watching = replace(watcher(scene, received, tmp_path), connections=both)
+    assert events(watching.look()) == [f"opened gap {scene.topic}"]
+    assert watching.look().alerts == ()
+    assert len(received.posts) == 1
+
+
 def test_a_failing_command_tells_and_a_good_one_heals(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
     """From the command line alone, with the connection from the environment."""
     scene.settings |= {"alerts": {"apprise": "oncall"}}

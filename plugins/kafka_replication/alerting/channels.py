@@ -53,13 +53,24 @@ class AppriseChannel:
         return self._name
 
     def deliver(self, message: Message) -> None:
-        """Tries every address, then raises NotDelivered naming those that failed."""
+        """Tries every address. Raises NotDelivered if none took it: sent again, it would come twice to the others."""
         failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
-        if failed:
-            raise NotDelivered(
-                f"{len(failed)} of {len(self._addresses)} addresses took no alert: {', '.join(failed)}",
-                "check these addresses in the connection's extra, and that this host reaches them",
-            )
+        if not failed:
+            return
+        problem = NotDelivered(
+            f"{len(failed)} of {len(self._addresses)} addresses took no alert: {', '.join(failed)}",
+            "check these addresses in the connection's extra, and that this host reaches them",
+        )
+        if len(failed) == len(self._addresses):
+            raise problem
+        log_event(
+            log,
+            logging.ERROR,
+            Event.ALERT_NOT_DELIVERED,
+            "an alert was not delivered by a part of %s: %s",
+            self.name,
+            problem,
+        )
 
     def _send(self, address: str, message: Message) -> bool:
         logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its messages may name addresses
