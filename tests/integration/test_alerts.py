@@ -237,6 +237,8 @@ def test_a_dead_address_of_a_connection_does_not_make_the_others_ring_again(
     both = replace(scene.connections, alerts=("json://127.0.0.1:9/", received.webhook))
     watching = replace(watcher(scene, received, tmp_path), connections=both)
     assert events(watching.look()) == [f"opened gap {scene.topic}"]
+    [row] = scene.store.open_causes(scene.name)
+    assert row.announced_at is not None  # else it would be sent again after the claim
     assert watching.look().alerts == ()
     assert len(received.posts) == 1
 

@@ -160,8 +160,7 @@ class Decision:
     @property
     def told(self) -> tuple[OpenCause, ...]:
         """The causes that last and of which a person was told, or is told now."""
-        healed = {alert.open.key for alert in self.alerts if alert.event is Event.HEALED}
-        return tuple(row for row in self.open if (row.announced_at or row.claimed_until) and row.key not in healed)
+        return tuple(row for row in self.open if (row.announced_at or row.claimed_until) and row.over_at is None)
 
 
 Decide = Callable[[Sequence[OpenCause], datetime], Decision]
