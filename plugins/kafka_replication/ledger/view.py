@@ -203,7 +203,8 @@ class LedgerView:
         position = self.positions[key]
         entries = self.handled_in(key, position.generation)
         decided = _united(getattr(entry, name).subtract(entry.given_back) for entry in entries for name in of)
-        return max(0, sum(getattr(position, name) for name in of) - decided.span)
+        aside: int = sum(getattr(position, name) for name in of)
+        return max(0, aside - decided.span)
 
     def pending(self, key: PartitionKey) -> Coverage:
         """The offsets of a known partition that are on the target, but neither verified nor waived by an approval."""
