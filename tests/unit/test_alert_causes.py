@@ -22,6 +22,7 @@ from kafka_replication.reporting.causes import (
     Planning,
     RunFacts,
     RunsSeen,
+    is_first_copy,
     lasting,
     partition_causes,
     problems,
@@ -196,9 +197,19 @@ def test_lag_is_one_cause_for_all_partitions_beyond_the_limit() -> None:
     assert list(partition_causes(replication(), rows)) == []
     [lag] = partition_causes(replication(alerts={"lag": {"seconds": 60}}), rows)
     assert [place.split()[0] for place in lag.places] == ["orders-1", "orders-2"]
-    [lag] = partition_causes(replication(alerts={"lag": {"records": 39}}), rows)
+    [lag] = partition_causes(replication(alerts={"lag": {"records": 39, "seconds": 60}}), rows)
     assert len(lag.places) == 3
+    assert "39 offsets or 60 s" in lag.what and "orders-1" not in lag.what
     assert list(partition_causes(replication(alerts={"lag": {"records": 40}}), rows)) == []
+
+
+def test_a_first_copy_lasts_until_a_run_of_it_has_ended() -> None:
+    """A backfill is none; what failed needs a person, so that the lag counts."""
+    first = [(), ("planned",), ("planned", "failed")]
+    later = [("failed",), ("planned", "done"), ("failed", "done"), ("nothing_to_do",)]
+    for states in (*first, *later):
+        records = [record("done", kind=BACKFILL), *map(record, states)]
+        assert is_first_copy(records) is (states in first), states
 
 
 def test_a_backfill_into_another_topic_has_no_lag() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
@@ -199,11 +199,13 @@ class LedgerView:
         quarantined, skipped = (_united(getattr(entry, name) for entry in retried).span for name in ASIDE)
         return max(0, position.quarantined - quarantined), max(0, position.skipped - skipped)
 
-    def undecided(self, key: PartitionKey) -> int:
-        """How many records of a known partition are set aside, and nobody has decided about them."""
+    def undecided(self, key: PartitionKey, of: Sequence[str] = ASIDE) -> int:
+        """How many records of a known partition are set aside ``of`` these ways, and nobody has decided about them."""
         position = self.positions[key]
-        decided = _united(entry.decided for entry in self.handled_in(key, position.generation))
-        return max(0, position.quarantined + position.skipped - decided.span)
+        entries = self.handled_in(key, position.generation)
+        decided = _united(getattr(entry, name).subtract(entry.given_back) for entry in entries for name in of)
+        aside: int = sum(getattr(position, name) for name in of)
+        return max(0, aside - decided.span)
 
     def pending(self, key: PartitionKey) -> Coverage:
         """The offsets of a known partition that are on the target, but neither verified nor waived by an approval."""

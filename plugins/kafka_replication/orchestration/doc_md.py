@@ -22,7 +22,8 @@ def doc_md(replication: Replication) -> str:
 
 **When a run failed**, the log of `report` (and its XCom `summary`) names each range with its remedy. Follow it, then
 clear **`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed,
-its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead.
+its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead. A run that went
+well outside of Airflow does not turn a failed one here green: `kafka-replication status` says how things stand.
 
 {_about_backfills(replication)}{_after_a_pause(replication)}
 

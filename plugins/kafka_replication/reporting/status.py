@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.ledger.view import NONE, LedgerView
+from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis, to_text
@@ -51,6 +51,7 @@ class PartitionStatus:
     quarantined: int = 0
     skipped: int = 0
     undecided: int = 0  # of both, those that nobody has retried or discarded
+    waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
 
     @property
     def state(self) -> str:
@@ -157,6 +158,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 quarantined=quarantined,
                 skipped=skipped,
                 undecided=view.undecided(planned.key) if position else 0,
+                waiting=view.undecided(planned.key, ASIDE[:1]) if position else 0,
             )
         )
     return rows
