@@ -28,9 +28,7 @@ from kafka_replication.model.partitioning import KEEP
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
-ONE_WRITER = (
-    "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
-)
+ONE_WRITER = "stop the other writer, or find out which older ledger was restored; a target belongs to one replication"
 
 
 @dataclass(frozen=True, slots=True)
