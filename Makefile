@@ -13,7 +13,7 @@ comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status env demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: help install up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ status: install ## say what of it runs, and where
 
 env: install ## print what a terminal needs for the stack: eval "$(make -s env)"
 	@$(BIN)/python -m stack env
+
+topic: install ## make a topic on the stack's source: make topic NAME=shop.orders PARTITIONS=3
+	@$(BIN)/python -m stack topic "$(NAME)" --partitions $(or $(PARTITIONS),1)
 
 demo: install ## replicate a topic between two real clusters and show what happened
 	@$(BIN)/python -m stack demo

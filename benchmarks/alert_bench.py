@@ -132,10 +132,10 @@ def measure(
         await_(lambda: bool(mails and posts), "an alert")
         first = mails[0].at - since, posts[0].at - since
         mended = mend()
-        await_(lambda: any(post.title.startswith("HEALED") for post in posts), "that it healed")
+        await_(lambda: any(post.title.startswith("OVER") for post in posts), "that it healed")
         await_(lambda: len(mails) == len(posts), "the mails")
-    healed = next(post.at for post in posts if post.title.startswith("HEALED")) - mended
-    healings = sum(post.title.startswith("HEALED") for post in posts)
+    healed = next(post.at for post in posts if post.title.startswith("OVER")) - mended
+    healings = sum(post.title.startswith("OVER") for post in posts)
     return Times(posts[0].title, *first, healed=max(0.0, healed), alerts=len(posts) - healings, healings=healings)
 
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from kafka_replication.model.failures import Action
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.run import open_run
 from kafka_replication.store import open_store
 from kafka_replication.transforms import Record
@@ -79,7 +80,7 @@ class Copy(Scenario):
         return seconds
 
     def retry(self, failing: int) -> float:
-        """Seconds to copy all of them after all, without the cause."""
+        """Seconds to copy all of them again, once the cause is gone."""
         started = time.monotonic()
         run = open_run(self.replication(), self.connections, self.store, f"{self.name}-retry")
         answer = handle(run, Action.RETRY, Asked(everything=True), Decision(by="benchmark"))

@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from stack.airflow_standalone import USER, AirflowSettings, AirflowStandalone
 from stack.artifacts import kafka_jars
 from stack.demo import demo as run_demo
+from stack.demo_data import create_topic
 from stack.errors import StackError
 from stack.folders import state_folder
 from stack.kafka_cluster import KafkaCluster, start_all, stop_all
@@ -104,6 +105,16 @@ def status() -> None:
 
 
 @app.command()
+def topic(name: str, partitions: int = 1) -> None:
+    """Create a topic on the source cluster, if it is missing."""
+    settings = Stack().settings
+    if settings is None:
+        raise StackError("the clusters were never started", "run make up first")
+    create_topic(settings.source, name, partitions)
+    console.print(f"The source at {settings.source} has the topic {name}.")
+
+
+@app.command()
 def env() -> None:
     """Print what a terminal needs: eval "$(make -s env)"."""
     settings = Stack().settings
@@ -114,23 +125,25 @@ def env() -> None:
 
 def _print_status(stack: Stack) -> bool:
     """Print where everything is; whether all of it runs."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+    rows = []
     for cluster in stack.clusters:
         where = cluster.bootstrap if cluster.brokers else "never started"
-        table.add_row(f"Kafka {cluster.name}", _state(cluster.running), where)
-        for broker in cluster.brokers:
-            table.add_row("", f"pid {broker.pid or '-'}", f"log {broker.log}")
+        rows.append((f"Kafka {cluster.name}", _state(cluster.running), where))
+        rows += [("", f"pid {broker.pid or '-'}", f"log {broker.log}") for broker in cluster.brokers]
     airflow = stack.airflow()
     healthy = airflow.healthy
     if healthy:
-        table.add_row("Airflow", _state(True), airflow.url)
-        table.add_row("", f"user {USER}", f"password {airflow.password}")
+        rows.append(("Airflow", _state(True), airflow.url))
+        rows.append(("", f"user {USER}", f"password {airflow.password}"))
     else:
-        table.add_row("Airflow", "not healthy" if airflow.process else _state(False), "")
+        rows.append(("Airflow", "not healthy" if airflow.process else _state(False), ""))
     if airflow.process:
-        table.add_row("", f"pid {airflow.process.pid}", f"log {airflow.log}")
-    table.add_row("Watermark store", "", stack.store_url)
-    console.print(table)
+        rows.append(("", f"pid {airflow.process.pid}", f"log {airflow.log}"))
+    rows.append(("Watermark store", "", stack.store_url))
+    for name, state, where in rows:  # not a table: its cells are cut in a narrow terminal
+        shown = Text.from_markup(state)
+        shown.pad_right(11 - len(shown))
+        console.print(f"{name:15}", shown, Text(where))
     if settings := stack.settings:
         console.print('For kafka-replication in this terminal paste eval "$(make -s env)", or:')
         typer.echo("\n".join(exports(settings)))

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from stack.airflow_api import AirflowApi
@@ -49,6 +49,7 @@ class AirflowSettings:
     target: str
     store_url: str
     dags: Path = REPOSITORY / "dags"
+    _: KW_ONLY
     plugins: Path = REPOSITORY / "plugins"
     spark_master: str = "local[*,4]"
     env: Mapping[str, str] = field(default_factory=dict)

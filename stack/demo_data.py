@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
@@ -23,6 +23,7 @@ class Record:
     partition: int
     key: bytes | None
     value: bytes | None
+    _: KW_ONLY
     headers: Headers
     timestamp: int
 
@@ -31,10 +32,15 @@ TOPICS = {"demo.orders": 4, "demo.customers": 2, "demo.clicks": 3}
 
 
 def create_topics(bootstrap: str) -> None:
-    """Create what is missing."""
+    """Create what is missing of the demo's topics."""
+    for name, partitions in TOPICS.items():
+        create_topic(bootstrap, name, partitions)
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Create a topic, unless it exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    new = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
-    for future in admin.create_topics(new).values():
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         try:
             future.result(30)
         except KafkaException as e:
@@ -61,10 +67,10 @@ def records(seed: int, count: int) -> Iterator[Record]:
                         {"id": user, "name": f"customer {user}", "tier": rng.choice(["a", "b", None])}
                     ).encode()
                 )
-                yield Record("demo.customers", user % 2, b"c%05d" % user, value, [], timestamp)
+                yield Record("demo.customers", user % 2, b"c%05d" % user, value, headers=[], timestamp=timestamp)
             case 1 | 2 | 3:
                 headers: Headers = [("session", b"%016x" % rng.getrandbits(64)), ("referrer", None)]
-                yield Record("demo.clicks", number % 3, None, rng.randbytes(120), headers, timestamp)
+                yield Record("demo.clicks", number % 3, None, rng.randbytes(120), headers=headers, timestamp=timestamp)
             case _:
                 order = {
                     "id": number,
@@ -73,7 +79,14 @@ def records(seed: int, count: int) -> Iterator[Record]:
                     "items": [rng.randrange(9_999) for _ in range(12)],
                 }
                 headers = [("source", b"shop")] if number % 4 == 0 else []
-                yield Record("demo.orders", user % 4, b"o%09d" % number, json.dumps(order).encode(), headers, timestamp)
+                yield Record(
+                    "demo.orders",
+                    user % 4,
+                    b"o%09d" % number,
+                    json.dumps(order).encode(),
+                    headers=headers,
+                    timestamp=timestamp,
+                )
 
 
 def produce(bootstrap: str, seed: int, count: int) -> int:

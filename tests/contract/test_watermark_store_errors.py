@@ -14,7 +14,14 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import OperationalError
 
-from kafka_replication.model.errors import BadInput, NotAuthenticated, Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import (
+    BadInput,
+    NotAuthenticated,
+    NotAuthorized,
+    Refused,
+    ReplicationError,
+    Unreachable,
+)
 from kafka_replication.store import connect, open_store, waiting
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.contract.conftest import GIVEN
@@ -94,6 +101,13 @@ def test_a_password_in_the_drivers_own_words_is_not_repeated(url: str) -> None:
     ):
         raise OperationalError("SELECT 1", None, Exception(f"connection with {SECRET} failed"))
     assert caught.value.__suppress_context__, "a traceback must not show the driver's own words"
+
+
+def test_a_password_that_is_a_part_of_words_leaves_them_as_they_are() -> None:
+    said = "permission denied for n, as user:n@host and password='n' say"
+    with pytest.raises(NotAuthorized) as caught, connect.translate_db_errors(make_url("postgresql://user:n@host/db")):
+        raise OperationalError("SELECT 1", None, Exception(said))
+    assert "(permission denied for n, as user:***@host and password='***' say)" in caught.value.what
 
 
 @pytest.fixture

@@ -8,18 +8,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from kafka_replication.model.errors import Busy
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.store import connect, leases, open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import Watermark
 from tests.support import watermarks
 from tests.support.leases import acquire, holder_of
+from tests.support.waiting import wait_until
 
 NAME = "orders-dr"
 KEY = PartitionKey(NAME, TopicPartition("orders", 0), "orders")
@@ -119,3 +124,22 @@ def test_a_process_killed_inside_a_write_leaves_nothing_behind(start: Start, sto
     os.kill(killed["in transaction"], signal.SIGKILL)
     assert advance(store, 30, 1).version == 2
     assert [mark.offset for mark in store.history(KEY)] == [10, 30]
+
+
+def test_a_late_holder_that_renews_while_another_run_acquires_keeps_its_lease(postgresql_schema: str) -> None:
+    """The renewal has come first, and is not committed yet when the other run looks."""
+    store = open_store(postgresql_schema)
+    late = acquire(store, NAME, "backfill", "try-1", 0.05)
+    wait_until(lambda: store.leases(NAME) == [])
+    engine = connect.connect(connect.parse(postgresql_schema))
+    with ThreadPoolExecutor(1) as pool, engine.connect() as other, engine.connect() as watching:
+        renewed = leases.renew(other, late, 60_000)
+        acquiring = pool.submit(acquire, store, NAME, "live", "try-1", 60)
+        waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND :pid = ANY(pg_blocking_pids(pid))")
+        pid = other.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        wait_until(lambda: watching.execute(waits, {"pid": pid}).scalar_one() > 0 or acquiring.done())
+        other.commit()
+        with pytest.raises(Busy, match=r"backfill \(try-1\)"):
+            acquiring.result()
+    assert holder_of(store, NAME) == renewed
+    store.close()

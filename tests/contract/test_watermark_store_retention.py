@@ -8,11 +8,12 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.store import retention
-from kafka_replication.watermarks.failed import DISCARDED, OPEN, QUARANTINED, RETRIED, SKIPPED, STATES, FailedRow, Step
+from kafka_replication.watermarks.failed import DISCARDED, OPEN, QUARANTINED, RETRIED, SKIPPED, FailedRow, Step
 from kafka_replication.watermarks.store import WatermarkStore
 from kafka_replication.watermarks.values import RangeOutcome
 from tests.support import watermarks

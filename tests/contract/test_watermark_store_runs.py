@@ -219,7 +219,7 @@ def test_failed_records_are_kept_once_and_their_history_grows(store: WatermarkSt
     """In any order, and however often the same is told."""
     first, then = (
         Step("2030-01-31T06:00:00.000Z", "quarantined", "run-1"),
-        Step("2030-02-01T06:00:00.000Z", "retried", "run-2", "ann"),
+        Step("2030-02-01T06:00:00.000Z", "retried", "run-2", by="ann"),
     )
     store.record_failed([failed(offset, first) for offset in range(250)])
     store.record_failed([failed(7, first, then), failed(300, first)])

@@ -34,6 +34,28 @@ print(sorted(name for name, value in found.items() if isinstance(value, DAG)))
 print("pyspark" in sys.modules)
 """
 
+# What every DAG file imports besides Airflow's own modules.
+IMPORTS = """
+import json, runpy, sys
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
+with DAG("first"):
+    SparkSubmitOperator(task_id="first")
+airflows = set(sys.modules)
+for file in sys.argv[1:]:
+    runpy.run_path(file)
+print(json.dumps(sorted(set(sys.modules) - airflows)))
+"""
+READING = {
+    "config",
+    "connections",
+    "model",
+    "orchestration",
+    "planning",
+    "runtime",
+}  # the packages that a file is read with
+HEAVY = {"alembic", "apprise", "confluent_kafka", "psycopg", "pyspark", "requests", "sqlalchemy"}
+
 
 def parse(folder: Path) -> DagBag:
     return DagBag(dag_folder=str(folder), safe_mode=True)
@@ -109,6 +131,22 @@ def test_parsing_reads_files_only(dags_folder: Path) -> None:
     names, has_pyspark = done.stdout.strip().splitlines()[-2:]
     assert json.loads(names.replace("'", '"')) == ["orders", "payments"]
     assert has_pyspark == "False", "importing pyspark takes longer than everything else that parsing does"
+
+
+def test_a_dag_file_imports_nothing_that_only_a_running_task_needs(dags_folder: Path) -> None:
+    """Airflow's processor imports each file again and again, and each task imports its own before it starts."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, *map(str, sorted(dags_folder.glob("*_dag.py")))],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "plugins")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    modules = json.loads(done.stdout.strip().splitlines()[-1])
+    assert {name.split(".")[0] for name in modules} & HEAVY == set()
+    ours = {name.split(".")[1] for name in modules if name.startswith("kafka_replication.")}
+    assert ours - READING == set()
 
 
 def test_a_callback_that_is_not_there_is_one_error_and_leaves_the_others(

@@ -24,6 +24,7 @@ from stack.ports import LOOPBACK
 from tests.support.received import Inbox
 
 NAME = "orders-dr"
+given: dict[str, Any] = {}  # what the callback got
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 
 
@@ -92,6 +93,11 @@ def fail(**more: Any) -> None:
     alerts.on_failure(Replication.model_validate(document))(context)
 
 
+def remember(context: dict[str, Any]) -> None:
+    """`alerts.callback`."""
+    given.update(context)
+
+
 def test_a_dead_cluster_is_told_before_any_cluster_is_asked(
     received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,12 +105,19 @@ def test_a_dead_cluster_is_told_before_any_cluster_is_asked(
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SOURCE", kafka(cluster.port))
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TARGET", kafka(cluster.port))
         monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)
-        fail()
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.org/")
+        given.clear()
+        fail(callback=f"{__name__}:remember")
         assert cluster.asked_at == []
+    link = f"https://airflow.example.org/dags/{NAME}/runs/manual-1"
     for told in (received.mails, received.posts):
         [alert] = told
         assert alert.title == f"ALERT {NAME}: a cluster cannot be reached"
         assert f"airflow-{NAME}-manual-1" in alert.text and "start its brokers" in alert.text
+        assert f"link: {link}\nreplication: {NAME}\nkind: cluster-unavailable\nevent: opened" in alert.text
+    [cause, consequence] = given["alert_fields"]
+    assert (cause["kind"], cause["cause"], cause["link"]) == ("cluster-unavailable", "source does not answer", link)
+    assert (consequence["kind"], consequence["replication"]) == ("run-failed", NAME)
     store = open_store(store_url)
     assert {row.key.kind.value: bool(row.announced_at) for row in store.open_causes(NAME)} == {
         "cluster-unavailable": True,
@@ -116,7 +129,7 @@ def test_a_dead_cluster_is_told_before_any_cluster_is_asked(
 def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(
     received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(alerts, "TELLING", 2.0)
+    monkeypatch.setattr(alerts, "TELLING", 6.0)
     with silent() as server:
         smtp = {"conn_type": "smtp", "host": LOOPBACK, "port": server.port}
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
@@ -131,7 +144,7 @@ def test_a_channel_that_hangs_holds_up_neither_the_other_ones_nor_the_process(
 def test_a_store_that_hangs_does_not_keep_an_alert_back(
     received: Inbox, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alerts, "TELLING", 2.0)
+    monkeypatch.setattr(alerts, "TELLING", 6.0)
     with silent() as server:
         monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"postgresql+psycopg://u:p@{LOOPBACK}:{server.port}/x")
         monkeypatch.setenv("AIRFLOW_CONN_ONCALL", received.connection)

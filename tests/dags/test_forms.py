@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput
+from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.orchestration import backfill_operators, task_run
 from kafka_replication.orchestration.audit_dag import audit_request, build_audit_dag
@@ -20,7 +23,7 @@ from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.failed_dag import action_of, asked, build_failed_dag, decided_by
 from kafka_replication.planning.backfill_request import BackfillRequest
 from kafka_replication.runs.audit import AuditRequest
-from kafka_replication.runs.failed.handling import Action, Asked
+from kafka_replication.runs.failed.handling import Asked
 from kafka_replication.runs.run import Request
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends
@@ -78,6 +81,30 @@ def test_a_field_that_is_emptied_means_all(
         for emptied in EMPTIED if is_list else [None]:
             assert sends(param.schema, emptied), name
             assert read(of, {**values, name: param.resolve(emptied)}) == everything
+
+
+BLANK = ("", " ")  # what a script sends for a value that it does not have, and what a space in an empty field is
+
+
+@pytest.mark.parametrize(("build", "read", "everything"), FORMS)
+def test_a_blank_text_means_all_or_is_refused_by_the_name_of_its_field(
+    build: Callable[[Replication], DAG], read: Read, everything: object
+) -> None:
+    params = build(replication()).params
+    for name in params:
+        for blank in BLANK:
+            sent = {**params.dump(), name: Param(blank, **params.get_param(name).schema)}
+            assert answer(read, sent) == everything or re.match(rf".*\b{name.rstrip('s')}s?: ", answer(read, sent)), (
+                name
+            )
+
+
+def answer(read: Read, sent: Mapping[str, Any]) -> Any:
+    """What the form is read as, or the text of its refusal."""
+    try:
+        return read(replication(), ParamsDict(dict(sent)).validate())
+    except (BadInput, ParamValidationError) as refused:
+        return str(refused)
 
 
 def test_topics_are_offered_if_the_file_names_them() -> None:
@@ -193,6 +220,12 @@ def test_who_decides_is_the_user_of_airflow_if_the_form_does_not_say() -> None:
     assert decided_by({"by": "ann "}, run) == "ann"
     with pytest.raises(BadInput, match="the field Who is empty"):
         decided_by({"by": None}, SimpleNamespace(triggering_user_name=None))
+
+
+def test_the_page_of_a_scheduled_dag_says_what_triggering_it_while_it_is_paused_does() -> None:
+    assert "paused" not in (build_dag(replication()).doc_md or "")
+    page = build_dag(replication(schedule="@hourly")).doc_md or ""
+    assert "while it is paused switches it on: Airflow first starts the scheduled run of the last data interval" in page
 
 
 def test_a_page_names_the_other_dags_and_the_dry_run() -> None:

@@ -82,4 +82,5 @@ def test_a_run_that_is_marked_failed_is_told_by_the_watch(
         wait_until(lambda: bool(received.mails and received.posts))
         assert told(received.mails) == told(received.posts) == [f"ALERT {NAME}"]
         assert run_id in received.posts[0].text
-        assert "[run-died]" in received.posts[0].text and "[run-died]" in received.mails[0].text
+        assert "kind: run-died" in received.posts[0].text and "kind: run-died" in received.mails[0].text
+        assert f"link: {airflow.url}/dags/{NAME}/runs/" in received.posts[0].text

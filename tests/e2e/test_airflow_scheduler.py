@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -14,17 +16,18 @@ import pytest
 from kafka_replication.runtime.failpoints import VARIABLE
 from stack.airflow_api import AirflowApi
 from stack.airflow_standalone import AirflowSettings, AirflowStandalone
+from stack.errors import StackError
 from stack.processes import launch
 from tests.e2e.standalone import standalone
-from tests.support.airflow_page import sends
-from tests.support.checker import check
+from tests.support.airflow_page import EMPTIED, sends
+from tests.support.checker import check, read
 from tests.support.clusters import Brokers
 from tests.support.processes import command
-from tests.support.scenario import Cluster, numbered
+from tests.support.scenario import Cluster, Rec, numbered
 from tests.support.timed_events import keys, produce
 from tests.support.waiting import wait_until
 
-KILLED, HOURLY, FORMS = "af-scheduler-killed", "af-hourly", "af-forms"
+KILLED, HOURLY, FORMS = (f"{name}-{uuid4().hex[:8]}" for name in ("af-scheduler-killed", "af-hourly", "af-forms"))
 PARTITIONS, RECORDS = 2, 2_000
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -34,6 +37,10 @@ QUICK = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_DETECTION_INTERVAL": "3",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",  # the files stay as they are
+    # A machine that does other work, too, imports a DAG file slowly.
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
 }
 
 
@@ -65,7 +72,11 @@ def airflow(
         tmp_path_factory.mktemp("scheduler"),
         source_cluster,
         target_cluster,
-        [killed, hourly, {"name": FORMS, "topics": {"include": [FORMS, "^af-forms[.]"]}}],
+        [
+            killed,
+            hourly,
+            {"name": FORMS, "topics": {"include": [FORMS, f"^{FORMS}[.]"]}, "failures": {"policy": "quarantine"}},
+        ],
         {**QUICK, VARIABLE: f"P1:3={gate}"},
     ) as started:
         yield started
@@ -110,20 +121,72 @@ def states(api: AirflowApi, kind: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_form_that_is_sent_as_it_stands_starts_a_run(
+def test_every_form_works_as_it_stands_and_emptied_and_names_a_field_that_it_refuses(
     airflow: AirflowStandalone, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
-    produce(source_cluster, FORMS, [NOW] * 30)
+    source, target = Cluster(source_cluster.bootstrap), Cluster(target_cluster.bootstrap)
+    source.create(FORMS)
+    source.produce(FORMS, [Rec(None if place in (3, 7) else b"%d" % place, b"event") for place in range(10)])
+    target.create(FORMS, 1, {"cleanup.policy": "compact"})  # refuses the two without a key
     with airflow.api() as api:
-        for suffix in ("", ".backfill", ".audit"):  # an audit needs something that was copied
-            dag_id = f"{FORMS}{suffix}"
-            api.wait_for_dag(dag_id)
-            api.unpause(dag_id)
-            form = api.get(f"dags/{dag_id}/details")["params"]
-            assert form and all(sends(field["schema"], field["value"]) for field in form.values()), form
-            run_id = api.trigger(dag_id, {name: field["value"] for name, field in form.items()})
-            assert api.wait_for_run(dag_id, run_id, 600) == "success"
-    assert keys(target_cluster, FORMS) == list(range(30))
+        live, backfill, audit, failed = (
+            Form(api, f"{FORMS}{suffix}") for suffix in ("", ".backfill", ".audit", ".failed")
+        )
+        for form, name in ((live, "topics"), (audit, "partition"), (failed, "until"), (backfill, "dry_run")):
+            with pytest.raises(StackError, match=f"Invalid input for param {name}: '' is not of type"):
+                form.send({name: ""})
+
+        assert live.run("report", **live.emptied([""]))["outcome"] == "done"
+        assert records(failed, **failed.emptied()) == [(3, "quarantined"), (7, "quarantined")]
+        refused = failed.refused("handle", **failed.emptied() | {"action": "retry", "kind": "nope", "state": "gone"})
+        assert "kind: 'nope' is no kind of failure" in refused and "state: 'gone' is no state" in refused
+        discarded = records(failed, action="discard", **{"from": 3, "until": 4}, reason="a test record")
+        assert discarded == [(3, "discarded")]
+        target.set(FORMS, **{"cleanup.policy": "delete"})
+        assert records(failed, action="retry", all=True) == [(7, "retried")]
+        assert audit.run("audit", **audit.emptied())["outcome"] == "clean"
+        assert backfill.run("plan", **backfill.emptied())["offsets_to_copy"] == 0
+        assert "from: must be an offset" in backfill.refused("plan", **{"from": ""})
+    assert [record.key for _, record in read(target.bootstrap, FORMS, 0)] == [
+        *(b"%d" % place for place in range(10) if place not in (3, 7)),
+        None,
+    ]
+
+
+class Form:
+    """The form of a DAG's trigger, which sends the value of every field, as Airflow's page does."""
+
+    def __init__(self, api: AirflowApi, dag_id: str) -> None:
+        self.api, self.dag_id = api, dag_id
+        api.wait_for_dag(dag_id)
+        api.unpause(dag_id)
+        self.fields: dict[str, Any] = api.get(f"dags/{dag_id}/details")["params"]
+        assert self.fields and all(sends(field["schema"], field["value"]) for field in self.fields.values())
+
+    def emptied(self, for_list: object = None) -> dict[str, Any]:
+        """All fields that can be empty: null, but for a list, for which the page has other ways, too."""
+        assert for_list in EMPTIED
+        kinds = {name: field["schema"].get("type", ["null"]) for name, field in self.fields.items()}
+        return {name: for_list if "array" in kind else None for name, kind in kinds.items() if "null" in kind}
+
+    def send(self, changed: dict[str, Any]) -> str:
+        return self.api.trigger(self.dag_id, {name: field["value"] for name, field in self.fields.items()} | changed)
+
+    def run(self, task: str, **changed: Any) -> Any:
+        """What the task of a run that succeeds says."""
+        run_id = self.send(changed)
+        assert self.api.wait_for_run(self.dag_id, run_id, 600) == "success"
+        return self.api.xcom(self.dag_id, run_id, task)
+
+    def refused(self, task: str, **changed: Any) -> str:
+        """The log of the task of a run that fails."""
+        run_id = self.send(changed)
+        assert self.api.wait_for_run(self.dag_id, run_id, 600) == "failed"
+        return self.api.logs(self.dag_id, run_id, task)
+
+
+def records(form: Form, **changed: Any) -> list[tuple[int, str]]:
+    return [(record["offset"], record["state"]) for record in form.run("handle", **changed)["records"]]
 
 
 @pytest.mark.slow

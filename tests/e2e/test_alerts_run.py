@@ -66,5 +66,5 @@ def test_a_run_that_fails_is_told_once_and_healed_by_a_good_one(
     source.produce(TOPIC, numbered(10))
     good, log = airflow.run(NAME)
     assert good["state"] == "success", log
-    assert told(received.mails) == told(received.posts) == [f"ALERT {NAME}", f"HEALED {NAME}"], log
+    assert told(received.mails) == told(received.posts) == [f"ALERT {NAME}", f"OVER {NAME}"], log
     file.unlink()

@@ -45,7 +45,7 @@ def test_a_backfill_is_planned_copied_and_repeated(
 
     again, log = airflow.run("af-backfill.backfill", file=file, **asked)
     assert (again["state"], again["report"]["outcome"]) == ("success", "nothing_to_do")
-    assert "spark-submit" not in log and "nothing to do: all of it is on the target already, and verified" in log
+    assert "spark-submit" not in log and "nothing to do: the target is up to date, and verified" in log
 
     refused, log = airflow.run("af-backfill.backfill", file=file, **{**asked, "until": "301"})
     assert refused["tasks"] == {"plan": "failed", "replicate": "upstream_failed", "report": "upstream_failed"}

@@ -1,4 +1,6 @@
-"""The DAG for records that could not be copied, on real Airflow, Spark and Kafka: list, discard, retry, to the end."""
+"""The DAG for records that could not be copied, on real Airflow, Spark and Kafka: list, discard, retry, to the end. And the
+emptied forms of the other DAGs, as the same records are there for them.
+"""
 
 from __future__ import annotations
 
@@ -67,5 +69,13 @@ def test_failed_records_are_listed_discarded_and_retried(
         *(record.value for number, record in enumerate(records) if number not in (3, 7)),
         records[7].value,
     ]
-    audited, log = airflow.run(f"{NAME}.audit", file="audits_dag.py")
-    assert (audited["state"], audited["audit"]["outcome"]) == ("success", "clean"), log[-5000:]
+    blanks: list[dict[str, Any]] = [{}, dict.fromkeys(["topic", "partition", "from", "until"]), {"topic": " "}]
+    for emptied in blanks:
+        audited, log = airflow.run(f"{NAME}.audit", file="audits_dag.py", **emptied)
+        assert (audited["state"], audited["audit"]["outcome"]) == ("success", "clean"), log[-5000:]
+    blanks = [{}, {"topics": [""], **dict.fromkeys(["partitions", "from", "until", "target_topic"])}]
+    for emptied in blanks:
+        planned, log = airflow.run(f"{NAME}.backfill", file="backfills_dag.py", **emptied)
+        assert (planned["state"], planned["plan"]["outcome"]) == ("success", "nothing_to_do"), log[-5000:]
+    planned, log = airflow.run(NAME, topics=[], until=None, dry_run=True)
+    assert (planned["state"], planned["tasks"]["replicate"]) == ("success", "skipped"), log[-5000:]

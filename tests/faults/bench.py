@@ -12,13 +12,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stack.kafka_cluster import Broker, KafkaCluster
 from stack.ports import LOOPBACK, free_ports
 from tests.faults.proxy import Proxy
-from tests.support.clusters import started
+from tests.support.clusters import is_whole, started
 from tests.support.scenario import Cluster
 
 SAFETY = 90.0
@@ -81,19 +81,9 @@ class Side:
                 broker.process.send(signal.SIGCONT)
             broker.start()
         deadline = time.monotonic() + SAFETY
-        while not self._is_whole():
+        while not is_whole(self.admin, len(self.brokers)):
             assert time.monotonic() < deadline, f"cluster {self.cluster.name} is not whole again after {SAFETY:.0f} s"
             time.sleep(0.1)
-
-    def _is_whole(self) -> bool:
-        try:
-            metadata = self.admin.list_topics(timeout=10)
-        except KafkaException:
-            return False
-        partitions = [each for topic in metadata.topics.values() for each in topic.partitions.values()]
-        return len(metadata.brokers) == len(self.brokers) and all(
-            p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in partitions
-        )
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Move the log start, as retention does."""

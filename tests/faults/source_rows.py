@@ -67,6 +67,10 @@ def leader_changes(trial: Trial) -> None:
     trial.finish(run)
 
 
+def rolling_restart(trial: Trial) -> None:
+    trial.survives_restarts(trial.bench.source)
+
+
 def on_three_brokers(bench: Bench, topic: str, seed: int) -> Load:
     """Every partition has three replicas, and its leader is the first one of them."""
     source = bench.source.direct
@@ -208,6 +212,7 @@ ROWS = (
         load=on_three_brokers,
         bench=Bench.with_wide_source,
     ),
+    Row("source-rolling-restart", rolling_restart, own_load=True, load=on_three_brokers, bench=Bench.with_wide_source),
     Row("source-connections-cut", connections_cut),
     Row("source-truncated", truncated, expected="it was truncated after its records were copied", own_load=True),
     Row("source-partitions-added", partitions_added, own_load=True),

@@ -77,14 +77,7 @@ def two_brokers_killed(trial: Trial) -> None:
 
 
 def rolling_restart(trial: Trial) -> None:
-    run = trial.start()
-    trial.middle(run, most=10)
-    for broker in trial.bench.target.brokers:
-        trial.note(f"restarting {broker}")
-        broker.stop()
-        broker.start()
-        trial.bench.target.heal()
-    trial.finish(run)
+    trial.survives_restarts(trial.bench.target)
 
 
 def end_txn_answer_lost(trial: Trial) -> None:

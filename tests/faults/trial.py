@@ -25,7 +25,7 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.failpoints import VARIABLE
 from tests.faults import profiles
 from tests.faults.attempt import ATTEMPT_SECONDS, Attempt
-from tests.faults.bench import Bench
+from tests.faults.bench import Bench, Side
 from tests.faults.load import Load
 from tests.faults.sampler import LEDGER, Sampler, watermarks
 from tests.support.checker import high_watermark, read
@@ -34,6 +34,8 @@ from tests.support.processes import command, is_alive
 ROOT = Path(__file__).parents[2]
 ATTEMPTS = 20
 HEAL_SECONDS = 240.0
+SLOWLY = 10_000  # bytes a second: half a megabyte is copied in most of a minute
+NEARLY_ALL = 20  # chunks of some 30 that each of two workers copies
 MARK = "FAULT_TRIAL"
 CHUNK = 40  # records: a range of some 400 takes about ten chunks
 
@@ -153,6 +155,26 @@ class Trial:
                 )
             time.sleep(0.2)
         self.hit = time.monotonic()
+
+    def survives_restarts(self, side: Side) -> None:
+        """The brokers of one side are restarted one after the other, as for an upgrade: the run at work gets done.
+
+        It copies slowly meanwhile. On a machine that is slower still, its workers wait with what is left.
+        """
+        self.copy["throughput_limit"], gate = SLOWLY, self.folder / "gate"
+        gate.touch()
+        run = self.start(f"P3:{NEARLY_ALL}={gate}")
+        self.middle(run, most=10)
+        for broker in side.brokers:
+            if run.ended:
+                raise TrialFailed(f"run {run.number} was over before {broker} was restarted")
+            self.note(f"restarting {broker}")
+            broker.stop()
+            broker.start()
+            side.heal()
+        gate.unlink()
+        if self.finish(run) != "done":
+            raise TrialFailed(f"a run did not get over a rolling restart: {run.errors}")
 
     def sleeper(self, most: int = 30) -> Attempt:
         """A run that was started and stands still in the middle of its copy, until SIGCONT."""

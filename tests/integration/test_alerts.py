@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.alerting.memory import STATE_FOLDER
 from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
-from kafka_replication.model.errors import Refused, ReplicationError, Unreachable
+from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.watching import LostRun
 from kafka_replication.watermarks.store import WatermarkStore
@@ -87,7 +87,8 @@ def test_a_failed_run_is_told_with_what_it_says_and_healed_by_the_next_one(
     assert all(text in alert.text for text in ("cli-1", "nobody answers", "wake them"))
     scene.run()
     assert events(watching.look()) == ["healed run-failed"]
-    assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "HEALED"]
+    assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "OVER"]
+    assert [post.type for post in received.posts] == ["failure", "success"]
 
 
 def test_a_run_that_died_is_told_once_its_lease_is_gone(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
@@ -223,7 +224,23 @@ def test_an_alert_that_nobody_took_is_sent_again(scene: Scenario, received: Inbo
     deaf = replace(watching, connections=replace(scene.connections, alerts=("json://127.0.0.1:9/",)))
     assert events(deaf.look()) == [f"opened gap {scene.topic}"]
     [row] = scene.store.open_causes(scene.name)
-    assert row.announced_at is None  # it waits for the end of the claim, and then is sent again
+    assert row.announced_at is None
+    assert events(watching.look()) == [f"opened gap {scene.topic}"]
+    assert len(received.mails) == 1
+
+
+def test_a_dead_address_of_a_connection_does_not_make_the_others_ring_again(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    copied_once(scene)
+    lose(scene, 0)
+    both = replace(scene.connections, alerts=("json://127.0.0.1:9/", received.webhook))
+    watching = replace(watcher(scene, received, tmp_path), connections=both)
+    assert events(watching.look()) == [f"opened gap {scene.topic}"]
+    [row] = scene.store.open_causes(scene.name)
+    assert row.announced_at is not None  # else it would be sent again after the claim
+    assert watching.look().alerts == ()
+    assert len(received.posts) == 1
 
 
 def test_a_failing_command_tells_and_a_good_one_heals(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
@@ -239,7 +256,7 @@ def test_a_failing_command_tells_and_a_good_one_heals(scene: Scenario, received:
     assert ([row["kind"] for row in watched["open"]], watched["sent"]) == (["run-failed"], [])
     code, _, err = command(scene, "run", **environment)
     assert code == 0, err
-    assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "HEALED"]
+    assert [mail.title.split()[0] for mail in received.mails] == ["ALERT", "OVER"]
     assert [post.title for post in received.posts] == [mail.title for mail in received.mails]
     assert command(scene, "watch", "--once", **environment)[0] == 0
 
@@ -286,6 +303,9 @@ class Airflow:
     def lost(self) -> LostRun | None:
         return self.failed
 
+    def link(self, run_id: str) -> str:
+        return f"http://airflow/{run_id}"
+
 
 def test_the_command_line_leaves_runs_to_airflows_watch(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
     """Airflow knows that the run only waits for its turn: two opinions would open and heal the alert for ever."""
@@ -318,3 +338,31 @@ def test_a_run_that_failed_before_it_had_a_plan(scene: Scenario, received: Inbox
     assert inside.look().alerts == ()
     scene.idle_run()
     assert events(replace(inside, orchestrator=Airflow()).look()) == ["healed run-failed"]
+
+
+def test_a_run_that_failed_in_airflow_is_forgotten_after_a_good_one_elsewhere(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    """Airflow shows its own run as failed for ever."""
+    now = datetime.now(UTC)
+    lost = LostRun(run_id="airflow-x-2", began_at=now - timedelta(hours=1), ended_at=now - timedelta(minutes=59))
+    copied_once(scene)
+    inside = replace(watcher(scene, received, tmp_path), orchestrator=Airflow(failed=lost))
+    assert inside.look().open == ()
+
+
+def test_a_cluster_that_does_not_let_this_client_in_is_told_as_that(
+    scene: Scenario, received: Inbox, tmp_path: Path
+) -> None:
+    """By a run that fails of it, and by a look."""
+    copied_once(scene)
+    watching = watcher(scene, received, tmp_path, timeouts={"request": 5})
+    scene.client["security.protocol"] = "ssl"
+    with_tls = replace(watching, connections=replace(scene.connections, alerts=received.addresses))
+    assert events(with_tls.tell(TlsFailed("source speaks no TLS", "correct it"), "cli-1")) == ["opened not-admitted"]
+    assert with_tls.look().alerts == ()
+    [mail] = received.mails
+    assert mail.title == f"ALERT {scene.name}: a cluster does not let this client in"
+    del scene.client["security.protocol"]
+    scene.idle_run()
+    assert events(watching.look()) == ["healed not-admitted"]

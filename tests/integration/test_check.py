@@ -129,3 +129,23 @@ def test_both_clusters_that_are_away_are_named(filled: Scenario) -> None:
     code, out, _ = command(filled, "check", "--json", **away)
     assert code == 1
     assert {"127.0.0.1:1", "127.0.0.1:2"} <= set(json.loads(out)["error"].replace(";", " ").split())
+    assert [one["severity"] for one in json.loads(out)["findings"]].count("error") == 2
+
+
+def test_the_store_is_looked_at_and_none_is_made(filled: Scenario) -> None:
+    nowhere = filled.folder / "none" / "store.db"
+    code, out, err = command(filled, "check", KAFKA_REPLICATION_STORE_URL=f"sqlite:///{nowhere}")
+    assert code == 0 and "none is made" in err, out + err
+    assert "schema version" not in err and not nowhere.parent.exists()
+    code, out, _ = command(filled, "check", "--json", KAFKA_REPLICATION_STORE_URL="sqlite:////dev/null/folder/store.db")
+    [found] = [one for one in json.loads(out)["findings"] if one["severity"] == "error"]
+    assert code == 1 and "/dev/null/folder cannot be made (Not a directory)" in found["what"]
+
+
+def test_a_plan_without_a_topic_says_the_error_alone(filled: Scenario) -> None:
+    filled.settings |= {"topics": {"include": ["^nothing-matches-this"]}}
+    code, out, err = command(filled, "plan")
+    assert code == 1, err
+    assert [line for line in out.splitlines() if not line.startswith("warning: ")] == [
+        f"error: {filled.name}: no topic of the source is selected. Remedy: correct topics.include and topics.exclude"
+    ]

@@ -22,7 +22,6 @@ from tests.support.clusters import Brokers
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
 COUNT, CHUNK = 3_000, 500
 BASE = 1_700_000_000_000
 SAME = Rec(b"same", b"same", (), BASE)
@@ -110,6 +109,7 @@ def whole(target3: KafkaCluster) -> Iterator[None]:
         broker.start()
 
 
+@pytest.mark.slow
 def test_at_least_once_loses_nothing_with_the_leader(
     scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None
 ) -> None:
@@ -144,7 +144,7 @@ def leader_dies_alone(
     return freeze, lead_alone_no_more
 
 
-@pytest.mark.parametrize("accept", [0.0, 0.5])
+@pytest.mark.parametrize("accept", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_leader_ack_loses_what_the_leader_alone_had(
     scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None, accept: float
 ) -> None:
@@ -160,6 +160,7 @@ def test_leader_ack_loses_what_the_leader_alone_had(
     assert accept or f"{len(found.lost)} of {COUNT} records were lost in delivery" in (line.error or "")
 
 
+@pytest.mark.slow
 def test_fire_and_forget_loses_what_it_sends_while_nobody_leads(
     scene: Scenario, target3: KafkaCluster, monkeypatch: pytest.MonkeyPatch, whole: None
 ) -> None:

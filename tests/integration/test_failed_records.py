@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.model.failures import Action
+from kafka_replication.planning import backfill_request
+from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed.handling import Action
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined
-from tests.support.jobs import after_copy
+from tests.support.jobs import InProcess, after_copy
 from tests.support.scenario import Rec, Scenario, numbered, only
 
 SMALL = {"max.message.bytes": "100000"}
@@ -127,6 +129,22 @@ def test_the_limit_fails_the_run_before_more_is_set_aside(scene: Scenario, limit
     report = scene.run(failures={**QUARANTINE, "limit": 3})
     assert report.outcome == "done", report.table()
     assert_all_there(scene, [100, 500, 900])
+
+
+def test_the_limit_is_each_partition_s_own_and_holds_for_all_slices_of_a_run(scene: Scenario) -> None:
+    scene.source.create(scene.topic, 2)
+    scene.target.create(scene.topic, 2, {"cleanup.policy": "compact"})
+    for partition in (0, 1):
+        records = numbered(400)
+        for place in (20, 120, 220, 320)[: 2 + 2 * partition]:
+            records[place] = Rec(None, b"no key")
+        scene.source.produce(scene.topic, records, partition)
+    scene.settings |= {"failures": {**QUARANTINE, "limit": 2}, "max_records_per_run": 100}
+    wanted = backfill_request.parse(scene.replication(), topics=[scene.topic], from_=0, until=400)
+    report = backfilling.run(scene.replication(), scene.connections, scene.store, InProcess, wanted)
+    assert [(line.key.source.partition, line.quarantined) for line in report.ranges] == [(0, 2), (1, 2)]
+    assert only(report, 0).error is None and only(report, 0).copied == 398, report.table()
+    assert "failures.limit" in (only(report, 1).error or "") and only(report, 1).copied == 218, report.table()
 
 
 def test_a_record_that_is_gone_from_quarantine_is_not_called_verified(scene: Scenario) -> None:

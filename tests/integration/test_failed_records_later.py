@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -14,6 +15,7 @@ from kafka_replication.kafka.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import Stalled
+from kafka_replication.model.failures import Action
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill_request import parse
@@ -21,9 +23,10 @@ from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
 from kafka_replication.runs.failed import deciding, knowing
-from kafka_replication.runs.failed.handling import Action
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.repair import carry_out, proposals
 from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.run import open_run
 from kafka_replication.verification.audit import Kind
 from tests.support.actions import put
 from tests.support.command_line import command
@@ -51,6 +54,28 @@ def three_set_aside(scene: Scenario) -> None:
         records[place] = Rec(None, b"%d" % place)
     scene.source.produce(scene.topic, records)
     assert scene.run().outcome == "done"
+
+
+def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failures: Scenario) -> None:
+    """Two ask at once: the second waits for the first, and finds nothing left to do."""
+    scene = with_failures
+    scene.target.set(scene.topic, cleanup_policy="delete")
+    rows = knowing.failed_records(scene.bare_run(), knowing.Selection())
+    first = acquire(scene.store, scene.name, "first", "try-1", 60)
+    run = open_run(scene.replication(), scene.connections, scene.store, "second")
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(handle, run, Action.RETRY, Asked(everything=True), deciding.Decision(by="ben"))
+        wait_until(lambda: any(lease.waiting for lease in scene.store.leases(scene.name)))
+        deciding.retry(scene.bare_run("first"), rows, deciding.Decision(by="ann"))
+        scene.store.release_lease(first)
+        answer = asking.result()
+    assert not answer.failed, answer.text
+    assert f"RETRIED {scene.topic}-0 offset 7: by ann before" in answer.text
+    assert "4 of 4 records retried, 4 of them before" in answer.text
+    assert all(row["done"] and "by ann" in row["why"] for row in answer.document["records"])
+    assert_each_once(scene)
+    [other, *_] = deciding.discard(scene.bare_run(), rows, deciding.Decision(by="ben"))
+    assert not other.done and other.why.startswith("it was retried by ann before")
 
 
 def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:

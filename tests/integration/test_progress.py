@@ -97,6 +97,49 @@ def test_in_the_middle_one_range_is_done_and_the_other_is_named(ready: Scenario)
     assert (progress.slowest, progress.slowest_percent) == (f"{ready.topic}-1", 0)
 
 
+class Waiting(InProcess):
+    """Works once ``viewed`` is set, and sets ``done``."""
+
+    def __init__(self, viewed: threading.Event, done: threading.Event) -> None:
+        super().__init__()
+        self._viewed, self._done, self._begun = viewed, done, 0
+
+    def _work(self, job: Job, task: RangeTask) -> RangeResult:
+        assert self._viewed.wait(60)
+        result = super()._work(job, task)
+        self._begun += 1
+        if self._begun == 2:
+            self._done.set()
+        return result
+
+
+def test_a_line_never_counts_records_whose_offsets_it_does_not_count(
+    ready: Scenario, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everything is committed between the two looks of one reading: at the positions, then at the receipts."""
+    caplog.set_level(logging.INFO)
+    viewed, done = threading.Event(), threading.Event()
+    view, receipts = KafkaLedger.view, KafkaLedger.receipts
+
+    def viewing(ledger: KafkaLedger, damaged: Any = None) -> Any:
+        read = view(ledger, damaged)
+        if threading.current_thread().name == "progress":
+            viewed.set()
+        return read
+
+    def reading(ledger: KafkaLedger, wanted: Any) -> Any:
+        if threading.current_thread().name == "progress":
+            assert done.wait(60)
+        return receipts(ledger, wanted)
+
+    monkeypatch.setattr(watching, "LOG_EVERY", 0.0)
+    monkeypatch.setattr(KafkaLedger, "view", viewing)
+    monkeypatch.setattr(KafkaLedger, "receipts", reading)
+    report = ready.run(Waiting(viewed, done))
+    assert report.outcome == "done", report.table()
+    assert lines(caplog) and all("400 records" in line and " 0%" not in line for line in lines(caplog)), lines(caplog)
+
+
 def test_what_an_earlier_run_copied_is_not_counted_as_this_one_s(ready: Scenario) -> None:
     assert ready.run().outcome == "done"
     ready.source.produce(ready.topic, numbered(50, 300), 0)

@@ -24,8 +24,11 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
+from kafka_replication.planning.backfill_request import parse
 from kafka_replication.planning.findings import Finding
-from kafka_replication.runs import checking, runner
+from kafka_replication.runs import backfill, checking, runner
+from kafka_replication.runs.interval import prepare_interval
+from kafka_replication.runs.leasing import interval_scope, leased
 from kafka_replication.runs.run import Request, open_run
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.runtime.events import Event
@@ -33,17 +36,19 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.store import open_store
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support.command_line import command
+from tests.support.intervals import MINUTE, SETTINGS, SIX
 from tests.support.jobs import InProcess
 from tests.support.secured import LONGEST_TRANSACTION, Acl, SecuredCluster, on_topic, secured_cluster
 from tests.support.waiting import wait_until
 
 NAME, TOPIC, COPY = "orders-dr", "orders", "copy.orders"
 GROUP = Acl("DESCRIBE", "GROUP", f"kafka-replication/{NAME}")
+TRANSACTIONS = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True)
 SOURCE = [*on_topic(TOPIC, "READ", "DESCRIBE_CONFIGS"), GROUP]
 ON_TARGET = ("READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
 TARGET = [
     *(acl for name in (COPY, POSITIONS, RECEIPTS) for acl in on_topic(name, *ON_TARGET)),
-    Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/", prefixed=True),
+    TRANSACTIONS,
     GROUP,
 ]
 DOCUMENTED = [("source", acl) for acl in SOURCE] + [("target", acl) for acl in TARGET]
@@ -105,24 +110,25 @@ class Pair:
             "copy": {"transaction_timeout": 30, "chunk_seconds": 10},
         }
 
+    def replication(self, **more: Any) -> Replication:
+        return Replication.model_validate(self.document() | more)
+
     def check(self, **more: Any) -> list[Finding]:
         """The errors that a check finds, with a connection of its own, as a command has it."""
-        replication = Replication.model_validate(self.document() | more)
-        run = open_run(replication, self, self.store, "check", Deadline.after(60))
+        run = open_run(self.replication(**more), self, self.store, "check", Deadline.after(60))
         return [finding for finding in checking.check(run) if finding.severity == "error"]
 
     def run(self, launcher: Launcher | None = None, **more: Any) -> str:
         """Empty if the run did all of it, else what it said."""
         launch = launcher or InProcess()
-        replication = Replication.model_validate(self.document() | more)
         try:
-            report = runner.run(replication, self, self.store, lambda: launch, Request())
+            report = runner.run(self.replication(**more), self, self.store, lambda: launch, Request())
         except ReplicationError as error:
             return str(error)
         return "" if report.outcome != "failed" else report.table()
 
-    def withdraw(self, side: str, acl: Acl) -> None:
-        self.cluster.withdraw(self.users[side], acl)
+    def withdraw(self, side: str, *acls: Acl) -> None:
+        self.cluster.withdraw(self.users[side], *acls)
 
     def grant(self, side: str, *acls: Acl) -> None:
         self.cluster.grant(self.users[side], *acls)
@@ -198,6 +204,12 @@ def said(side: str, acl: Acl, text: str, pair: Pair) -> bool:
     return re.search(rf"{side} {re.escape(pair.cluster.address)}[^;]*: {what}", text) is not None
 
 
+def granted_by(acl: Acl) -> str:
+    """The end of the command that grants it, as docs/connections.md has it."""
+    pattern = " --resource-pattern-type prefixed" if acl.prefixed else ""
+    return f"--operation {SPOKEN[acl.operation]} --{acl.kind.lower().replace('_', '-')} {acl.name}{pattern}"
+
+
 @pytest.mark.parametrize(("side", "acl"), DOCUMENTED, ids=lambda value: str(value))
 def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) -> None:
     prepared(pair, acl)
@@ -210,8 +222,7 @@ def test_check_names_the_right_that_is_missing(pair: Pair, side: str, acl: Acl) 
         pair.grant(side, acl)
     assert len(found) == 1, [str(finding) for finding in found]
     assert said(side, acl, str(found[0]), pair), str(found[0])
-    option = f"--{acl.kind.lower().replace('_', '-')} {acl.name}"
-    assert f"--operation {SPOKEN[acl.operation]} {option}" in found[0].remedy
+    assert granted_by(acl) in found[0].remedy
     assert f"--allow-principal User:{pair.users[side]}" in found[0].remedy
     assert pair.check() == [], "with all documented rights"
 
@@ -251,10 +262,45 @@ def test_whole_batches_need_no_other_right(pair: Pair) -> None:
     pair.produce(10)
     assert pair.run(copy=pair.document()["copy"] | {"engine": "batch", "least_batch_bytes": 0}) == ""
     pair.assert_copied()
-    run = open_run(Replication.model_validate(pair.document()), pair, pair.store, "look")
+    run = open_run(pair.replication(), pair, pair.store, "look")
     receipts = run.clusters.ledger.receipts(dict.fromkeys(run.view().positions))
     engines = {max(receipts.all(key), key=lambda receipt: receipt.range.from_).engine for key in run.view().positions}
     assert "batch/1" in engines
+
+
+SEES_RULES = Acl("DESCRIBE", "BROKER", "kafka-cluster")
+ONE_ID = Acl("WRITE", "TRANSACTIONAL_ID", f"kafka-replication/{NAME}/{TOPIC}/1/{COPY}", deny=True)
+
+
+@pytest.mark.parametrize("acl", [Acl("WRITE", "TOPIC", COPY, deny=True), ONE_ID], ids=lambda value: str(value))
+def test_check_names_the_rule_that_denies_and_the_command_that_removes_it(pair: Pair, acl: Acl) -> None:
+    pair.fill_the_target()
+    pair.grant("target", acl, SEES_RULES)
+    try:
+        (found,) = pair.check()
+    finally:
+        pair.withdraw("target", acl, SEES_RULES)
+    assert said("target", acl, str(found), pair) and "is denied by a rule" in found.what, str(found)
+    assert "--remove --deny-principal User:writer --deny-host '*'" in found.remedy, "no --add can help"
+    assert granted_by(acl) in found.remedy
+    assert pair.check() == []
+
+
+def test_a_rule_on_one_id_that_no_client_may_see_fails_its_partition_alone_and_is_suspected(pair: Pair) -> None:
+    pair.fill_the_target()
+    pair.produce(20)
+    pair.grant("target", ONE_ID)
+    try:
+        assert pair.check() == [], "asking for one id does not show the others"
+        text = pair.run()
+    finally:
+        pair.withdraw("target", ONE_ID)
+    assert f"as {ONE_ID.name}: target" in text, text
+    assert "if it is granted already, a rule that denies it has to be removed" in " ".join(text.split())
+    source, target = pair.values(TOPIC), pair.values(COPY)
+    assert target[0] == source[0] and len(target[1]) < len(source[1])
+    assert pair.run() == ""
+    pair.assert_copied()
 
 
 class Withdrawing(logging.Handler):
@@ -276,6 +322,7 @@ class Withdrawing(logging.Handler):
         ("source", Acl("READ", "TOPIC", TOPIC)),
         ("target", Acl("WRITE", "TOPIC", COPY)),
         ("target", Acl("WRITE", "TOPIC", POSITIONS)),
+        ("target", TRANSACTIONS),
     ],
     ids=lambda value: str(value),
 )
@@ -295,8 +342,39 @@ def test_a_right_that_is_withdrawn_in_mid_run_is_named_and_the_next_run_finishes
         pair.grant(side, acl)
     assert handler.withdraw is None, "a chunk was committed"
     assert said(side, acl, text, pair), text
+    assert granted_by(acl) in " ".join(text.split()), text
     assert pair.run() == ""
     pair.assert_copied()
+
+
+def prepare_one_minute(pair: Pair) -> None:
+    bare = open_run(pair.replication(**SETTINGS), pair, pair.store, "scheduled")
+    with leased(bare, interval_scope(bare)) as run:
+        prepare_interval(run, SIX, SIX + MINUTE)
+
+
+def backfill_two_offsets(pair: Pair) -> None:
+    request = parse(pair.replication(), topics=[TOPIC], from_=0, until=2)
+    backfill.run(pair.replication(), pair, pair.store, InProcess, request)
+
+
+@pytest.mark.parametrize("acl", [GROUP, Acl("CREATE", "TOPIC", RECEIPTS), Acl("WRITE", "TOPIC", COPY)], ids=str)
+@pytest.mark.parametrize("way", [prepare_one_minute, backfill_two_offsets])
+def test_data_intervals_and_backfills_name_a_missing_right_before_they_open_anything(
+    pair: Pair, way: Callable[[Pair], None], acl: Acl
+) -> None:
+    pair.empty_the_target()
+    pair.new_store()
+    pair.cluster.admin.create_topics([NewTopic(COPY, 2, 1)])[COPY].result(30)
+    pair.withdraw("target", acl)
+    try:
+        with pytest.raises(ReplicationError) as caught:
+            way(pair)
+    finally:
+        pair.grant("target", acl)
+    assert said("target", acl, caught.value.what, pair), caught.value
+    assert granted_by(acl) in caught.value.remedy
+    assert not {POSITIONS, RECEIPTS} & pair.names(), "nothing was opened"
 
 
 @pytest.mark.slow

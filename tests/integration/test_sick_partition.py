@@ -102,7 +102,6 @@ def test_a_source_partition_without_a_leader(source_scene: Scenario, target3: Ka
     scene.assert_copied(*HEALTHY, SICK)
 
 
-@pytest.mark.slow
 def test_a_target_partition_without_a_leader(target_scene: Scenario, target3: KafkaCluster) -> None:
     scene = target_scene
     scene.source.create(scene.topic, len(HEALTHY) + 1)
@@ -114,6 +113,15 @@ def test_a_target_partition_without_a_leader(target_scene: Scenario, target3: Ka
         only_the_sick_one_fails(scene, 30)
     assert scene.run().outcome == "done"
     scene.assert_copied(*HEALTHY, SICK)
+
+
+@pytest.mark.slow
+def test_a_target_partition_that_has_a_position_loses_its_leader(target_scene: Scenario, target3: KafkaCluster) -> None:
+    scene = target_scene
+    scene.source.create(scene.topic, len(HEALTHY) + 1)
+    spread(scene.target, scene.topic, len(HEALTHY))
+    produce(scene, 30, *HEALTHY, SICK)
+    assert scene.run().outcome == "done"
     produce(scene, 5, *HEALTHY, SICK, first=30)
     with away(scene.target, target3.broker(2), scene.topic, SICK):
         only_the_sick_one_fails(scene, 35)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from stack.artifacts import CURRENT, check, kafka_jars, read_lock
+from stack.demo_data import create_topic
 from stack.errors import StackError
 from stack.kafka_cluster import KafkaCluster
 from stack.maven import central_mirror
@@ -178,3 +180,29 @@ def test_a_process_that_was_given_a_recorded_pid_is_not_killed() -> None:
             assert stranger.wait(10) == -signal.SIGKILL
         finally:
             stranger.kill()
+
+
+def test_a_topic_of_ones_own_is_made_with_one_line(source_cluster: Brokers, tmp_path: Path) -> None:
+    """As `make topic NAME=... PARTITIONS=3` does; a second time changes nothing."""
+    name = f"stack-{uuid.uuid4().hex[:8]}"
+    for _ in range(2):
+        create_topic(source_cluster.bootstrap, name, 3)
+    admin = AdminClient({"bootstrap.servers": source_cluster.bootstrap})
+    assert len(admin.list_topics(name, timeout=30).topics[name].partitions) == 3
+    said = subprocess.run(
+        ["make", "-n", "topic", f"NAME={name}", "PARTITIONS=3", "INSTALLED="],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f'-m stack topic "{name}" --partitions 3' in said.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "stack", "topic", name],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "KAFKA_REPLICATION_STATE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "the clusters were never started" in done.stderr

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 import yaml
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
@@ -174,3 +174,21 @@ def test_the_wait_has_an_end_and_a_name(scene: Scenario) -> None:
             offsets.stable_ends(admin, [at], deadline=0.3)
     assert f"{scene.topic}-0: the last stable offset stays at 0, below {end}" in stalled.value.what
     assert "find-hanging" in stalled.value.remedy
+
+
+def test_the_last_line_of_a_producer_that_can_do_nothing_any_more_is_logged(
+    scene: Scenario, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here its time-out is longer than the broker allows; a missing right ends it in the same way."""
+    refused = {"transactional.id": scene.name, "transaction.timeout.ms": 3_600_000}
+    producer = clients.producer({"bootstrap.servers": scene.target.bootstrap}, **refused)
+    with pytest.raises(KafkaException):
+        producer.init_transactions(30)
+    assert "FATAL" not in capfd.readouterr().err
+
+    def is_logged() -> bool:
+        with suppress(KafkaException):
+            producer.poll(0.05)
+        return any(one.name == clients.log.name and "FATAL" in one.getMessage() for one in caplog.records)
+
+    wait_until(is_logged)

@@ -16,7 +16,7 @@ from kafka_replication.runs.run import Request
 from tests.support.command_line import cli, ended
 from tests.support.jobs import no_launch
 from tests.support.leases import holder_of
-from tests.support.scenario import Addresses, Scenario, numbered
+from tests.support.scenario import Addresses, Scenario, numbered, send
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def test_the_command_line_names_the_host(scene: Scenario, closed: str, silent: s
         text = yaml.safe_dump(scene.document(name=f"{scene.name}-{number}"))  # a lease of its own
         asked.append((address, cli(scene, text, address, "run" if address == closed else "check")))
     found = [(address, ended(process)) for address, process in asked]
-    for address, (code, _, err) in found:
+    for address, (code, out, err) in found:
         assert code == 1
-        assert f"source {address} (connection 'source')" in err, err
+        assert f"source {address} (connection 'source')" in (err if address == closed else out), out + err
 
 
 def test_json_output_stays_one_document(scene: Scenario, closed: str) -> None:
@@ -89,6 +89,38 @@ def test_status_with_one_cluster_away(scene: Scenario, closed: str) -> None:
         assert [closed in problem for problem in document["problems"]] == [True]
         known = (57, 7, "unknown") if side == "target" else (None, None, "digest")
         assert (row["source_end"], row["lag"], row["verified_by"]) == known
+
+
+def test_check_and_plan_with_one_cluster_away(scene: Scenario, closed: str) -> None:
+    """What the other cluster, its ledger and the file show is said all the same; then who is away, and why."""
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(5))
+    assert scene.run().outcome == "done"
+    scene.target.delete(scene.topic)
+    scene.target.create(scene.topic, config={"message.timestamp.type": "LogAppendTime"})
+    somebody = scene.source.transactional()
+    somebody.begin_transaction()
+    send(somebody, scene.topic, numbered(1))
+    text = yaml.safe_dump(scene.document(timeouts={"request": 3}))
+    source = scene.source.bootstrap
+    asked = {
+        ("target", "check"): cli(scene, text, source, "check", "--json", target=closed),
+        ("target", "plan"): cli(scene, text, source, "plan", "--json", target=closed),
+        ("source", "check"): cli(scene, text, closed, "check", "--json"),
+        ("source", "plan"): cli(scene, text, closed, "plan", "--json"),
+    }
+    shown = {"target": ["a transaction is open"], "source": ["was re-created", "LogAppendTime"]}
+    for (away, command), process in asked.items():
+        code, out, err = ended(process)
+        assert code == 1, err
+        document = json.loads(out)
+        errors = [one["what"] for one in document["findings"] if one["severity"] == "error"]
+        assert [f"connection '{away}'" in what and closed in what for what in errors].count(True) == 1, errors
+        for said in shown[away]:
+            assert any(said in one["what"] for one in document["findings"]), (away, command, document)
+        assert "partitions" not in document  # nothing is invented
+        assert document["error_id"] == "unreachable" and closed in document["error"]
+    somebody.abort_transaction(30)
 
 
 def test_commands_on_living_clusters(scene: Scenario) -> None:

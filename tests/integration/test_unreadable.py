@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from kafka_replication.kafka import clients, unreadable
+from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed.handling import Action
 from kafka_replication.runtime import failpoints
 from tests.support.checker import read
 from tests.support.damage import LAST_OFFSET_DELTA, Batch, batches, fill, healed

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_replication.kafka import unreadable
 from kafka_replication.model.errors import NotReady
+from kafka_replication.model.failures import Action
 from kafka_replication.planning.backfill import BackfillLine
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
@@ -17,7 +18,6 @@ from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed.handling import Action
 from kafka_replication.runs.standing import standing
 from tests.support.checker import read
 from tests.support.damage import batches, fill, healed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -26,6 +27,7 @@ from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase, raised
 from tests.support.actions import put_receipt, receipts_of
+from tests.support.checker import read
 from tests.support.raw_produce import produce_raw
 from tests.support.scenario import Cluster, Rec, Scenario, numbered, only
 from tests.support.waiting import wait_until
@@ -59,6 +61,18 @@ def clean_every(cluster: Cluster, ms: int) -> None:
     asked = [ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[option]) for number in brokers]
     for done in cluster.admin.incremental_alter_configs(asked).values():
         done.result(30)
+
+
+def await_compaction(scene: Scenario, compacted: Callable[[Sequence[int]], bool]) -> None:
+    """Write until the log is rolled and cleaned: a segment's age is the distance between its records' timestamps."""
+    hours = itertools.count(1)
+
+    def is_compacted() -> bool:
+        later = Rec(b"roll", b"v", (), Rec().timestamp + 3_600_000 * next(hours))
+        scene.source.produce(scene.topic, [later])
+        return compacted([offset for offset, _ in read(scene.source.bootstrap, scene.topic, 0)])
+
+    wait_until(is_compacted)
 
 
 def test_batches_arrive_as_they_are_stored(scene: Scenario) -> None:
@@ -170,15 +184,26 @@ def test_a_log_that_was_compacted_is_copied_record_by_record(scene: Scenario) ->
     )
     scene.source.produce(scene.topic, [Rec(b"a", b"1"), Rec(b"b", b"1"), Rec(b"a", b"2"), Rec(b"b", b"2")])
     scene.source.produce(scene.topic, [Rec(b"c", b"1"), Rec(b"a", b"3")])
-
-    def compacted() -> bool:
-        scene.source.produce(scene.topic, [Rec(b"roll", b"v")])
-        return any(len(payload) < 40 for _, payload in stored(scene.source, scene.topic)[:1])
-
-    wait_until(compacted)
+    await_compaction(scene, lambda offsets: offsets[:2] == [3, 4])
     scene.target.create(scene.topic)
     assert scene.run(copy=BATCHES).outcome == "done"
     scene.assert_copied()
+
+
+def test_a_range_that_ends_where_batches_were_compacted_away_has_a_leader_epoch(scene: Scenario) -> None:
+    """Without it the next session could not see whether the source was truncated there."""
+    clean_every(scene.source, ms=200)
+    scene.source.create(
+        scene.topic, 1, {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    )
+    for records in ([Rec(b"a", b"1")], [Rec(b"b", b"%d" % number) for number in range(9)], [Rec(b"b", b"last")]):
+        scene.source.produce(scene.topic, records)
+
+    await_compaction(scene, lambda offsets: offsets[:2] == [0, 10])
+    scene.target.create(scene.topic)
+    assert scene.run(copy=BATCHES, max_records_per_run=5).outcome == "done"
+    assert (scene.position().next_offset, scene.position().leader_epoch) == (5, 0)
+    assert engines(scene) == [(OffsetRange(0, 5), "batch/1")]
 
 
 def test_an_audit_compares_what_was_copied_in_batches(scene: Scenario) -> None:

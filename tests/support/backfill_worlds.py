@@ -69,6 +69,7 @@ class Case:
     position: Position | None = field(default_factory=lambda: position(400, 600))
     verified: Coverage | None = None
     target: Mapping[str, str] | None = field(default_factory=lambda: {"retention.ms": str(7 * DAY)})
+    source: Mapping[str, str] = field(default_factory=lambda: {"retention.ms": "-1"})
     log_start: int = 30
     source_id: str = "s"
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Case:
                 topic_id=self.source_id,
                 partitions={0: PartitionOffsets(self.log_start, 1000, 1000)},
                 replication_factor=3,
-                config={"retention.ms": "-1"},
+                config=self.source,
             )
         }
         name = self.request.target_topic or "orders"

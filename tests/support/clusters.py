@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from stack.artifacts import CURRENT, Release, release_of
 from stack.kafka_cluster import KafkaCluster, start_all
 
@@ -57,6 +60,18 @@ def shared(folder: Path, *names: str, brokers: int = 1) -> Sequence[KafkaCluster
         clusters = [_named(folder, name, brokers) for name in names]
         start_all(clusters)
     return clusters
+
+
+def is_whole(admin: AdminClient, brokers: int) -> bool:
+    """Whether every broker answers, and every partition has all its replicas in sync."""
+    try:
+        metadata = admin.list_topics(timeout=10)
+    except KafkaException:
+        return False
+    partitions = [each for topic in metadata.topics.values() for each in topic.partitions.values()]
+    return len(metadata.brokers) == brokers and all(
+        each.leader >= 0 and len(each.isrs) == len(each.replicas) for each in partitions
+    )
 
 
 def end_early(folder: Path, name: str, brokers: int) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kafka_replication.ledger.entries import FailedRecord
+from kafka_replication.model.failures import Action
 from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.run import open_run
 from kafka_replication.store import open_store
 from tests.support.checker import Record, read

@@ -21,11 +21,12 @@ from stack.ports import LOOPBACK, free_ports
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One alert as it arrived. ``at`` is on the monotonic clock."""
+    """One alert as it arrived. ``at`` is on the monotonic clock. ``type`` is Apprise's; a mail has none."""
 
     title: str
     text: str
     at: float
+    type: str = ""
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Inbox:
         return "250 OK"
 
     def post(self, document: dict[str, Any]) -> None:
-        self.posts.append(Received(document["title"], document["message"], time.monotonic()))
+        self.posts.append(Received(document["title"], document["message"], time.monotonic(), document["type"]))
 
 
 @contextmanager

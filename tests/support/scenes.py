@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_replication.ledger.entries import RECEIPTS
 from stack.kafka_cluster import KafkaCluster
 from tests.support.clusters import Brokers, shared
 from tests.support.scenario import Cluster, Scenario
@@ -37,6 +38,8 @@ def source_data(source_cluster: Brokers, stack_folder: Path) -> Path:
 def own_scene(source_cluster: Brokers, own_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Scenario]:
     """Its target is a broker that tests may kill, and whose ledger they may delete."""
     made = Scenario(Cluster(source_cluster.bootstrap), Cluster(own_cluster.bootstrap), tmp_path)
+    if made.target.partitions(RECEIPTS):  # an earlier test may have left it as one that is never deleted from
+        made.target.set(RECEIPTS, cleanup_policy="compact,delete")
     yield made
     made.store.close()
 

@@ -41,20 +41,22 @@ LOGIN = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """One right of one user, as ``kafka-acls.sh --add`` grants it."""
+    """One right of one user, as ``kafka-acls.sh --add`` grants it; or one that it denies."""
 
     operation: str  # as in Kafka: READ, DESCRIBE_CONFIGS, ...
     kind: str  # TOPIC, GROUP, TRANSACTIONAL_ID, BROKER (which is the cluster)
     name: str
     prefixed: bool = False
+    deny: bool = False
 
     def __str__(self) -> str:
-        return f"{self.operation} on {self.kind} {self.name}{'*' if self.prefixed else ''}"
+        denied = "no " if self.deny else ""
+        return f"{denied}{self.operation} on {self.kind} {self.name}{'*' if self.prefixed else ''}"
 
     def _terms(self, user: str) -> list[Any]:
         pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
-        operation, allow = AclOperation[self.operation], AclPermissionType.ALLOW
-        return [ResourceType[self.kind], self.name, pattern, f"User:{user}", "*", operation, allow]
+        operation, effect = AclOperation[self.operation], AclPermissionType["DENY" if self.deny else "ALLOW"]
+        return [ResourceType[self.kind], self.name, pattern, f"User:{user}", "*", operation, effect]
 
     def binding(self, user: str) -> AclBinding:
         return AclBinding(*self._terms(user))

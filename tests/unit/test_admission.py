@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from kafka_replication.kafka import admission, causes, probe
 from kafka_replication.kafka.causes import Cause
 from kafka_replication.kafka.heard import Heard
-from kafka_replication.model.errors import NotResolved, TlsFailed, Unreachable
+from kafka_replication.model.errors import BadInput, NotResolved, TlsFailed, Unreachable
 
 # As librdkafka 2.16.0 says it of brokers of Kafka 4.3.1.
 SAID = [
@@ -142,7 +142,7 @@ def test_a_name_that_cannot_be_resolved_is_final_for_now() -> None:
     ("reason", "words"),
     [
         ("ssl.ca.location failed: error:05880020:x509 certificate routines::BIO lib", "/no/ca.pem, which does not"),
-        ("ssl.key.pem failed: error:05800074:x509 certificate routines::key values mismatch", "key values mismatch"),
+        ("ssl.key.pem failed: error:05800074:x509 certificate routines::key values mismatch", "belong to the cert"),
     ],
 )
 def test_a_file_that_is_missing_is_named(reason: str, words: str) -> None:
@@ -152,4 +152,4 @@ def test_a_file_that_is_missing_is_named(reason: str, words: str) -> None:
 
 
 def test_other_settings_are_not_about_tls() -> None:
-    assert admission.unusable({}, 'No such configuration property: "colour"') is None
+    assert type(admission.unusable({}, 'No such configuration property: "colour"')) is BadInput

@@ -22,6 +22,7 @@ from kafka_replication.reporting.causes import (
     Planning,
     RunFacts,
     RunsSeen,
+    is_first_copy,
     lasting,
     partition_causes,
     problems,
@@ -72,8 +73,16 @@ def kinds(*runs: RunFacts, planning: Planning | None = None, paused: bool = Fals
 CASES: list[tuple[str, tuple[RunFacts, ...], list[str]]] = [
     ("nothing ran", (), []),
     ("the last one is done", (run(), run(state="failed", failed=(failed("o1"),))), []),
-    ("it failed for two topics", (run(state="failed", failed=(failed("o1"), failed("o2"))),), ["run-failed o1", "run-failed o2"]),
-    ("twenty partitions are one cause", (run(state="failed", failed=tuple(failed("o1", n) for n in range(20))),), ["run-failed o1"]),
+    (
+        "it failed for two topics",
+        (run(state="failed", failed=(failed("o1"), failed("o2"))),),
+        ["run-failed o1", "run-failed o2"],
+    ),
+    (
+        "twenty partitions are one cause",
+        (run(state="failed", failed=tuple(failed("o1", n) for n in range(20))),),
+        ["run-failed o1"],
+    ),
     ("it failed as a whole", (run(state="failed"),), ["run-failed"]),
     ("a new one works, the last one failed", (run(Life.AT_WORK, "planned"), run(state="failed")), ["run-failed"]),
     ("it is gone", (run(Life.GONE, "planned"),), ["run-died"]),
@@ -81,7 +90,7 @@ CASES: list[tuple[str, tuple[RunFacts, ...], list[str]]] = [
     ("it works and does not move", (run(Life.AT_WORK, "planned", ago=11 * MINUTE),), ["run-stalled"]),
     ("a backfill failed", (run(state="failed", kind=BACKFILL), run()), ["run-failed backfill"]),
     ("a backfill failed yesterday", (run(state="failed", kind=BACKFILL, ago=25 * HOUR), run()), []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
@@ -188,9 +197,19 @@ def test_lag_is_one_cause_for_all_partitions_beyond_the_limit() -> None:
     assert list(partition_causes(replication(), rows)) == []
     [lag] = partition_causes(replication(alerts={"lag": {"seconds": 60}}), rows)
     assert [place.split()[0] for place in lag.places] == ["orders-1", "orders-2"]
-    [lag] = partition_causes(replication(alerts={"lag": {"records": 39}}), rows)
+    [lag] = partition_causes(replication(alerts={"lag": {"records": 39, "seconds": 60}}), rows)
     assert len(lag.places) == 3
+    assert "39 offsets or 60 s" in lag.what and "orders-1" not in lag.what
     assert list(partition_causes(replication(alerts={"lag": {"records": 40}}), rows)) == []
+
+
+def test_a_first_copy_lasts_until_a_run_of_it_has_ended() -> None:
+    """A backfill is none; what failed needs a person, so that the lag counts."""
+    first = [(), ("planned",), ("planned", "failed")]
+    later = [("failed",), ("planned", "done"), ("failed", "done"), ("nothing_to_do",)]
+    for states in (*first, *later):
+        records = [record("done", kind=BACKFILL), *map(record, states)]
+        assert is_first_copy(records) is (states in first), states
 
 
 def test_a_backfill_into_another_topic_has_no_lag() -> None:
@@ -213,6 +232,10 @@ def test_the_age_of_the_oldest_record_that_is_not_verified() -> None:
     at = TopicPartition("orders", 0)
     assert behind([row()]) == {at: 60}
     hour_ago = int((NOW - HOUR).timestamp() * 1000)
-    ages: list[tuple[dict[TopicPartition, int | None], float | None]] = [({at: hour_ago}, 3600.0), ({at: None}, 0.0), ({}, None)]  # fmt: skip
+    ages: list[tuple[dict[TopicPartition, int | None], float | None]] = [
+        ({at: hour_ago}, 3600.0),
+        ({at: None}, 0.0),
+        ({}, None),
+    ]
     for times, age in ages:
         assert with_times([row()], times, NOW)[0].lag_seconds == age

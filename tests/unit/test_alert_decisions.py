@@ -168,6 +168,43 @@ def test_what_was_not_confirmed_is_told_again() -> None:
     assert story.look(after=CLAIM) == ["healed gap orders"]
 
 
+def test_a_way_that_is_dead_is_told_later_and_the_others_once() -> None:
+    """And who was not told of the beginning is not told of the end."""
+    gap = cause(Kind.GAP, "orders")
+    row: tuple[OpenCause, ...] = ()
+    now = START
+
+    def look(*causes: Cause, dead: str = "", after: timedelta = MINUTE) -> list[tuple[str, tuple[str, ...]]]:
+        nonlocal row, now
+        now += after
+        decision = decide(row, Observation(causes=causes), now, ways=("mail", "pager"))
+        sent = [replace(alert, to=tuple(way for way in alert.to if way != dead)) for alert in decision.alerts]
+        row = confirmed(decision.open, sent, now)
+        return [(alert.event.value, alert.to) for alert in decision.alerts]
+
+    assert look(gap, dead="pager") == [("opened", ("mail", "pager"))]
+    assert look(gap, dead="pager") == [("opened", ("pager",))]
+    assert look(gap) == [("opened", ("pager",))]
+    assert look(gap) == []
+    assert look(dead="pager") == [("healed", ("mail", "pager"))]
+    assert look(gap, dead="pager") == [("opened", ("mail",))]  # the pager never heard that it was over
+    assert look(dead="pager") == [("healed", ("mail", "pager"))]
+    assert look(dead="pager") == [("healed", ("pager",))]
+    assert look(after=REPEAT_AFTER) == []  # it is not awaited for ever
+    assert row == ()
+    assert look(gap, dead="pager") == [("opened", ("mail", "pager"))]
+    assert look() == [("healed", ("mail",))]
+    assert row == ()
+
+
+def test_what_an_earlier_version_announced_was_told_on_all_ways() -> None:
+    gap = cause(Kind.GAP, "orders")
+    [row] = decide((), Observation(causes=(gap,)), START).open
+    row = replace(row, announced_at=START, claimed_until=None, told={})
+    decision = decide((row,), Observation(causes=(gap,)), START, ways=("mail", "pager"))
+    assert (decision.alerts, dict(decision.open[0].told)) == ((), {"mail": START, "pager": START})
+
+
 def test_a_late_confirmation_changes_nothing() -> None:
     """Its claim ran out, and another process told it meanwhile."""
     first = decide((), Observation(causes=(cause(Kind.GAP, "orders"),)), START)
@@ -182,6 +219,7 @@ def test_events_have_stable_ids() -> None:
     assert {kind.value for kind in Kind} == {
         "store-unavailable",
         "cluster-unavailable",
+        "not-admitted",
         "ledger-not-writable",
         "gap",
         "removed",
@@ -191,4 +229,5 @@ def test_events_have_stable_ids() -> None:
         "run-failed",
         "schedule-missed",
         "lag",
+        "quarantined",
     }

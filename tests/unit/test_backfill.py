@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_replication.config.model import TargetTopics
 from kafka_replication.ledger.entries import Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
@@ -13,6 +14,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill import (
     Sample,
 )
+from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.plan import State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
@@ -34,8 +36,14 @@ def test_it_says_what_is_there_and_what_would_be_copied() -> None:
 def test_all_of_it_on_the_target_is_nothing_to_do() -> None:
     made = Case().plan(450, 600)
     assert (made.lines[0].plan.state, made.plan.idle) == (State.IN_SYNC, True)
-    assert "nothing to do: all of it is on the target already, and verified" in plan_table(made, NOW)
+    assert "nothing to do: the target is up to date, and verified" in plan_table(made, NOW)
     assert as_json(made)["outcome"] == "nothing_to_do"
+
+
+def test_a_range_without_an_offset_is_not_called_copied() -> None:
+    made = Case().plan(450, 450)
+    assert made.plan.idle
+    assert "nothing to do: the source has no offset in this range" in plan_table(made, NOW)
 
 
 def test_what_an_earlier_run_left_unverified_is_verified() -> None:
@@ -73,6 +81,14 @@ def test_how_long_the_target_keeps_such_records(config: dict[str, str], age: int
     made = Case(target=config).plan(50, 250, Sample(10, 10, 10, NOW_MS - age * DAY))
     assert words in plan_table(made, NOW)
     assert ("RETENTION orders-0: orders keeps records" in plan_table(made, NOW)) == (words == "NOT: too old")
+
+
+def test_a_topic_that_does_not_exist_keeps_records_as_long_as_it_is_created_to() -> None:
+    source = {"retention.ms": str(4 * DAY), "segment.ms": str(7 * DAY), "cleanup.policy": "delete"}
+    line = Case(None, source=source, target=None, request=OTHER).line(50, 250)
+    assert line.keeps == int(created_config(source, TargetTopics())["retention.ms"]) == 12 * DAY
+    line = Case(None, source=source, target=created_config(source, TargetTopics()), request=OTHER).line(50, 250)
+    assert line.keeps == 12 * DAY, "the run says what its dry run said"
 
 
 def test_the_document_of_a_dry_run() -> None:

@@ -26,11 +26,8 @@ def complaint(text: str | bytes) -> str:
 FIFTH_LINE = [
     ("sink: {}", "F:5: key 'sink': unknown key; allowed: name, source, target, topics, schedule, "),
     ("topcs: {}", "did you mean 'topics'?"),
-    (
-        "copy: {chunk_record: 1}",
-        "F:5: key 'copy.chunk_record': unknown key; allowed: engine, least_batch_bytes, chunk_records, ",
-    ),
-    ("copy: {chunk_record: 1}", "did you mean 'chunk_records'?"),
+    ("copy: {chunk_record: 1}", "F:5: key 'copy.chunk_record': unknown key, did you mean 'chunk_records'?. Remedy: "),
+    ("copy: {zzz: 1}", "F:5: key 'copy.zzz': unknown key; allowed: engine, least_batch_bytes, chunk_records, "),
     (
         "copy: {chunk_records: many}",
         "key 'copy.chunk_records': must be a whole number from 1 to 10000000; found 'many'",

@@ -36,11 +36,18 @@ def test_no_extra_is_no_settings(monkeypatch: pytest.MonkeyPatch, value: dict[st
     assert CONNECTIONS.kafka("kafka_source") == {}
 
 
+def test_a_mistyped_id_is_told_the_nearest_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KAFKA, json.dumps({"conn_type": "kafka", "extra": SETTINGS}))
+    with pytest.raises(ConnectionMissing, match="'kafka_sorce' is not defined, did you mean 'kafka_source'\\?"):
+        CONNECTIONS.kafka("kafka_sorce")
+
+
 WRONG: dict[str, tuple[str | None, str, str]] = {
     "missing": (
         None,
         "connection 'kafka_source' is not defined",
-        "set AIRFLOW_CONN_KAFKA_SOURCE to its JSON form, see docs/connections.md",
+        "set AIRFLOW_CONN_KAFKA_SOURCE to its JSON form, see docs/connections.md; outside of Airflow, connections are"
+        " read from such variables alone, not from Airflow's page",
     ),
     "URI form": (
         "kafka://user:secret@host:9092/?x=1",

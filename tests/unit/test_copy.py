@@ -113,6 +113,16 @@ def test_one_record_more_than_the_limit_fails_the_range_behind_all_that_lies_bef
     assert_consistent(world)
 
 
+@given(st.integers(1, 8), FAULTS, st.sets(st.integers(0, 29), max_size=8), st.integers(0, 4))
+@settings(max_examples=400)
+def test_no_repetition_and_no_lost_answer_gets_past_the_limit(
+    chunk: int, faults: dict[int, str], refused: set[int], most: int
+) -> None:
+    world = World(list(range(30)), opened(), chunk, dict(faults), refused_at_once=refused)
+    until_settled(world, task(0, 30, most_failed=most), failures=Failures(policy="skip"))
+    assert sum(len(receipt.failures) for receipt in world.target.receipts.values()) == min(most, len(refused))
+
+
 def test_a_kind_with_the_policy_to_fail_fails_behind_others_that_are_set_aside() -> None:
     world = World(list(range(10)), opened(), 4, refused_at_once={2, 6})
     world.kinds[6] = FailureKind.TOO_LARGE

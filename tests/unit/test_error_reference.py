@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,22 @@ def test_every_error_names_a_section_that_is_there(kind: type[ReplicationError])
     page, _, anchor = kind("what").see.partition("#")
     assert page == "docs/errors.md" and f"\n## {anchor}\n" in PAGE.read_text()
     assert kind.__doc__
+
+
+def test_where_the_documents_are_not_beside_the_package_an_error_names_no_path_that_leads_nowhere(
+    tmp_path: Path,
+) -> None:
+    """As in an installed wheel."""
+    shutil.copytree(PAGE.parents[1] / "plugins/kafka_replication", tmp_path / "kafka_replication")
+    program = "from kafka_replication.model.errors import BadInput as kind; print(kind.__module__, kind('what').see)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split(maxsplit=1)[1].strip() == "bad-input in docs/errors.md of the source of kafka-replication"
 
 
 def test_every_row_has_an_anchor_of_its_own() -> None:

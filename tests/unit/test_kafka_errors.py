@@ -135,9 +135,10 @@ def test_a_missing_right_is_named_with_the_command_that_grants_it() -> None:
     assert topic.what == (
         "orders-0: sending: target kafka:9094 (connection 'kafka_target'): Write on topic orders is missing"
     )
-    assert topic.remedy.endswith("--add --allow-principal User:replicator --operation Write --topic orders")
+    assert "--add --allow-principal User:replicator --operation Write --topic orders; if it" in topic.remedy
     transactional = translate(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), "fencing", asked)
-    assert "Write on transactional id kafka-replication/dr/opening is missing" in transactional.what
+    assert transactional.what.startswith("fencing as kafka-replication/dr/opening: ")
+    assert "id whose name begins with kafka-replication/dr/ is missing" in transactional.what
     group = translate(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), "reading", asked)
     assert isinstance(group, NotAuthorized) and "GROUP_AUTHORIZATION_FAILED" in group.what, "nobody said which group"
 

@@ -93,5 +93,5 @@ def test_the_better_of_both_bounds_is_taken() -> None:
 
 
 def test_a_plan_keeps_them() -> None:
-    made = Plan("orders-dr", (planned(copy=(50, 60)),), {3: 500, 11: 7})
+    made = Plan("orders-dr", (planned(copy=(50, 60)),), receipts_from={3: 500, 11: 7})
     assert plan_codec.decode(plan_codec.encode(made), "run") == made

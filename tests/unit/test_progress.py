@@ -55,9 +55,21 @@ def test_a_line_says_everything() -> None:
     )
 
 
+def test_a_small_or_slow_run_is_not_said_to_copy_nothing() -> None:
+    small = replace(HALF, bytes=72_000, bytes_per_second=7_200.0)
+    assert ", 72.0 kB, 7.2 kB/s, " in str(small)
+    assert ", 999 bytes, 12 bytes/s, " in str(replace(HALF, bytes=999, bytes_per_second=12.3))
+    assert ", 2.5 GB, 1.2 GB/s, " in str(replace(HALF, bytes=2_500_000_000, bytes_per_second=1.2e9))
+
+
 def test_the_wait_for_quotas_is_said() -> None:
     said = "48.3 MB/s, 37%, about 40 s left, quotas of the brokers made it wait 2 min; slowest orders-7 (12%)"
     assert str(replace(HALF, throttled=125.5)).endswith(said)
+
+
+def test_what_a_run_waits_for_is_said() -> None:
+    said = "; slowest orders-7 (12%); waits for the end of a transaction"
+    assert str(replace(HALF, waiting="the end of a transaction")).endswith(said)
 
 
 def test_what_is_not_known_is_not_said() -> None:

@@ -134,7 +134,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
         "missing",
         "digest",
         "watermark",
-        "MB/s",
+        "speed",
     ]
     assert first.split() == [
         "orders-3",
@@ -150,6 +150,7 @@ def test_the_table_names_each_range_and_each_failure() -> None:
         "equal",
         "100",
         "2.0",
+        "MB/s",
     ]
     assert second.split()[:11] == ["orders-3", "dr.orders", "[100,", "130)", "30", "0", "0", "0", "0", "30", "DIFFERS"]
     assert meaning.startswith("(before: ") and "not visible: " in meaning and "missing: " in meaning
@@ -240,3 +241,8 @@ def test_a_cell_is_shown_as_it_is_however_narrow_the_terminal(monkeypatch: pytes
 def test_speed_is_megabytes_a_second_of_the_copy() -> None:
     assert LINE.mb_per_second == pytest.approx(2.0)
     assert replace(LINE, seconds=0.0).mb_per_second == 0
+
+
+def test_a_slow_copy_is_not_said_to_copy_nothing() -> None:
+    slow = RunReport(replication="orders-dr", run_id="run-2", ranges=(replace(LINE, bytes=72_000, seconds=10.0),))
+    assert slow.table().splitlines()[1].endswith("  7.2 kB/s")

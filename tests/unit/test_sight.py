@@ -141,5 +141,5 @@ def test_watching_goes_on_after_an_error_that_passes(
 
 def test_a_run_at_work_without_progress_says_so() -> None:
     at_work = RunAtWork.of(NoLease("run-1", ["orders"]).lease, None)
-    assert str(at_work) == "run run-1: it has not begun to copy"
+    assert str(at_work) == "run run-1: copying has not started"
     assert at_work.as_json() == {"run_id": "run-1", "progress": None, "target_topics": ["orders"]}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,6 +130,19 @@ def test_every_task_is_run_once_in_order_and_never_more_than_that_many_at_a_time
         assert spark.order == list(range(tasks))
 
 
+def test_a_task_whose_thread_has_not_ended_is_not_dealt_again() -> None:
+    tasks = job(2).tasks
+    dealt, delivered = list[list[int]](), list[RangeResult]()
+
+    def run_one(bundle: Bundle) -> list[RangeResult]:
+        dealt.append([task.key.source.partition for task in bundle])
+        return [replace(_copied(task, "slow"), at_work=task is tasks[0]) for task in bundle]
+
+    assert Dealer([tasks], run_one, delivered.append).deal(1) == JobEnd()
+    assert dealt == [[0, 1], [1]]
+    assert [result.key.source.partition for result in delivered] == [0, 1]
+
+
 def test_no_task_waits_for_another_s_end() -> None:
     """The first is at work until all the others are done."""
     others = threading.Semaphore(0)
@@ -190,6 +204,27 @@ def test_what_fails_in_a_bundle_is_run_again_alone_and_counted_once(size: int, f
     assert {number for number, runs in spark.runs.items() if runs == 2} == together
     copied = {number: result.copied.copied for number, result in spark.results.items() if result.copied}
     assert copied == {number: 14 if number in together else 10 for number in range(12)}
+
+
+def test_what_was_aborted_is_given_up_before_it_runs_again_and_before_it_is_told() -> None:
+    """Dead workers may have left transactions open, and live ones of a lost executor may still be at work."""
+    story: list[tuple[str, list[int]]] = []
+
+    def note(what: str) -> Callable[[Sequence[RangeTask]], None]:
+        return lambda tasks: story.append((what, [task.key.source.partition for task in tasks]))
+
+    def run_one(bundle: Bundle) -> list[RangeResult]:
+        note("run")(bundle)
+        raise Aborted("the worker was killed")
+
+    Dealer([job(2).tasks], run_one, lambda one: note("told")(_tasks_of(one)), give_up=note("given up")).deal(1)
+    alone = [[("run", [one]), ("given up", [one])] for one in (0, 1)]
+    again = [[("run", [one]), ("given up", [one]), ("told", [one])] for one in (0, 1)]
+    assert story == [("run", [0, 1]), ("given up", [0, 1]), *chain(*alone, *again)]
+
+
+def _tasks_of(result: RangeResult) -> Bundle:
+    return [task for task in job(2).tasks if task.key == result.key]
 
 
 def test_where_all_workers_die_spark_is_not_asked_for_ever() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kafka_replication.config import Replication
-from kafka_replication.ledger.entries import Ids, Position, Verified
+from kafka_replication.ledger.entries import Gap, Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.live import plan, without_source
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem, Snapshot, Topic
@@ -276,23 +278,71 @@ def test_the_table_has_a_line_a_partition_and_a_dash_for_what_is_unknown() -> No
         "watermark",
         "lag",
         "lag time",
-        "removed",
-        "lost",
-        "failed",
         "last verified",
         "verified by",
     ]
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
-        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", "0", "0", "0", TIME, "digest"],
-        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "0", "0", "0", "-", "none"],
-        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "0", "0", "0", "-", "none"],
+        ["orders-0", "dr.orders", "behind", "3", "100", "10", "60", "40", "60", "-", TIME[:19] + "Z", "digest"],
+        ["orders-1", "dr.orders", "not opened yet", "5", "9", "0", "-", "-", "4", "-", "-", "none"],
+        ["orders-2", "dr.orders", "topic vanished", "-", "7", "0", "7", "7", "0", "-", "-", "none"],
     ]
     assert len({line.index("dr.orders") for line in lines}) == 1
     assert last == (
         "orders-0: a transaction is open: the last stable offset is 100, the high watermark 110; "
         "the 10 offsets between them are withheld until it ends"
     )
+
+
+def test_a_usual_table_fits_a_terminal_and_groups_its_digits() -> None:
+    usual = PartitionStatus(
+        plan=replace(
+            BEHIND,
+            key=PartitionKey("orders-dr", TopicPartition("orders.of.the.shop", 7), "orders.of.the.shop"),
+            source_end=12_345_678,
+            watermark=12_000_000,
+        ),
+        log_start=10_000_000,
+        last_verified=TIME,
+        position=12_000_000,
+        lag_seconds=1_000.0,
+        level="digest",
+    )
+    head, line = status_table([usual]).splitlines()
+    assert "12,345,678" in line and "345,678" in line
+    assert max(len(head), len(line)) <= 120
+    assert not {"target", "position", "withheld", "removed", "lost", "failed"} & {
+        cell.strip() for cell in head.split("  ")
+    }
+    failed = status_table([usual, replace(usual, quarantined=1_000)])
+    assert "  failed  " in failed and "  1,000  " in failed
+
+
+LOST = Gap(
+    generation=1,
+    kind="retention",
+    range=OffsetRange(0, 3),
+    reason="old",
+    approved_by="ann",
+    ids=IDS,
+    run_id="run",
+    time=TIME,
+)
+
+
+def test_every_column_of_status_is_among_the_words() -> None:
+    known = (Path(__file__).parents[2] / "docs/words.md").read_text()
+    everything = replace(
+        rows()[0],
+        quarantined=1,
+        plan=replace(BEHIND, removed=Coverage.of([OffsetRange(0, 1)])),
+        gaps=(ApprovedGap(key(0), LOST),),
+    )
+    head = status_table([everything]).splitlines()[0]
+    columns = [cell.strip() for cell in head.split("  ") if cell.strip()]
+    assert len(columns) == 15
+    plain = {"partition", "target"}
+    assert [column for column in columns if column not in plain and f"\n| {column} |" not in known] == []
 
 
 def test_nothing_is_in_sync_of_which_the_store_knows_less_than_the_ledger() -> None:

@@ -20,6 +20,7 @@ SAID = {
     "sqlite-no-database": Said("file is not a database", "SQLITE_NOTADB"),
     "sqlite-damaged": Said("database disk image is malformed", "SQLITE_CORRUPT"),
     "sqlite-read-only": Said("attempt to write a readonly database", "SQLITE_READONLY_DIRECTORY"),
+    "sqlite-no-file": Said("unable to open database file", "SQLITE_CANTOPEN"),
     "sqlite-locked": Said("database is locked", "SQLITE_BUSY_RECOVERY"),
     "sqlite-deleted": Said("no such table: kafka_replication_runs", "SQLITE_ERROR"),
     "store-full": Said("could not extend file", code="53100"),
@@ -46,6 +47,7 @@ def test_what_is_not_in_the_table_may_pass_or_is_no_failure_of_the_store() -> No
 def test_only_what_may_pass_is_retried() -> None:
     assert {row.name for row in (*TABLE, OTHER) if row.kind.retriable} == {
         "sqlite-locked",
+        "sqlite-no-file",
         "sqlite-deleted",
         "store-full",
         "store-name",

@@ -89,6 +89,7 @@ def test_one_that_never_ends_holds_no_result_back() -> None:
     try:
         results = together.work([task(number) for number in range(4)], quiet=0.05, to_end=0.05)
         assert sorted(result.key.source.partition for result in results) == [0, 2, 3]
+        assert together.at_work == {task(1).key}
         assert len(together.work([task(4), task(5)])) == 2
     finally:
         hung.set()

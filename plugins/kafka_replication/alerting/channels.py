@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -30,6 +31,16 @@ class Channel(Protocol):
         """Raises NotDelivered. An error never holds a secret of the address."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogChannel:
+    """Where nobody is named: what is delivered is logged anyway."""
+
+    name: str = "log"
+
+    def deliver(self, message: Message) -> None:
+        """The log has it in any case."""
+
+
 class AppriseChannel:
     """Sends to every address of one connection. Addresses hold secrets, so that messages name their schemes only."""
 
@@ -42,13 +53,24 @@ class AppriseChannel:
         return self._name
 
     def deliver(self, message: Message) -> None:
-        """Tries every address, then raises NotDelivered naming those that failed."""
+        """Tries every address. Raises NotDelivered if none took it: sent again, it would come twice to the others."""
         failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
-        if failed:
-            raise NotDelivered(
-                f"{len(failed)} of {len(self._addresses)} addresses took no alert: {', '.join(failed)}",
-                "check these addresses in the connection's extra, and that this host reaches them",
-            )
+        if not failed:
+            return
+        problem = NotDelivered(
+            f"{len(failed)} of {len(self._addresses)} addresses took no alert: {', '.join(failed)}",
+            "check these addresses in the connection's extra, and that this host reaches them",
+        )
+        if len(failed) == len(self._addresses):
+            raise problem
+        log_event(
+            log,
+            logging.ERROR,
+            Event.ALERT_NOT_DELIVERED,
+            "an alert was not delivered by a part of %s: %s",
+            self.name,
+            problem,
+        )
 
     def _send(self, address: str, message: Message) -> bool:
         logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its messages may name addresses
@@ -57,7 +79,14 @@ class AppriseChannel:
             log.error("%s: an address of the scheme %s is none that Apprise can use", self.name, _scheme(address))
             return False
         try:
-            return bool(sender.notify(title=message.title, body=message.text, body_format=apprise.NotifyFormat.TEXT))
+            return bool(
+                sender.notify(
+                    title=message.title,
+                    body=message.text,
+                    body_format=apprise.NotifyFormat.TEXT,
+                    notify_type=apprise.NotifyType(message.severity.value),
+                )
+            )
         except Exception:  # noqa: BLE001 - a sender that breaks must not keep the other addresses silent
             return False
 
@@ -67,23 +96,35 @@ def _scheme(address: str) -> str:
     return f"{scheme}://" if found else "(no scheme)"
 
 
-def deliver(channels: Sequence[Channel], message: Message, seconds: float) -> bool:
-    """Tell it on every channel at the same time, then log it. A channel that takes longer than ``seconds`` is left
-    behind. Returns whether it counts as told: one channel took it, or there is none.
+def by_name(channels: Sequence[Channel]) -> dict[str, Channel]:
+    """The channels under their names; of two with one name the second has a number, so that each counts for itself."""
+    named = dict[str, Channel]()
+    for channel in channels:
+        same = sum(other.name == channel.name for other in named.values())
+        named[f"{channel.name} ({same + 1})" if same else channel.name] = channel
+    return named
+
+
+def deliver(channels: Mapping[str, tuple[Channel, Message]], whole: Message, seconds: float) -> frozenset[str]:
+    """Tell each channel its message, all at the same time, then log the ``whole``. Returns the names of those that took
+    it. A channel that takes longer than ``seconds`` is left behind.
 
     Raises nothing: the errors are logged.
     """
-    sendings = [background.begin(partial(channel.deliver, message), "alert") for channel in channels]
-    wait(sendings, seconds)
-    ends = [(channel.name, _problem(sending, seconds)) for channel, sending in zip(channels, sendings, strict=True)]
-    took = [name for name, problem in ends if problem is None]
+    sendings = {
+        name: background.begin(partial(channel.deliver, message), "alert")
+        for name, (channel, message) in channels.items()
+    }
+    wait(sendings.values(), seconds)
+    ends = {name: _problem(sending, seconds) for name, sending in sendings.items()}
+    took = [name for name, problem in ends.items() if problem is None]
     sent = f"sent by {', '.join(took)}" if took else "sent to nobody"
-    log_event(log, logging.WARNING, Event.ALERT, "%s\n%s\n(%s)\n", message.title, message.text, sent)
-    for name, problem in ends:
+    log_event(log, logging.WARNING, Event.ALERT, "%s\n%s\n(%s)\n", whole.title, whole.text, sent)
+    for name, problem in ends.items():
         if problem is not None:
             text = "an alert was not delivered by %s: %s"
             log_event(log, logging.ERROR, Event.ALERT_NOT_DELIVERED, text, name, problem)
-    return bool(took) or not channels
+    return frozenset(took)
 
 
 def _problem(sending: Future[None], seconds: float) -> BaseException | None:

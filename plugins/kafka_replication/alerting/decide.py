@@ -7,7 +7,7 @@ message says that it is healed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -28,14 +28,16 @@ REPEAT_AFTER: Final = timedelta(days=1)
 CLAIM: Final = timedelta(minutes=1)
 # A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
 AFTERMATH: Final = timedelta(minutes=5)
+LOG: Final = ("log",)  # the way to tell where no other is configured
 
 _ALL: Final = frozenset(Kind)
 _OF_RUNS: Final = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG})
 _EXPLAINS: Final = {
     Kind.STORE: _ALL,
     Kind.CLUSTER: frozenset({Kind.LEDGER, *_OF_RUNS}),
+    Kind.ADMISSION: frozenset({Kind.LEDGER, *_OF_RUNS}),
     Kind.LEDGER: _OF_RUNS,
-    Kind.STALLED: frozenset({Kind.CLUSTER, Kind.LEDGER, *_OF_RUNS}) - {Kind.STALLED},
+    Kind.STALLED: frozenset({Kind.CLUSTER, Kind.ADMISSION, Kind.LEDGER, *_OF_RUNS}) - {Kind.STALLED},
     Kind.DIED: frozenset({Kind.MISSED, Kind.LAG}),
     Kind.FAILED: frozenset({Kind.MISSED, Kind.LAG}),
     Kind.MISSED: frozenset({Kind.LAG}),
@@ -46,20 +48,33 @@ _OF_ONE_TOPIC: Final = frozenset({Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.FAI
 Rows = dict[CauseKey, OpenCause]
 
 
-def decide(open_: Sequence[OpenCause], observed: Observation, now: datetime, claim: timedelta = CLAIM) -> Decision:
-    """What is open now, and the alerts to send within ``claim``."""
+def decide(
+    open_: Sequence[OpenCause],
+    observed: Observation,
+    now: datetime,
+    claim: timedelta = CLAIM,
+    ways: Sequence[str] = LOG,
+) -> Decision:
+    """What is open now, and the alerts to send within ``claim`` on these ways. Each way counts for itself."""
     rows = _with_seen(open_, observed, now)
     kept: list[OpenCause] = []
     alerts: list[Alert] = []
     for key in sorted(rows, key=_order):
         row = rows[key]
         below = [other for other in rows.values() if other.under == key and not _ends(other, observed)]
-        event = None if row.under else _event(row, below, observed, now)
-        if event is not None and not _claimed(row, now):
+        told = row.told or (dict.fromkeys(ways, row.announced_at) if row.announced_at else {})
+        ends = not below and _ends(row, observed)
+        over_at = (row.over_at or now) if ends else None
+        row = replace(row, told=told, over_at=over_at)
+        due = {} if row.under or _claimed(row, now) else _due(row, below, observed, now, ways)
+        if due:
             row = replace(row, claimed_until=now + claim)
             consequences = tuple(other.cause for other in below)
-            alerts.append(Alert(event=event, open=row, at=now, claimed_until=now + claim, consequences=consequences))
-        if below or not _ends(row, observed) or (event is Event.HEALED) or _claimed(row, now):
+            alerts += [
+                Alert(event=event, to=to, open=row, at=now, claimed_until=now + claim, consequences=consequences)
+                for event, to in due.items()
+            ]
+        if not ends or _claimed(row, now):
             kept.append(row)
     return Decision(open=tuple(kept), alerts=tuple(alerts))
 
@@ -75,13 +90,19 @@ def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime)
     return rows
 
 
-def _event(row: OpenCause, below: Sequence[OpenCause], observed: Observation, now: datetime) -> Event | None:
-    """What is due to be told of a cause that no other one explains."""
-    if row.key in {cause.key for cause in observed.causes} or row.key in observed.kept or below:
-        return _of_lasting(row, below, now)
-    if not _ends(row, observed) or row.key in observed.over:
-        return None
-    return Event.HEALED if row.announced_at is not None else None
+def _due(
+    row: OpenCause, below: Sequence[OpenCause], observed: Observation, now: datetime, ways: Sequence[str]
+) -> Mapping[Event, tuple[str, ...]]:
+    """What is due to be told of a cause that no other one explains, and on which ways."""
+    told = {way: row.told[way] for way in ways if way in row.told}
+    due = dict[Event, tuple[str, ...]]()
+    if row.over_at is None:
+        if _lasts(row, observed) or below:
+            due[Event.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
+            due[Event.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
+    elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a dead way is not awaited for ever
+        due[Event.HEALED] = tuple(told)
+    return {event: to for event, to in due.items() if to}
 
 
 def _order(key: CauseKey) -> tuple[int, str]:
@@ -89,9 +110,11 @@ def _order(key: CauseKey) -> tuple[int, str]:
 
 
 def _seen(row: OpenCause | None, cause: Cause, now: datetime) -> OpenCause:
+    at = cause.at or now
     if row is None:
-        at = cause.at or now
         return OpenCause(cause=cause, since=at, at=at, last_seen=now)
+    if row.over_at is not None:  # it is back before all knew that it was over
+        return replace(row, cause=cause, since=at, at=at, last_seen=now, over_at=None)
     return replace(row, cause=cause, at=cause.at or row.at, last_seen=now)
 
 
@@ -119,19 +142,16 @@ def _explains(cause: CauseKey, consequence: CauseKey) -> bool:
 
 def _ends(row: OpenCause, observed: Observation) -> bool:
     """Whether the cause is over, as far as anybody can tell."""
-    if row.key in observed.over:
-        return True
-    lasts = row.key in observed.kept or any(cause.key == row.key for cause in observed.causes)
-    return row.key.kind in observed.judged and not lasts
+    return row.key in observed.over or (row.key.kind in observed.judged and not _lasts(row, observed))
 
 
-def _of_lasting(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> Event | None:
-    """The event that is due for a cause that lasts."""
-    if row.announced_at is not None:
-        return Event.REPEATED if now - row.announced_at >= REPEAT_AFTER else None
-    # A consequence that a person should hear of cannot wait for the patience of its cause.
-    due = any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
-    return Event.OPENED if due else None
+def _lasts(row: OpenCause, observed: Observation) -> bool:
+    return row.key in observed.kept or any(cause.key == row.key for cause in observed.causes)
+
+
+def _is_due(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> bool:
+    """A consequence that a person should hear of cannot wait for the patience of its cause."""
+    return any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
 
 
 def _claimed(row: OpenCause, now: datetime) -> bool:

@@ -2,47 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from kafka_replication.alerting.values import Alert, Cause, Event
+from kafka_replication.alerting.values import Alert, Cause, Event, Kind
 from kafka_replication.model.times import duration, to_text
 
 PLACES = 10  # places named of each cause; the others are counted
 
-_HEADS = {Event.OPENED: "ALERT", Event.REPEATED: "STILL", Event.HEALED: "HEALED"}
+_HEADS = {Event.OPENED: "ALERT", Event.REPEATED: "STILL", Event.HEALED: "OVER"}
+_WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED})  # copying goes on
+
+
+class Severity(StrEnum):
+    """How bad it is, in Apprise's words. The worst comes last."""
+
+    SUCCESS = "success"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """One alert for a program. ``event`` and ``kind`` are stable ids, and ``topic`` is empty for a whole replication.
+
+    ``link`` is the page of the run, or else of the replication, in Airflow's UI; empty if that is not known.
+    """
+
+    replication: str
+    kind: str
+    event: str
+    topic: str
+    cause: str
+    remedy: str
+    run: str
+    link: str
+
+    @staticmethod
+    def of(replication: str, event: Event, cause: Cause, link: str) -> Fields:
+        return Fields(
+            replication=replication,
+            kind=cause.key.kind.value,
+            event=event.value,
+            topic=cause.key.subject,
+            cause=" ".join(cause.what.splitlines()),
+            remedy=cause.remedy,
+            run=cause.run_id,
+            link=link,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the channels send: one line, and the whole text."""
+    """What the channels send: one line and the whole text, and the same for programs."""
 
     title: str
     text: str
+    severity: Severity = Severity.FAILURE
+    alerts: tuple[Fields, ...] = ()
 
 
-def message(replication: str, alerts: Sequence[Alert]) -> Message:
-    """One message for these alerts, of which there is at least one. The first one gives the title."""
-    first = alerts[0]
+def message(replication: str, alerts: Sequence[Alert], link: Callable[[str], str] = lambda _: "") -> Message:
+    """One message for these alerts, of which there is at least one. The first one gives the title.
+
+    ``link`` tells the page of a run, by its id.
+    """
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
-    title = f"{_HEADS[first.event]} {replication}: {first.open.key.title}{more}"
-    return Message(title, "\n\n".join("\n".join(_lines(replication, alert)) for alert in alerts))
+    fields = tuple(
+        Fields.of(replication, alert.event, alert.open.cause, link(alert.open.cause.run_id)) for alert in alerts
+    )
+    blocks = ("\n".join(_lines(alert, told)) for alert, told in zip(alerts, fields, strict=True))
+    severity = max((_severity(alert) for alert in alerts), key=list(Severity).index)
+    return Message(f"{_title(replication, alerts[0])}{more}", "\n\n".join(blocks), severity, fields)
 
 
-def _lines(replication: str, alert: Alert) -> Iterator[str]:
-    row = alert.open
-    yield f"{_HEADS[alert.event]} {replication}: {row.key.title} [{row.key.kind}]"
-    yield f"since {to_text(row.since)} ({duration((alert.at - row.since).total_seconds())})"
+def _severity(alert: Alert) -> Severity:
     if alert.event is Event.HEALED:
-        yield f"it was: {row.cause.what}"
-        return
-    yield from _cause(row.cause)
-    for consequence in alert.consequences:
-        yield f"also: {consequence.what}"
+        return Severity.SUCCESS
+    return Severity.WARNING if alert.open.key.kind in _WARNINGS else Severity.FAILURE
 
 
-def _cause(cause: Cause) -> Iterator[str]:
-    yield cause.what
+def _title(replication: str, alert: Alert) -> str:
+    over = alert.event is Event.HEALED
+    lasted = f" ({_lasted(alert)})" if over else ""
+    return f"{_HEADS[alert.event]} {replication}: {alert.open.key.title(over=over)}{lasted}"
+
+
+def _lasted(alert: Alert) -> str:
+    return duration((alert.at - alert.open.since).total_seconds())
+
+
+def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
+    """For people first; the last lines are for programs: a name, a colon, and the value."""
+    cause = alert.open.cause
+    yield _title(fields.replication, alert)
+    until = f" until {to_text(alert.at)}" if alert.event is Event.HEALED else ""
+    yield f"since {to_text(alert.open.since)}{until} ({_lasted(alert)})"
+    yield f"cause: {fields.cause}"
+    if alert.event is not Event.HEALED:
+        yield from _more(cause)
+        for consequence in alert.consequences:
+            yield f"also: {consequence.what}"
+    if fields.link:
+        yield f"link: {fields.link}"
+    yield f"replication: {fields.replication}"
+    yield f"kind: {fields.kind}"
+    yield f"event: {fields.event}"
+    if fields.topic:
+        yield f"topic: {fields.topic}"
+
+
+def _more(cause: Cause) -> Iterator[str]:
     if cause.run_id and cause.run_id not in cause.what:
         yield f"run: {cause.run_id}"
     if cause.places:

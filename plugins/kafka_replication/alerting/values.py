@@ -5,8 +5,8 @@ All times are UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ class Kind(StrEnum):
 
     STORE = "store-unavailable"
     CLUSTER = "cluster-unavailable"
+    ADMISSION = "not-admitted"
     LEDGER = "ledger-not-writable"
     GAP = "gap"
     REMOVED = "removed"
@@ -25,6 +26,7 @@ class Kind(StrEnum):
     FAILED = "run-failed"
     MISSED = "schedule-missed"
     LAG = "lag"
+    QUARANTINED = "quarantined"
 
     @property
     def rank(self) -> int:
@@ -32,19 +34,23 @@ class Kind(StrEnum):
 
 
 _RANK = {kind: rank for rank, kind in enumerate(Kind)}
+# What is wrong; and what was wrong, once it is over.
 _TITLES = {
-    Kind.STORE: "the watermark store cannot be used",
-    Kind.CLUSTER: "a cluster cannot be reached",
-    Kind.LEDGER: "the ledger cannot be written",
-    Kind.GAP: "source offsets were lost before they were copied",
-    Kind.REMOVED: "copies are no longer on the target",
-    Kind.REFUSED: "partitions cannot be copied",
-    Kind.STALLED: "a run makes no progress",
-    Kind.DIED: "a run died or was stopped",
-    Kind.FAILED: "a run failed",
-    Kind.MISSED: "a scheduled run did not start",
-    Kind.LAG: "the target is too far behind",
+    Kind.STORE: ("the watermark store cannot be used", "the watermark store could not be used"),
+    Kind.CLUSTER: ("a cluster cannot be reached", "a cluster could not be reached"),
+    Kind.ADMISSION: ("a cluster does not let this client in", "a cluster did not let this client in"),
+    Kind.LEDGER: ("the ledger cannot be written", "the ledger could not be written"),
+    Kind.GAP: ("source offsets were lost before they were copied", "source offsets had been lost"),
+    Kind.REMOVED: ("copies are no longer on the target", "copies were no longer on the target"),
+    Kind.REFUSED: ("partitions cannot be copied", "partitions could not be copied"),
+    Kind.STALLED: ("a run makes no progress", "a run made no progress"),
+    Kind.DIED: ("a run died or was stopped", "a run had died or had been stopped"),
+    Kind.FAILED: ("a run failed", "a run had failed"),
+    Kind.MISSED: ("a scheduled run did not start", "a scheduled run had not started"),
+    Kind.LAG: ("the target is too far behind", "the target was too far behind"),
+    Kind.QUARANTINED: ("quarantined records wait for a decision", "quarantined records waited for a decision"),
 }
+_OF_ALL = {Kind.REFUSED: ("nothing can be copied", "nothing could be copied")}  # without a topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,11 @@ class CauseKey:
     kind: Kind
     subject: str = ""
 
-    @property
-    def title(self) -> str:
-        return f"{self.subject}: {_TITLES[self.kind]}" if self.subject else _TITLES[self.kind]
+    def title(self, *, over: bool = False) -> str:
+        """What is wrong, or was wrong."""
+        if not self.subject:
+            return (_TITLES | _OF_ALL)[self.kind][over]
+        return f"{self.subject}: {_TITLES[self.kind][over]}"
 
     def __str__(self) -> str:
         return f"{self.kind.value} {self.subject}".rstrip()
@@ -81,7 +89,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCause:
-    """A cause that is not over. ``announced_at``: when a person was told of it last; None: not yet.
+    """A cause that is not over for everybody. ``announced_at``: when a person was told of it last; None: not yet.
+
+    ``told`` has each way to tell that took it, and when it did last: who is there takes it for open. Empty although it
+    was announced (by an earlier version): all of them. ``over_at``: when it was over, and not all of them know that.
 
     A process that is about to tell holds a claim until ``claimed_until``, so that no other tells it, too.
     ``under`` is the announced cause that explains this one, so that it is not announced itself.
@@ -94,6 +105,8 @@ class OpenCause:
     announced_at: datetime | None = None
     claimed_until: datetime | None = None
     under: CauseKey | None = None
+    told: Mapping[str, datetime] = field(default_factory=dict, hash=False)
+    over_at: datetime | None = None
 
     @property
     def key(self) -> CauseKey:
@@ -110,9 +123,13 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One thing to tell: the cause, and the causes that it explains. ``claimed_until`` is the claim to confirm."""
+    """One thing to tell: the cause, and the causes that it explains. ``claimed_until`` is the claim to confirm.
+
+    ``to`` names the ways on which it is to be told, and in a confirmation those that took it.
+    """
 
     event: Event
+    to: tuple[str, ...]
     open: OpenCause
     at: datetime
     claimed_until: datetime
@@ -143,24 +160,31 @@ class Decision:
     @property
     def told(self) -> tuple[OpenCause, ...]:
         """The causes that last and of which a person was told, or is told now."""
-        healed = {alert.open.key for alert in self.alerts if alert.event is Event.HEALED}
-        return tuple(row for row in self.open if (row.announced_at or row.claimed_until) and row.key not in healed)
+        return tuple(row for row in self.open if (row.announced_at or row.claimed_until) and row.over_at is None)
 
 
 Decide = Callable[[Sequence[OpenCause], datetime], Decision]
 
 
 def confirmed(open_: Sequence[OpenCause], alerts: Collection[Alert], now: datetime) -> tuple[OpenCause, ...]:
-    """What is remembered after ``alerts`` have been sent: a healed cause is forgotten.
+    """What is remembered after ``alerts`` have been sent: a cause that is over is forgotten once all know that.
 
     An alert whose claim another process has taken over changes nothing.
     """
-    claims = {alert.open.key: alert for alert in alerts}
     kept = []
     for row in open_:
-        alert = claims.get(row.key)
-        if alert is None or row.claimed_until != alert.claimed_until:
-            kept.append(row)
-        elif alert.event is not Event.HEALED:
-            kept.append(replace(row, announced_at=now, claimed_until=None))
+        sent = [alert for alert in alerts if (alert.open.key, alert.claimed_until) == (row.key, row.claimed_until)]
+        after = _after(row, sent, now) if sent else row
+        if not sent or after.told or after.over_at is None:
+            kept.append(after)
     return tuple(kept)
+
+
+def _after(row: OpenCause, sent: Sequence[Alert], now: datetime) -> OpenCause:
+    told, announced_at = dict(row.told), row.announced_at
+    for alert in sent:
+        if alert.event is Event.HEALED:
+            told = {way: at for way, at in told.items() if way not in alert.to}
+        elif alert.to:
+            told, announced_at = told | dict.fromkeys(alert.to, now), now
+    return replace(row, told=told, announced_at=announced_at, claimed_until=None)

@@ -33,11 +33,13 @@ def act(
     failed: Callable[[Replication, str, ReplicationError], None] | None = None,
     *,
     writes: bool = False,
+    looks: bool = False,
 ) -> None:
     """Load the file, act, and print. Every expected error becomes one message and an exit code.
 
     Without a ``deadline`` it is that of a run. Only an action that ``writes`` makes a store. ``failed`` is called with
-    the replication, the run id and the error.
+    the replication, the run id and the error. One that only ``looks`` answers also while an open transaction hides the
+    ledger.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()
@@ -46,14 +48,19 @@ def act(
         replication = load_replication(file)
         with store_of_command(writes=writes) as store:
             deadline = deadline or Deadline.after(replication.timeouts.run)
-            document, text, code = action(open_run(replication, EnvironmentConnections(), store, run_id, deadline))
+            run = open_run(replication, EnvironmentConnections(), store, run_id, deadline, looks=looks)
+            document, text, code = action(run)
     except ReplicationError as e:
         if as_json:
-            document = {"error": e.what, "error_id": e.id, "remedy": e.remedy, "see": e.see, "outcome": "failed"}
-            typer.echo(json.dumps(document))
+            typer.echo(json.dumps(failure(e)))
         typer.echo(f"error: {e.what}" + (f"\nremedy: {e.remedy}" if e.remedy else "") + f"\nsee: {e.see}", err=True)
         if failed is not None and replication is not None:
             failed(replication, run_id, e)
         raise typer.Exit(e.exit_code) from None
     typer.echo(json.dumps(document, indent=2) if as_json else text)
     raise typer.Exit(code)
+
+
+def failure(error: ReplicationError) -> dict[str, Any]:
+    """The document of a command that failed."""
+    return {"error": error.what, "error_id": error.id, "remedy": error.remedy, "see": error.see, "outcome": "failed"}

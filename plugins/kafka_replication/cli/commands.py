@@ -16,9 +16,9 @@ import typer
 
 from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import gaps as cli_gaps
-from kafka_replication.cli import notifiers, sight
+from kafka_replication.cli import notifiers, sight, stores
 from kafka_replication.cli import watch as cli_watch
-from kafka_replication.cli.act import File, Json
+from kafka_replication.cli.act import File, Json, failure
 from kafka_replication.cli.act import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.cli.repair import repaired
@@ -31,12 +31,13 @@ from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.findings import finding_rows, verdict
 from kafka_replication.reporting.ledger import ledger_table
-from kafka_replication.reporting.report import RunReport, plan_table
+from kafka_replication.reporting.report import RunReport, planned
 from kafka_replication.reporting.standing import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
 from kafka_replication.reporting.verified import verified_rows
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import checking, rebuild, runner, steps
+from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
 from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.standing import standing
@@ -82,10 +83,10 @@ def check(
     as_json: Json = False,
     spark: Annotated[bool, typer.Option("--spark", help="Start Spark, too, and let a worker import its code.")] = False,
 ) -> None:
-    """Check the file, the connections, the clusters, all access rights and what a run would refuse; copy nothing."""
+    """Check file, store, connections, clusters, all access rights and what a run would refuse; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        found = [*checking.check(run), *notifiers.findings(run.replication)]
+        found = [*stores.findings(), *checking.check(run), *notifiers.findings(run.replication)]
         if not spark:
             return _checked(run, found)
 
@@ -94,26 +95,47 @@ def check(
 
         return sight.with_spark(run, context.obj, with_spark)
 
-    _act(file, as_json, action)
+    _act(file, as_json, action, looks=True)
 
 
 def _checked(run: Run, findings: Sequence[Finding]) -> tuple[Any, str, int]:
     bad = any(finding.severity == "error" for finding in findings)
-    document = {"replication": run.replication.name, "ok": not bad, "findings": finding_rows(findings)}
+    document = _away(run) | {"replication": run.replication.name, "ok": not bad, "findings": finding_rows(findings)}
     return document, "\n".join([*map(str, findings), verdict(findings)]), int(bad)
 
 
 @app.command()
 def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = "") -> None:  # noqa: B006 - typer's way
-    """Show what a run would do, and change nothing."""
+    """Show what a run would do, and change nothing.
+
+    A plan needs both clusters: while one does not answer, the findings about the other one are shown.
+    """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        preview, findings = steps.preview(run, _request(run, topic, until, dry_run=True))
+        request = _request(run, topic, until, dry_run=True)
+        steps.check_functions(run)
+        if run.clusters.away:
+            return _not_planned(run)
+        preview, findings = steps.preview(run, request)
         refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
         document = plan_codec.as_json(preview) | {"findings": finding_rows(findings)}
-        return document, "\n".join([*map(str, findings), plan_table(preview)]), int(refuses)
+        return document, "\n".join([*map(str, findings), *planned(preview, findings)]), int(refuses)
 
-    _act(file, as_json, action)
+    _act(file, as_json, action, looks=True)
+
+
+def _away(run: Run) -> dict[str, Any]:
+    """What a document says if a cluster does not answer: the same as that of any command that fails because of it."""
+    errors = list(run.clusters.away.values())
+    return failure(together(errors)) if errors else {}
+
+
+def _not_planned(run: Run) -> tuple[Any, str, int]:
+    """The source alone has no position to go on from, the target alone no end: so no range is told."""
+    findings = steps.findings_of_one_side(run, run.clusters.away)
+    said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
+    document = _away(run) | {"replication": run.replication.name, "findings": finding_rows(findings)}
+    return document, "\n".join([*map(str, findings), said]), 1
 
 
 @app.command(name="run")
@@ -213,7 +235,7 @@ def status(
 
     if watch and as_json:
         raise typer.BadParameter("--watch shows a table: leave out --json, or call status --json repeatedly")
-    _act(file, as_json, watching if watch else action, Deadline() if watch else None)
+    _act(file, as_json, watching if watch else action, Deadline() if watch else None, looks=True)
 
 
 @app.command()
@@ -302,4 +324,4 @@ def ledger(
         return {"replication": run.replication.name, "partitions": rows}, text, 0
 
     chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
-    _act(file, as_json, chosen, writes=rebuild_store or repair)
+    _act(file, as_json, chosen, writes=rebuild_store or repair, looks=not (rebuild_store or repair))

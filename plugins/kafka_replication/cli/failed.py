@@ -8,8 +8,9 @@ import typer
 
 from kafka_replication.cli.act import File, Json, act
 from kafka_replication.cli.gaps import user
+from kafka_replication.model.failures import Action
 from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
+from kafka_replication.runs.failed.handling import Asked, handle
 from kafka_replication.runs.run import Run
 
 

@@ -26,6 +26,7 @@ from kafka_replication.planning.live import own, without_source
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.reporting.status import PartitionStatus
+from kafka_replication.reporting.table import amount
 from kafka_replication.runs.run import Run
 from kafka_replication.runs.standing import standing, without_target
 from kafka_replication.spark.launcher import Launcher
@@ -119,9 +120,11 @@ def summary(progress: Progress) -> str:
         parts.append("reading back")
     elif progress.seconds_left:
         parts.append(f"{duration(progress.seconds_left)} left")
+    if progress.waiting is not None:
+        parts.append("waits for a transaction")
     if progress.throttled >= 1:
         parts.append(f"waited {duration(progress.throttled)} for quotas")
-    speed = f"{progress.bytes_per_second / 1e6:,.1f} MB/s"
+    speed = f"{amount(progress.bytes_per_second)}/s"
     parts += [speed, f"{progress.records:,} records", f"{progress.ranges_done:,}/{progress.ranges:,} ranges"]
     return "  ".join(parts)
 

@@ -9,8 +9,9 @@ from contextlib import closing, contextmanager
 import typer
 
 from kafka_replication.connections.environment import STORE_URL
+from kafka_replication.planning.findings import Finding
 from kafka_replication.spark.workspace import workspace
-from kafka_replication.store import is_there, open_store, shown
+from kafka_replication.store import is_there, open_empty, open_store, shown, why_not_writable
 from kafka_replication.watermarks.store import WatermarkStore
 
 DEFAULT_STORE = "sqlite:///.state/store.db"
@@ -34,6 +35,12 @@ def say_store(found: bool = True, *, writes: bool = True) -> None:
     typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
 
 
+def findings() -> list[Finding]:
+    """Why a run could not write to the store. Raises BadInput, Unreachable."""
+    error = why_not_writable(url())
+    return [Finding("error", "store", error.what, error.remedy)] if error else []
+
+
 @contextmanager
 def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
     """The store. A command that only reads makes none: where there is none, it gets an empty one for its own time.
@@ -46,5 +53,5 @@ def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
         with closing(default_store()) as store:
             yield store
         return
-    with workspace() as here, closing(open_store(f"sqlite:///{here.folder}/store.db")) as store:
+    with workspace() as here, closing(open_empty(here.folder)) as store:
         yield store

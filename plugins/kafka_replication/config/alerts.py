@@ -60,15 +60,15 @@ class Alerts(Section):
         description=(
             "Airflow notifiers that get every alert, from Airflow and, where apache-airflow is installed, from the"
             " command line. Each has a `class`, written `package.module.Class`, and its `arguments`;"
-            " `{{ alert_title }}` and `{{ alert }}` stand for the alert in them."
+            " `{{ alert_title }}`, `{{ alert }}` and `{{ alert_fields }}` stand for the alert in them."
         ),
     )
     callback: Annotated[str, AfterValidator(names.check_callback)] | None = Field(
         default=None,
         description=(
             "A function, written `package.module:function`, that Airflow can import. It is called once for each failed"
-            " run with Airflow's task context; `context['alert']` holds the failures and their remedies as text. With"
-            " null, failures are only logged."
+            " run with Airflow's task context; `context['alert']` holds the failures and their remedies as text, and"
+            " `context['alert_fields']` the same for programs. With null, failures are only logged."
         ),
     )
     stalled_after: Whole = Field(

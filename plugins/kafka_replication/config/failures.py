@@ -19,7 +19,7 @@ _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%")
 def _check_percent(text: str) -> str:
     match = _PERCENT.fullmatch(text)
     if match is None or float(match[1]) > 100:
-        raise ValueError("must be a number of records, or a share of the run's offsets such as '0.1%'")
+        raise ValueError("must be a number of records, or a share of the offsets such as '0.1%'")
     return text
 
 
@@ -57,8 +57,9 @@ class Failures(Section):
     limit: Annotated[Whole, Field(ge=0)] | Annotated[str, AfterValidator(_check_percent)] = Field(
         default=10_000,
         description=(
-            "Most records that one run may quarantine or skip: a number, or a share of the offsets that it is to copy"
-            " (`0.1%`, rounded up). The run fails before it sets more aside."
+            "Most records of one partition that one run may quarantine or skip: a number, or a share of the offsets of"
+            " the partition that it is to copy (`0.1%`, rounded up). The partition fails before more is set aside; the"
+            " others do not count with it."
         ),
     )
     topic: Annotated[str, AfterValidator(_check_topic)] | None = Field(
@@ -80,7 +81,7 @@ class Failures(Section):
         return frozenset(map(self.of, FailureKind))
 
     def most(self, offsets: int) -> int:
-        """The limit in records for a run that is to copy so many offsets."""
+        """The limit in records for a partition of which a run is to copy so many offsets."""
         if isinstance(self.limit, int):
             return self.limit
         return math.ceil(offsets * float(self.limit.removesuffix("%")) / 100)

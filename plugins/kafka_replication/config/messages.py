@@ -53,8 +53,7 @@ def explain(error: ErrorDetails) -> str:
 
 def _unknown_key(key: str, allowed: list[str]) -> str:
     near = difflib.get_close_matches(key[:200], allowed, n=1)
-    question = f", did you mean '{near[0]}'?" if near else ""
-    return f"unknown key; allowed: {', '.join(allowed)}{question}"
+    return f"unknown key, did you mean '{near[0]}'?" if near else f"unknown key; allowed: {', '.join(allowed)}"
 
 
 def _suggest(error: ErrorDetails) -> str:

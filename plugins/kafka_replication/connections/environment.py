@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from typing import Any
@@ -40,11 +41,23 @@ def variable(connection_id: str) -> str:
     return f"AIRFLOW_CONN_{connection_id.upper()}"
 
 
+def _nearest(connection_id: str) -> str:
+    """The question after the most similar id that is defined; empty if none is similar."""
+    prefix = variable("")
+    known = [name.removeprefix(prefix).lower() for name in os.environ if name.startswith(prefix)]
+    near = difflib.get_close_matches(connection_id.lower(), known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
 def _read(connection_id: str) -> Definition:
     name = variable(connection_id)
     text = os.environ.get(name)
     if text is None:
-        raise ConnectionMissing(f"connection {connection_id!r} is not defined", f"set {name} to its JSON form, {SEE}")
+        raise ConnectionMissing(
+            f"connection {connection_id!r} is not defined{_nearest(connection_id)}",
+            f"set {name} to its JSON form, {SEE}; outside of Airflow, connections are read from such variables alone,"
+            " not from Airflow's page",
+        )
     try:
         value = json.loads(text)
     except ValueError as e:

@@ -28,7 +28,7 @@ class CopyTask:
     ids: Ids
     generation: int
     run_id: str
-    most_failed: int = 0  # records that may be set aside
+    most_failed: int = 0  # records of this generation that may be set aside in all, with those of earlier runs
     position: int | None = None  # the ledger's next offset when the range was planned; None: where the range starts
     hands_over: bool = False  # records that its client would change are for another engine: see `OnlyAsStored`
 

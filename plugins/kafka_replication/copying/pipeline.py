@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from kafka_replication.config import PipelineDefinition
@@ -82,6 +82,7 @@ class Piped:
     pipeline: Pipeline
     origin: Origin
     writer: RecordWriter
+    _: KW_ONLY
     written: Fingerprint = field(default_factory=Fingerprint)
     copied: int = 0
     filtered: int = 0

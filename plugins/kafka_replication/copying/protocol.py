@@ -186,6 +186,7 @@ class Copier:
             position = target.position()
             _check_position(task, position)
             assert position is not None
+            self._aside.so_far = position.set_aside  # also what a session committed that was not told so
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
             while left := position.left_of(task.range):
@@ -242,7 +243,7 @@ class Copier:
         failpoints.reached("P3")
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
-        self._aside.committed(len(chunk.failures), chunk.range.until)
+        self._aside.committed(moved.set_aside, chunk.range.until)
         self.deadline.moved()
         done = self._result
         self._result = replace(

@@ -107,7 +107,10 @@ class AcknowledgedSession(PartitionSession):
         return Area(first, self._known)
 
     def commit(self, position: Position, receipt: Receipt) -> None:
-        """Write the receipt, and when it is acknowledged the new position. Raises Fenced if another copier did."""
+        """Write the receipt, and when it is acknowledged the new position. Raises Fenced if another copier did;
+        OutOfTime if the range was given up, because it may be dealt to another copier then.
+        """
+        self.deadline.check_stopped(f"{self.key.source}: committing")
         self._check_newest()
         position = replace(position, delivery=self.delivery)
         self.ledger.write(self.transaction, self.key, replace(receipt, delivery=self.delivery, after=self._after))

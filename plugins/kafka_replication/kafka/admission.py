@@ -9,14 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafka_replication.kafka import causes
+from kafka_replication.kafka import causes, setting_names
 from kafka_replication.kafka.causes import Cause
 from kafka_replication.kafka.probe import addresses, probe
-from kafka_replication.model.errors import ReplicationError, TlsFailed, Unreachable
+from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName
 
 SIDE, CONNECTION = "kafka-replication.side", "kafka-replication.connection"  # beside the client's own settings
-_UNUSABLE = re.compile(r"(ssl\.[a-z.]+) failed: (.*)")
+# How librdkafka 2.16.0 says that no client can be made of the settings.
+_MAKING = "Failed to create admin client: "
+_UNUSABLE = re.compile(r"(ssl\.[a-z.]+)(?: failed: | PKCS#12 file: .*?(?=error:)|: .*?(?=error:))(.*)")
+_MISSPELT = re.compile(r'No such configuration property: "(.*)"')
+_NO_KERBEROS = "No provider for SASL mechanism GSSAPI"
+_SETTING = re.compile(r"[a-z][a-z0-9_.]*[a-z0-9]")
+_KEYS, _KEY_PASSWORD = ("ssl.key.location", "ssl.key.pem"), "ssl.key.password"
+_STORE, _STORE_PASSWORD = "ssl.keystore.location", "ssl.keystore.password"
 _OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 # The event says all there is; a probe would only add that the port is open.
 _SAID_IT_ALL = (causes.LOGIN_REFUSED, causes.MECHANISM_NOT_ENABLED, causes.CLIENT_CERTIFICATE_REFUSED)
@@ -70,9 +77,13 @@ def _told(cause: Cause, said: str, settings: Mapping[str, Any]) -> Cause:
         cause = causes.CLIENT_CERTIFICATE_MISSING
     what = cause.what
     if cause is causes.LOGIN_REFUSED:
-        mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "GSSAPI"
+        mechanism = _mechanism(settings) or "GSSAPI"
         what = f"{what} of {settings.get('sasl.username', 'this client')!r} by {mechanism}"
     return replace(cause, what=f"{what} ({said})")
+
+
+def _mechanism(settings: Mapping[str, Any]) -> object:
+    return settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
 
 
 def error_of(
@@ -93,17 +104,64 @@ def error_of(
     return Unreachable(f"cannot reach {cluster} within {waited or 0:.0f} s: {said}", first.remedy)
 
 
-def unusable(settings: Mapping[str, Any], reason: str) -> TlsFailed | None:
-    """The error if the client cannot be made because of a file or text of its TLS settings."""
-    match = _UNUSABLE.search(reason)
-    if match is None:
-        return None
-    name, why = match.groups()
-    value, cluster = str(settings.get(name, "")), name_of(settings)
-    if name.endswith(".location") and not Path(value).is_file():
-        return TlsFailed(
-            f"{cluster}: {name} names the file {value}, which does not exist on this machine",
-            causes.SETTING_UNUSABLE.remedy,
+def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
+    """The error if no client can be made of the settings: which one the client does not take, and what to change."""
+    cluster, reason = name_of(settings), reason.strip().removeprefix(_MAKING)
+    if match := _UNUSABLE.search(reason):
+        return _unusable_tls(settings, match[1], match[2])
+    if _STORE_PASSWORD in reason and not settings.get(_STORE_PASSWORD):
+        return _wrong_password(settings, _STORE, _STORE_PASSWORD, reason)
+    extra = f"the extra of connection {cluster.connection!r}" if cluster.connection else "the connection's extra"
+    if match := _MISSPELT.search(reason):
+        near = setting_names.near(match[1])
+        question = f", did you mean {near}?" if near else ""
+        return BadInput(
+            f"{cluster}: {match[1]} is no setting of the client{question}", f"correct or remove {match[1]} in {extra}"
         )
-    shown = f" ({value})" if name.endswith(".location") else ""
-    return TlsFailed(f"{cluster}: {name}{shown} cannot be used: {why}", causes.SETTING_UNUSABLE.remedy)
+    if _NO_KERBEROS in reason:
+        unset = "" if _mechanism(settings) else ", as the connection does not set it"
+        return BadInput(
+            f"{cluster}: this client has no Kerberos (sasl.mechanism is GSSAPI{unset})",
+            f"set sasl.mechanism in {extra}, or install a confluent-kafka that is built with Kerberos, see"
+            " docs/connections.md",
+        )
+    name = next((word for word in _SETTING.findall(reason) if word in settings or word in setting_names.NAMES), None)
+    return BadInput(
+        f"{cluster}: the client settings are not usable: {reason}", f"correct {name or 'the settings'} in {extra}"
+    )
+
+
+def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed:
+    """The error for a file or text of the TLS settings, whose setting is ``name``."""
+    value, cluster, remedy = str(settings.get(name, "")), name_of(settings), causes.SETTING_UNUSABLE.remedy
+    is_file = name.endswith(".location")
+    if is_file and not Path(value).is_file():
+        return TlsFailed(f"{cluster}: {name} names the file {value}, which does not exist on this machine", remedy)
+    shown = f" ({value})" if is_file else ""
+    if "key values mismatch" in why:
+        cause = causes.KEY_OF_ANOTHER_CERTIFICATE
+        return TlsFailed(f"{cluster}: the key in {name}{shown} does not belong to the certificate", cause.remedy)
+    if name == _STORE and "mac verify failure" in why:
+        return _wrong_password(settings, name, _STORE_PASSWORD, why)
+    if name in _KEYS and _has_password(value, is_file=is_file):
+        return _wrong_password(settings, name, _KEY_PASSWORD, why)
+    return TlsFailed(f"{cluster}: {name}{shown} cannot be used: {why}", remedy)
+
+
+def _has_password(key: str, *, is_file: bool) -> bool:
+    """Whether a key is encrypted, as its PEM says (RFC 7468, section 11; RFC 1421, section 4.6.1.1)."""
+    try:
+        return "ENCRYPTED" in (Path(key).read_text(errors="replace") if is_file else key)
+    except OSError:
+        return False
+
+
+def _wrong_password(settings: Mapping[str, Any], name: str, password: str, why: str) -> TlsFailed:
+    shown = f" ({settings[name]})" if name.endswith(".location") else ""
+    thing = f"{'file' if name == _STORE else 'key'} in {name}{shown}"
+    what = (
+        f"{password} is not the password of the {thing}: {why}"
+        if settings.get(password)
+        else f"the {thing} has a password, and the connection has none"
+    )
+    return TlsFailed(f"{name_of(settings)}: {what}", causes.KEY_PASSWORD_WRONG.remedy)

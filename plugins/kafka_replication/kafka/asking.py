@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     NewTopic,
+    ResourcePatternType,
+    ResourceType,
 )
 
 from kafka_replication.config import Copy
@@ -21,6 +28,7 @@ from kafka_replication.kafka.translate import translate
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import NotAuthorized, Refused, ReplicationError
 from kafka_replication.model.keys import check_id
+from kafka_replication.model.rights import DenyRule, Resource, Side
 from kafka_replication.runtime.deadline import Deadline
 
 WAIT = 0.1  # seconds between two looks at what the brokers deny
@@ -60,6 +68,41 @@ def may_describe_group(config: clients.ClientConfig, group: str, seconds: float)
 
 class _GroupDenied(Exception):
     """The brokers deny ``Describe`` on the group."""
+
+
+_RESOURCES = {
+    ResourceType.TOPIC: Resource.TOPIC,
+    ResourceType.GROUP: Resource.GROUP,
+    ResourceType.TRANSACTIONAL_ID: Resource.TRANSACTIONAL_ID,
+    ResourceType.BROKER: Resource.CLUSTER,
+}
+
+
+def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[DenyRule] | None:
+    """The rules by which this cluster denies something to somebody; None if it does not tell them: that takes
+    ``Describe`` on the cluster.
+    """
+    any_, deny = AclOperation.ANY, AclPermissionType.DENY
+    # None is any name, any principal, any host; the stubs do not know that.
+    asked: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None, any_, deny]
+    try:
+        found = admin.describe_acls(AclBindingFilter(*asked), request_timeout=seconds).result(seconds * 2)
+    except (KafkaException, FutureTimeout) as e:
+        without_rules = isinstance(e, KafkaException) and e.args[0].code() == KafkaError.SECURITY_DISABLED
+        return frozenset() if without_rules else None
+    return frozenset(
+        DenyRule(
+            side=side,
+            principal=rule.principal,
+            host=rule.host,
+            operation=rule.operation.name.title().replace("_", ""),
+            resource=_RESOURCES[rule.restype],
+            name=rule.name,
+            prefixed=rule.resource_pattern_type == ResourcePatternType.PREFIXED,
+        )
+        for rule in found
+        if rule.restype in _RESOURCES
+    )
 
 
 def check_transactions(target: clients.ClientConfig, replication: str, settings: Copy, deadline: Deadline) -> None:

@@ -125,6 +125,19 @@ SETTING_UNUSABLE = Cause(
     what="a file or text of the TLS settings cannot be used",
     remedy="put the file where every client runs, or the text itself into the connection, see docs/connections.md",
 )
+KEY_PASSWORD_WRONG = Cause(
+    name="tls-password-wrong",
+    kind=TlsFailed,
+    what="the password of the client's key is wrong or missing",
+    remedy="set ssl.key.password (for a PKCS#12 file: ssl.keystore.password) in the connection's extra to the password"
+    " with which the key was made",
+)
+KEY_OF_ANOTHER_CERTIFICATE = Cause(
+    name="tls-key-of-another-certificate",
+    kind=TlsFailed,
+    what="the client's key does not belong to the client's certificate",
+    remedy="set ssl.key.* and ssl.certificate.* in the connection's extra to the key and the certificate of one pair",
+)
 NAME_NOT_RESOLVED = Cause(
     name="unknown-host-name",
     kind=NotResolved,
@@ -170,6 +183,8 @@ ALL = (
     BROKER_WITH_TLS,
     TLS_FAILED,
     SETTING_UNUSABLE,
+    KEY_PASSWORD_WRONG,
+    KEY_OF_ANOTHER_CERTIFICATE,
     NAME_NOT_RESOLVED,
     NO_KAFKA,
     REFUSED,

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka import admission, callbacks
 from kafka_replication.kafka.admission import CONNECTION, SIDE
 from kafka_replication.kafka.heard import Heard, HearingAdmin, HearingConsumer, HearingProducer
-from kafka_replication.model.errors import BadInput, Unreachable
+from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
 from kafka_replication.model.rights import Login, Side
 
 log = logging.getLogger(__name__)
@@ -171,43 +172,74 @@ def login(config: ClientConfig) -> Login:
     return Login(admission.name_of(config), admission.principal_of(config))
 
 
-_shared: dict[tuple[int, str], AdminClient] = {}
-_sharing = threading.Lock()
+_shared: dict[str, Future[AdminClient]] = {}
+_inherited: list[object] = []  # a forked process has none of their threads: it must neither use nor free them
+_sharing = threading.Lock()  # of the dictionary: nobody connects while it is held
 
 
 def shared_admin(config: ClientConfig) -> AdminClient:
     """This process's one admin client of a cluster. A forked process makes its own: clients do not survive a fork.
 
-    Raises Unreachable if the cluster does not answer when the client is made.
+    Raises Unreachable if the cluster does not answer when the client is made. Those who ask meanwhile wait for the same
+    attempt, and get its error; who asks later tries again. Nobody waits for another cluster.
     """
-    name = os.getpid(), repr(sorted(_for_admin(config).items()))
-    with _sharing:
-        client = _shared.get(name)
-        if client is None:
-            client = _shared[name] = admin({"reconnect.backoff.max.ms": 1000, **config})
-        return client
+    name = repr(sorted(_for_admin(config).items()))
+    while True:
+        with _sharing:
+            is_first = name not in _shared
+            made = _shared.setdefault(name, Future())
+        if is_first:
+            return _made(name, made, config)
+        try:
+            return made.result()
+        except CancelledError:  # who connected was interrupted, which is no answer of the cluster
+            continue
+
+
+def _made(name: str, made: Future[AdminClient], config: ClientConfig) -> AdminClient:
+    try:
+        client = admin({"reconnect.backoff.max.ms": 1000, **config})
+    except BaseException as error:
+        with _sharing:
+            _shared.pop(name, None)
+        if isinstance(error, ReplicationError):
+            made.set_exception(error)
+        else:
+            made.cancel()
+        raise
+    made.set_result(client)
+    return client
+
+
+def _forked() -> None:
+    global _sharing
+    _sharing = threading.Lock()  # another thread of the parent may have held it
+    _inherited.append(dict(_shared))
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _make(kind: type[C], config: dict[str, Any]) -> C:
     """A client that prints nothing by itself: what matters of its log is raised as an error.
 
-    If the connection sets ``log_level``, the client's lines go to this module's logger, whenever the client is polled.
-    An admin client is polled only while it connects; later it prints them on stderr.
+    Its lines go to this module's logger, whenever it is polled: those that the connection asks for by ``log_level``,
+    and the last one of a client that can do nothing any more, which level 0 has, too. An admin client has no such
+    line, and is polled only while it connects; later it prints on stderr what is asked for.
     """
     try:
         asked = config if "stats_cb" in config else without_statistics(config)
         settings = {"log_level": 0, **callbacks.resolved(asked)}
         heard = Heard(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
-        wanted = str(settings["log_level"]) != "0" and kind is not HearingAdmin
-        more: dict[str, Any] = {"logger": log} if wanted else {}
+        is_polled: bool = kind is not HearingAdmin
+        more: dict[str, Any] = {"logger": log} if is_polled else {}
         ours: dict[str, Any] = {"error_cb": heard}
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
-        raise admission.unusable(config, reason) or BadInput(
-            f"the client settings are not usable: {reason}", "correct the connection's extra"
-        ) from e
+        raise admission.unusable(config, reason) from e
     client.heard = heard
     return client
 

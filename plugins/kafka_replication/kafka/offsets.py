@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
 from kafka_replication.kafka.clients import raise_if_shut_out
+from kafka_replication.kafka.open_transactions import MOST, Telling, named
 from kafka_replication.kafka.translate import Asked, translate
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import TopicPartition
@@ -306,13 +307,15 @@ def stable_ends_each(
 ) -> tuple[dict[TopicPartition, int], Failures]:
     """As `stable_ends`, with the reason for each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
-    waiting = set(ends)
+    waiting, telling = set(ends), Telling(admin)
 
-    def hidden() -> dict[TopicPartition, int]:
+    def look() -> dict[TopicPartition, int]:
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
         waiting.intersection_update([at for at, offset in stable.items() if offset < ends[at]])
-        return {at: stable[at] for at in waiting}
+        hidden = {at: stable[at] for at in waiting}
+        telling.still_hidden(hidden)
+        return hidden
 
     left: dict[TopicPartition, int] = tenacity.Retrying(
         retry=tenacity.retry_if_result(bool),
@@ -320,11 +323,12 @@ def stable_ends_each(
         wait=tenacity.wait_exponential(multiplier=0.02, max=0.5),
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         sleep=pause,
-    )(hidden)
-    for at, stable in left.items():
+    )(look)
+    for number, (at, stable) in enumerate(sorted(left.items())):
+        who = named(admin, at) if number < MOST else ""
         failures[at] = Stalled(
             f"{at}: the last stable offset stays at {stable}, below {ends[at]}, for {deadline:.0f} s: a"
-            " transaction is open",
+            f" transaction is open{who}",
             f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
         )
     return {at: end for at, end in ends.items() if at not in failures}, failures

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka_replication.kafka import clients, offsets, quarantine
 from kafka_replication.kafka.cursor import Cursor
+from kafka_replication.kafka.open_transactions import named
 from kafka_replication.kafka.quarantine_scan import QuarantineEnds
 from kafka_replication.kafka.scan import headers_of, without_gc
 from kafka_replication.ledger.entries import FailedRecord
@@ -52,9 +53,11 @@ class SegmentReader:
         except GapFound as e:
             raise self._removed(at, part) from e
         except Stalled as e:
-            stable = offsets.last_stable(clients.shared_admin(self._config), [at])[at]
+            admin = clients.shared_admin(self._config)
+            stable = offsets.last_stable(admin, [at])[at]
             raise Stalled(
-                f"{e.what}; the last stable offset of {at} is {stable}, waiting for {part.until}", e.remedy
+                f"{e.what}; the last stable offset of {at} is {stable}, waiting for {part.until}{named(admin, at)}",
+                e.remedy,
             ) from e
         return PartDigest(count, "" if digest is None else digest.hexdigest())
 

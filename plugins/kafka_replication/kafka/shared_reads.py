@@ -11,7 +11,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Request(Generic[K, V]):
     keys: set[K] = field(default_factory=set)
     has_leader: bool = False  # a thread that will send it

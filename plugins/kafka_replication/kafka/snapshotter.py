@@ -43,33 +43,75 @@ def take(
     not answer.
     """
     patience = offsets.Patience.within(replication.timeouts.request)
-    described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
-    sources = _hidden(described, known)
-    missing = _missing(replication, sources, only, {at.topic for at in known})
+    described, sources, missing = _sources(replication, source, only, known, patience)
     readable = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.readable]
     starts, unanswered = _starts(replication, source, set(readable) - set(known), unresolved, patience)
     ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
     wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
-    aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
-    on_target = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
-    targets = dict(on_target.topics)
-    ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
-    quarantine = targets.pop(replication.quarantine_topic, None)
-    absent = (wanted if replication.target_topics.create else set()) - targets.keys()
-    created = absent or len(ledger) < 2 or (aside and quarantine is None)
-    return Snapshot(
+    on_target = take_target(replication, target, wanted, others, patience)
+    return replace(
+        on_target,
         source_cluster=topics.cluster_id(source),
-        target_cluster=topics.cluster_id(target),
         source=_without(sources, unanswered | also_unanswered) | missing,
-        target=targets,
         only=frozenset(only),
         starts=starts,
         until=ends,
+        denied=_rights("source", described) | on_target.denied,
+    )
+
+
+def take_target(
+    replication: Replication,
+    target: AdminClient,
+    wanted: Collection[str],
+    others: Collection[str] = (),
+    patience: offsets.Patience | None = None,
+) -> Snapshot:
+    """The target alone: the topics to be written to, the topics ``others``, the ledger's and the quarantine."""
+    patience = patience or offsets.Patience.within(replication.timeouts.request)
+    aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
+    described = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
+    targets = dict(described.topics)
+    ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
+    quarantine = targets.pop(replication.quarantine_topic, None)
+    absent = (set(wanted) if replication.target_topics.create else set()) - targets.keys()
+    created = absent or len(ledger) < 2 or (aside and quarantine is None)
+    return Snapshot(
+        source_cluster="",
+        target_cluster=topics.cluster_id(target),
+        source={},
+        target=targets,
         ledger=ledger,
         quarantine=quarantine,
         defaults=topic_defaults(target) if created else None,
-        denied=_rights("source", described) | _rights("target", on_target),
+        denied=_rights("target", described),
     )
+
+
+def take_source(replication: Replication, source: AdminClient, known: Collection[TopicPartition]) -> Snapshot:
+    """The source alone: the selected topics. Raises PreflightFailed if none of those that the file names exists."""
+    patience = offsets.Patience.within(replication.timeouts.request)
+    described, sources, missing = _sources(replication, source, (), known, patience)
+    return Snapshot(
+        source_cluster=topics.cluster_id(source),
+        target_cluster="",
+        source=sources | missing,
+        target={},
+        denied=_rights("source", described),
+    )
+
+
+def _sources(
+    replication: Replication,
+    source: AdminClient,
+    only: Collection[str],
+    known: Collection[TopicPartition],
+    patience: offsets.Patience,
+) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
+    """What the source says of the selected topics, those that exist or may exist, and those that do not."""
+    described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
+    sources = _hidden(described, known)
+    return described, sources, _missing(replication, sources, only, {at.topic for at in known})
 
 
 def _wanted(

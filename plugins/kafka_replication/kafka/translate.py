@@ -11,7 +11,9 @@ from confluent_kafka import KafkaError
 from kafka_replication.kafka.admission import name_of, principal_of
 from kafka_replication.kafka.error_table import row_of
 from kafka_replication.model.errors import Fenced, NotAuthorized, ReplicationError
+from kafka_replication.model.keys import replication_of
 from kafka_replication.model.rights import Operation, Resource, Right
+from kafka_replication.planning.rights import on_transactions
 
 _RESOURCES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
@@ -35,11 +37,15 @@ class Asked:
         return cls(heard.settings if heard else {}, {Resource[name.upper()]: need for name, need in needs.items()})
 
     def right(self, resource: Resource) -> Right | None:
-        """The right that is needed on this kind of resource; None if it, or the side, is not known."""
+        """The right that is needed on this kind of resource; None if it, or the side, is not known. That on one
+        transactional id is the right on all ids of its replication: the next one would be denied, too.
+        """
         side = name_of(self.settings).side
         if resource not in self.needs or not side:
             return None
         operation, name = self.needs[resource]
+        if resource is Resource.TRANSACTIONAL_ID:
+            return on_transactions(replication_of(name))
         return Right(side=side, operation=operation, resource=resource, name=name)
 
 
@@ -55,7 +61,9 @@ def translate(error: KafkaError, doing: str, asked: Asked = NOTHING) -> Replicat
             row.remedy,
         )
     if error.code() in _RESOURCES and (right := asked.right(_RESOURCES[error.code()])):
-        return NotAuthorized.of(right, name_of(asked.settings), principal_of(asked.settings), doing)
+        is_one = right.resource is Resource.TRANSACTIONAL_ID  # perhaps a rule denies this one alone
+        as_ = f" as {asked.needs[right.resource][1]}" if is_one else ""
+        return NotAuthorized.of(right, name_of(asked.settings), principal_of(asked.settings), f"{doing}{as_}")
     cluster = name_of(asked.settings)
     where = f"{cluster}: " if cluster.side else ""
     return row.kind(f"{doing}: {where}{row.name}: {error.str()}", row.remedy)

@@ -32,9 +32,7 @@ from kafka_replication.model.partitioning import KEEP
 
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
-ONE_WRITER = (
-    "stop the other writer, or find out which older ledger was restored; a target belongs to one replication alone"
-)
+ONE_WRITER = "stop the other writer, or find out which older ledger was restored; a target belongs to one replication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +137,11 @@ class Position(LedgerEntry):
         if next_offset > copied.until:  # the last offset is of a range copied earlier, whose epoch is not stored
             return None
         return leader_epoch
+
+    @property
+    def set_aside(self) -> int:
+        """How many records of this generation were set aside."""
+        return self.quarantined + self.skipped
 
     def counting(self, receipt: Receipt, times: int = 1) -> Position:
         """This position with the records that the chunk set aside, or without them (-1)."""
@@ -411,7 +414,7 @@ class Receipt(LedgerEntry):
         return isinstance(self.placement, KafkaPartitions)
 
 
-# retried: copied to the target after all. discarded: given up by a person.
+# retried: copied to the target later. discarded: given up by a person.
 HANDLED_STATES = ("retried", "discarded")
 
 

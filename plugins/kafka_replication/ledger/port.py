@@ -16,6 +16,7 @@ from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import LedgerUnreadable, ReplicationError
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 
 Damaged = dict[tuple[str, PartitionKey], LedgerUnreadable]  # why entries of a kind and a key cannot be read
 
@@ -62,6 +63,14 @@ class Ledger(Protocol):
         """Keys of this replication with an entry in an open transaction. A dead run left it open, or a live run is
         about to commit it.
         """
+
+    def hidden(self) -> Mapping[TopicPartition, int]:
+        """The partitions of the ledger in which any transaction is open now, and the offset where the first one begins:
+        entries behind it are not seen.
+        """
+
+    def hidden_by(self, at: TopicPartition) -> str:
+        """What is known of that transaction in one of them, behind a colon; empty if nothing is. Never raises."""
 
     def obstacle(self) -> ReplicationError | None:
         """Why nothing can be written now: a retriable error where that may heal by itself. None: nothing shows that, or

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 from kafka_replication.ledger.entries import Deleted, Gap, Handled, Position, Removed, Start, Verified
@@ -35,6 +35,7 @@ class LedgerView:
     positions: Mapping[PartitionKey, Position] = field(default_factory=dict)
     verified: Mapping[PartitionKey, Verified] = field(default_factory=dict)
     gaps: Mapping[PartitionKey, tuple[Gap, ...]] = field(default_factory=dict)  # of every generation, in order
+    _: KW_ONLY
     starts: Mapping[PartitionKey, Start] = field(default_factory=dict)  # of the first opening, where it failed
     deleted: Mapping[PartitionKey, Deleted] = field(default_factory=dict)  # reported deletions of source topics
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)  # copies that the target no longer has
@@ -163,7 +164,7 @@ class LedgerView:
         return _united(entry.decided for entry in self.handled_in(key, generation, state))
 
     def retried(self, key: PartitionKey, generation: int) -> Coverage:
-        """The offsets that were set aside, and copied after all."""
+        """The offsets that were set aside, and copied later."""
         retried = self.handled_in(key, generation, "retried")
         return _united(entry.offsets.subtract(entry.not_visible) for entry in retried)
 
@@ -172,7 +173,7 @@ class LedgerView:
         return _united(entry.not_visible for entry in self.handled_in(key, generation, "retried"))
 
     def retried_at(self, key: PartitionKey, generation: int) -> Coverage:
-        """The offsets of the key's own target partition where records lie that were set aside, and copied after all."""
+        """The offsets of the key's own target partition where records lie that were set aside, and copied later."""
         parts = (part for entry in self.handled_in(key, generation, "retried") for part in entry.parts)
         return _united(part.offsets for part in parts if part.partition == key.target.partition)
 
@@ -186,11 +187,13 @@ class LedgerView:
         quarantined, skipped = (_united(getattr(entry, name) for entry in retried).span for name in ASIDE)
         return max(0, position.quarantined - quarantined), max(0, position.skipped - skipped)
 
-    def undecided(self, key: PartitionKey) -> int:
-        """How many records of a known partition are set aside, and nobody has decided about them."""
+    def undecided(self, key: PartitionKey, of: Sequence[str] = ASIDE) -> int:
+        """How many records of a known partition are set aside ``of`` these ways, and nobody has decided about them."""
         position = self.positions[key]
-        decided = _united(entry.decided for entry in self.handled_in(key, position.generation))
-        return max(0, position.quarantined + position.skipped - decided.span)
+        entries = self.handled_in(key, position.generation)
+        decided = _united(getattr(entry, name).subtract(entry.given_back) for entry in entries for name in of)
+        aside: int = sum(getattr(position, name) for name in of)
+        return max(0, aside - decided.span)
 
     def pending(self, key: PartitionKey) -> Coverage:
         """The offsets of a known partition that are on the target, but neither verified nor waived by an approval."""

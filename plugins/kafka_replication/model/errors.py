@@ -39,9 +39,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Self
 
-from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right
+from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName, Right, perhaps_denied
+
+_EXPLAINED = Path(__file__).parents[3] / "docs" / "errors.md"
 
 
 class ReplicationError(Exception):
@@ -59,8 +62,10 @@ class ReplicationError(Exception):
 
     @property
     def see(self) -> str:
-        """Where the documentation explains errors of this kind."""
-        return f"docs/errors.md#{self.id}"
+        """Where the documentation explains errors of this kind. A wheel does not contain it."""
+        if _EXPLAINED.is_file():
+            return f"docs/errors.md#{self.id}"
+        return f"{self.id} in docs/errors.md of the source of kafka-replication"
 
     def __str__(self) -> str:
         return f"{self.what}. Remedy: {self.remedy}" if self.remedy else self.what
@@ -110,7 +115,7 @@ class TlsFailed(NotAdmitted):
 
 
 class NotAuthorized(Refused):
-    """The cluster does not allow an operation: a right is missing."""
+    """The cluster does not allow an operation: a right is missing, or a rule denies it."""
 
     id = "not-authorized"
 
@@ -118,7 +123,8 @@ class NotAuthorized(Refused):
     def of(cls, right: Right, cluster: ClusterName, principal: str = UNKNOWN_PRINCIPAL, doing: str = "") -> Self:
         """The error that names the right, and the command that grants it. ``doing`` is what needs the right."""
         what = f"{cluster}: {right} is missing"
-        return cls(f"{doing}: {what}" if doing else what, right.command(cluster.address, principal))
+        remedy = f"{right.command(cluster.address, principal)}; {perhaps_denied(cluster.address)}"
+        return cls(f"{doing}: {what}" if doing else what, remedy)
 
 
 class PreflightFailed(Refused):
@@ -134,7 +140,7 @@ class RecordRefused(Refused):
 
 
 class TooManyFailed(Refused):
-    """More records would be quarantined or skipped than ``failures.limit`` allows for one run."""
+    """More records would be quarantined or skipped than ``failures.limit`` allows for one partition in one run."""
 
     id = "too-many-failed"
 

@@ -1,4 +1,4 @@
-"""Why a record cannot be copied: the kinds of failure, and one failure as a value."""
+"""Why a record cannot be copied: the kinds of failure, one failure as a value, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ class FailureKind(StrEnum):
     UNREADABLE = "unreadable"  # a batch of the source has a wrong checksum, or cannot be decoded
     UNFAITHFUL = "unfaithful"  # the client cannot copy it without changing it
     TRANSFORM = "transform"  # a filter or a transform failed on it
+
+
+# What became of a failed record. not_visible: it could not be read, and when it could, there was no visible record.
+STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
+
+
+class Action(StrEnum):
+    """What a person asks for about failed records."""
+
+    LIST = "list"
+    SHOW = "show"
+    RETRY = "retry"
+    DISCARD = "discard"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ def check_id(replication: str) -> str:
     return f"{PREFIX}/{replication}/check"
 
 
+def replication_of(transactional_id: str) -> str:
+    """The replication whose transactional id this is; empty if it is none of ours."""
+    parts = transactional_id.split("/")
+    return parts[1] if len(parts) > 2 and parts[0] == PREFIX else ""
+
+
 def transactional_prefix(replication: str) -> str:
     """The beginning of every transactional id of the replication."""
     return f"{PREFIX}/{replication}/"

@@ -76,9 +76,58 @@ class Right:
 
     def command(self, bootstrap: str, principal: str = UNKNOWN_PRINCIPAL) -> str:
         """The command that grants exactly this right to ``principal``, such as ``User:replicator``."""
-        resource = "--cluster" if self.resource is Resource.CLUSTER else f"--{self.resource} {shlex.quote(self.name)}"
-        pattern = " --resource-pattern-type prefixed" if self.prefixed else ""
         return (
-            f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties --add"
-            f" --allow-principal {shlex.quote(principal)} --operation {self.operation} {resource}{pattern}"
+            f"{_ACLS.format(bootstrap)} --add --allow-principal {shlex.quote(principal)} --operation {self.operation}"
+            f" {_options(self.resource, self.name, prefixed=self.prefixed)}"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class DenyRule:
+    """A rule of an access control list that denies. It counts more than every rule that allows."""
+
+    side: Side
+    principal: str  # User:* is everybody
+    host: str  # * is every host
+    operation: str  # as `Operation`; All is every one
+    resource: Resource
+    name: str  # * is every name
+    prefixed: bool = False
+
+    def forbids(self, right: Right, principal: str) -> bool:
+        """Whether ``principal`` has not the right because of this rule, perhaps: hosts are not compared."""
+        return (
+            (self.side, self.resource) == (right.side, right.resource)
+            and self.principal in (principal, "User:*")
+            and self.operation in (right.operation, Operation.DESCRIBE, "All")
+            and (right.resource is Resource.CLUSTER or self._names(right.name))
+        )
+
+    def _names(self, name: str) -> bool:
+        return name.startswith(self.name) if self.prefixed else self.name in (name, "*")
+
+    def __str__(self) -> str:
+        beginning = "whose name begins with " if self.prefixed else ""
+        name = "" if self.resource is Resource.CLUSTER else f" {beginning}{self.name}"
+        return f"{self.operation} on {self.resource.replace('-', ' ')}{name} for {self.principal} from host {self.host}"
+
+    def command(self, bootstrap: str) -> str:
+        """The command that removes exactly this rule."""
+        return (
+            f"{_ACLS.format(bootstrap)} --remove --deny-principal {shlex.quote(self.principal)}"
+            f" --deny-host {shlex.quote(self.host)} --operation {self.operation}"
+            f" {_options(self.resource, self.name, prefixed=self.prefixed)}"
+        )
+
+
+_ACLS = "kafka-acls.sh --bootstrap-server {} --command-config admin.properties"
+
+
+def _options(resource: Resource, name: str, *, prefixed: bool) -> str:
+    kind = "--cluster" if resource is Resource.CLUSTER else f"--{resource} {shlex.quote(name)}"
+    return kind + (" --resource-pattern-type prefixed" if prefixed else "")
+
+
+def perhaps_denied(bootstrap: str) -> str:
+    """What to do if the right is granted: brokers do not say which of both it is."""
+    return f"if it is granted already, a rule that denies it has to be removed: {_ACLS.format(bootstrap)} --list"

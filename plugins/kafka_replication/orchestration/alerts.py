@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_replication.config import Replication
 from kafka_replication.config.alerts import Alerts
-from kafka_replication.model.errors import ConfigError
-from kafka_replication.orchestration import task_run, watching
+from kafka_replication.model.errors import ConfigError, ReplicationError
+from kafka_replication.orchestration import task_run
 from kafka_replication.runtime import background
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
     """
 
     def alert(context: Context) -> None:
+        from kafka_replication.orchestration import watching
+        from kafka_replication.orchestration.notifiers import FIELDS
+
         text = message(replication, context)
         log.error("%s", text)
         why = task_run.error_of(context.get("exception")) or str(
@@ -43,8 +46,13 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
         )
         _side_by_side(
             lambda: watching.tell(replication, dict(context), why, task_run.run_id(context), TELLING),
-            lambda: _call(replication.alerts.callback, {**context, ALERT: text}),
+            lambda: _call(replication.alerts.callback, {**context, ALERT: text, FIELDS: fields(context, why)}),
         )
+
+    def fields(context: Context, why: ReplicationError | str) -> list[dict[str, str]]:
+        from kafka_replication.orchestration import watching
+
+        return watching.fields(replication, dict(context), why, task_run.run_id(context))
 
     return alert
 
@@ -76,6 +84,8 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
     """An ``on_success_callback`` for the last task: what was open may be healed."""
 
     def heal(context: Context) -> None:
+        from kafka_replication.orchestration import watching
+
         watching.look(replication, dict(context))
 
     return heal

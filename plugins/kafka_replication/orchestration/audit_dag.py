@@ -12,16 +12,16 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import AUDIT_SUFFIX
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
-from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
-from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.runs import audit as auditing
-from kafka_replication.runs.audit import AuditRequest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from kafka_replication.reporting.audit import AuditReport
+    from kafka_replication.runs.audit import AuditRequest
 
 IN_XCOM = 1000  # most differing ranges per partition in the XCom; the log shows the first ten
 
@@ -31,6 +31,8 @@ class AuditOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
+        from kafka_replication.runs import audit as auditing
+
         with task_run.opened(self.replication, context) as run:
             report = auditing.audit(run, audit_request(context["params"]))
         context["ti"].xcom_push("return_value", report.as_json(IN_XCOM))
@@ -50,12 +52,14 @@ def _fail_unless_clean(report: AuditReport) -> None:
 
 def audit_request(params: Any) -> AuditRequest:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    from kafka_replication.runs.audit import AuditRequest
+
     from_, until = params["from"] or 0, params["until"]
     try:
         range_ = OffsetRange(from_, MAX_OFFSET if until is None else until)
     except ValueError as e:
         raise BadInput(f"from {from_}, until {until}: {e}", "trigger again with offsets in order") from e
-    return AuditRequest(params["topic"] or None, params["partition"], range_)
+    return AuditRequest(form.text(params["topic"]) or None, params["partition"], range_)
 
 
 def load_audit_dags(folder: Path) -> dict[str, DAG]:

@@ -11,15 +11,11 @@ from kafka_replication.config import Replication
 from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.operators import SUMMARY, StepOperator
 from kafka_replication.planning.backfill_request import BackfillRequest, parse
-from kafka_replication.planning.plan import Plan
-from kafka_replication.reporting import backfill as backfill_report
-from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import interval
-from kafka_replication.runs.leasing import backfill_scope, interval_scope, topics_of
-from kafka_replication.watermarks.boundaries import check_interval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from kafka_replication.planning.plan import Plan
 
 
 def request_of(replication: Replication, params: Any) -> BackfillRequest:
@@ -40,6 +36,9 @@ class BackfillPlanOperator(StepOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers. A dry run pushes the whole plan instead."""
+        from kafka_replication.runs import backfill as backfilling
+        from kafka_replication.runs.leasing import backfill_scope, topics_of
+
         with task_run.failing():
             request = request_of(self.replication, context["params"])
         if request.dry_run:
@@ -56,6 +55,9 @@ class BackfillPlanOperator(StepOperator):
         return _numbers(run.run_id, plan)
 
     def _show(self, context: Context, request: BackfillRequest) -> None:
+        from kafka_replication.reporting import backfill as backfill_report
+        from kafka_replication.runs import backfill as backfilling
+
         with task_run.opened(self.replication, context) as run:
             plan = backfilling.preview(run, request)
         self.log.info("dry run, nothing is changed; a backfill would do:\n%s", backfill_report.plan_table(plan))
@@ -70,6 +72,10 @@ class IntervalPlanOperator(StepOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers."""
+        from kafka_replication.runs import interval
+        from kafka_replication.runs.leasing import interval_scope, topics_of
+        from kafka_replication.watermarks.boundaries import check_interval
+
         dag_run = context["dag_run"]
         with task_run.failing():
             start, end = check_interval(

@@ -22,9 +22,10 @@ def doc_md(replication: Replication) -> str:
 
 **When a run failed**, the log of `report` (and its XCom `summary`) names each range with its remedy. Follow it, then
 clear **`replicate` and downstream**: Airflow repeats only what is left, and nothing is copied twice. If `plan` failed,
-its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead.
+its log names the reason and the remedy; then, or if it refused a partition, trigger a new run instead. A run that went
+well outside of Airflow does not turn a failed one here green: `kafka-replication status` says how things stand.
 
-{_about_backfills(replication)}
+{_about_backfills(replication)}{_after_a_pause(replication)}
 
 {_besides(replication)}
 """
@@ -44,6 +45,17 @@ def _besides(replication: Replication) -> str:
     ]
     dry = "" if replication.progress == "interval" else "**Dry run** in the form of Trigger shows what would be copied."
     return " ".join([*([dry] if dry else []), *([f"Beside this DAG: {'; '.join(beside)}."] if beside else [])])
+
+
+def _after_a_pause(replication: Replication) -> str:
+    """What a person who triggers a paused DAG sees first, and did not ask for."""
+    if replication.schedule is None:
+        return ""
+    due = "each data interval" if replication.progress == "interval" else "the last data interval"
+    return (
+        f"\n\nTo trigger this DAG while it is paused switches it on: Airflow first starts the scheduled run of {due}"
+        " that is due, and the run that you triggered waits behind it."
+    )
 
 
 def _about_backfills(replication: Replication) -> str:

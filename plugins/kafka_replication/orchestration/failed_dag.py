@@ -11,19 +11,18 @@ from airflow.sdk.exceptions import AirflowFailException
 from kafka_replication.config import Replication
 from kafka_replication.config.names import FAILED_SUFFIX
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
-from kafka_replication.orchestration import task_run
+from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
-from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Action, Asked, handle
-from kafka_replication.watermarks.failed import STATES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from kafka_replication.runs.failed.handling import Asked
 
 IN_XCOM = 1000  # most records in the XCom; the log shows the first fifty
 
@@ -33,6 +32,9 @@ class FailedOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes what was found or done as its return value, before it fails."""
+        from kafka_replication.runs.failed.deciding import Decision
+        from kafka_replication.runs.failed.handling import handle
+
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
             mistakes, filters = Mistakes(), asked(params)
@@ -40,7 +42,7 @@ class FailedOperator(StepOperator):
             mistakes.of(lambda: filters.selection(action), None)
             mistakes.tell()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
-            answer = handle(run, action, filters, Decision(by=by, reason=params["reason"] or ""))
+            answer = handle(run, action, filters, Decision(by=by, reason=form.text(params["reason"])))
         document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}
         context["ti"].xcom_push("return_value", document)
         self.log.info("%s:\n%s", action, answer.text)
@@ -50,7 +52,7 @@ class FailedOperator(StepOperator):
 
 def action_of(params: Any) -> Action:
     """What the form asks for; empty means list. Raises BadInput."""
-    action = params["action"] or Action.LIST
+    action = form.text(params["action"]) or Action.LIST
     if action not in set(Action):
         raise BadInput(f"action: {action!r} is no action", f"one of {', '.join(Action)}")
     return Action(action)
@@ -58,7 +60,7 @@ def action_of(params: Any) -> Action:
 
 def decided_by(params: Any, dag_run: Any) -> str:
     """The name in the form; without one, the user who triggered the run in Airflow. Raises BadInput."""
-    by = str(params["by"] or "").strip() or str(dag_run.triggering_user_name or "").strip()
+    by = form.text(params["by"]) or form.text(dag_run.triggering_user_name)
     if not by:
         raise BadInput(
             "the field Who is empty, and Airflow does not know who triggered the run",
@@ -69,13 +71,15 @@ def decided_by(params: Any, dag_run: Any) -> str:
 
 def asked(params: Any) -> Asked:
     """The filters of the trigger's form; what is empty means all."""
+    from kafka_replication.runs.failed.handling import Asked
+
     return Asked(
-        topic=params["topic"] or "",
+        topic=form.text(params["topic"]),
         partition=params["partition"],
         from_=params["from"],
         until=params["until"],
-        kind=params["kind"] or "",
-        state=params["state"] or "",
+        kind=form.text(params["kind"]),
+        state=form.text(params["state"]),
         everything=params["all"],
     )
 

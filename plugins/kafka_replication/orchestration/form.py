@@ -40,3 +40,8 @@ def dry_run(default: bool) -> Param:
 def lines(value: object) -> object:
     """The value of a list without its empty lines: what Airflow's page sends for a list that was just emptied."""
     return [line for line in value if line != ""] if isinstance(value, (list, tuple)) else value
+
+
+def text(value: object) -> str:
+    """One line of text. A space that was left in an emptied field is nothing."""
+    return str(value or "").strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow.sdk import BaseNotifier
@@ -15,7 +15,7 @@ from kafka_replication.alerting.text import Message
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotDelivered
 
-TEXT, TITLE = "alert", "alert_title"  # in a notifier's templates
+TEXT, TITLE, FIELDS = "alert", "alert_title", "alert_fields"  # in a notifier's templates
 # What notifiers call the parts of a message. A part that the file does not give is filled in.
 _TITLES = ("subject", "title", "summary")
 _TEXTS = ("text", "message", "body", "content", "description")
@@ -37,7 +37,8 @@ class NotifierChannel:
     def deliver(self, message: Message) -> None:
         try:
             notifier = self.made()
-            context: Any = {**self.context, TEXT: message.text, TITLE: message.title}
+            fields = [asdict(alert) for alert in message.alerts]
+            context: Any = {**self.context, TEXT: message.text, TITLE: message.title, FIELDS: fields}
             # What calling the notifier does, but for the errors, which it would hide.
             notifier._update_context(context)
             notifier.render_template_fields(context)

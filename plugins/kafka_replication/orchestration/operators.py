@@ -1,7 +1,12 @@
-"""The tasks before and after the work: plan and report. They call the same step functions as the command line."""
+"""The tasks before and after the work: plan and report. They call the same step functions as the command line.
+
+Airflow imports a DAG file again and again, so what only a running task needs is imported where it runs, here and in all
+modules that DAG files import.
+"""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -10,17 +15,15 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import task_run
-from kafka_replication.planning import preflight
-from kafka_replication.reporting.report import RunReport, plan_as_json, plan_summary, plan_table
-from kafka_replication.runs import steps
-from kafka_replication.runs.leasing import NOTHING, live_scope, topics_of
-from kafka_replication.runs.run import Request
-from kafka_replication.spark.jobs import VERIFY_RESULT
-from kafka_replication.verification.verify import VerifyResult
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from kafka_replication.reporting.report import RunReport
+    from kafka_replication.runs.run import Request
+    from kafka_replication.verification.verify import VerifyResult
+
+log = logging.getLogger(__name__)
 FAILED_VERIFICATIONS = "failed_verifications"
 SUMMARY = "summary"  # the XCom with the text for people; Airflow's page folds a JSON document
 
@@ -61,6 +64,10 @@ class PlanOperator(StepOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the plan in numbers."""
+        from kafka_replication.reporting.report import plan_table
+        from kafka_replication.runs import steps
+        from kafka_replication.runs.leasing import live_scope, topics_of
+
         with task_run.failing():
             request = task_run.request_of(self.replication, context["params"])
         if request.dry_run:
@@ -83,11 +90,16 @@ class PlanOperator(StepOperator):
         }
 
     def _show(self, context: Context, request: Request) -> None:
+        from kafka_replication.planning import preflight
+        from kafka_replication.reporting.report import plan_as_json, plan_summary, planned
+        from kafka_replication.runs import steps
+
         with task_run.opened(self.replication, context) as run:
             plan, findings = steps.preview(run, request)
         for finding in findings:
-            self.log.warning("%s", finding)
-        self.log.info("dry run, nothing is changed; a run would do:\n%s", plan_table(plan))
+            finding.log_to(log)
+        for text in planned(plan, findings):
+            self.log.info("dry run, nothing is changed; a run would do:\n%s", text)
         context["ti"].xcom_push("return_value", plan_as_json(plan))
         context["ti"].xcom_push(SUMMARY, plan_summary(plan))
         with task_run.failing():
@@ -105,6 +117,9 @@ class ReportOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
+        from kafka_replication.runs import steps
+        from kafka_replication.runs.leasing import NOTHING
+
         with task_run.working(self.replication, context, lambda run: NOTHING, release="always") as run:
             report = steps.report(run, task_run.planned(run), self._verifications(context))
         context["ti"].xcom_push("return_value", report.as_json())
@@ -114,6 +129,8 @@ class ReportOperator(StepOperator):
             raise AirflowFailException(_summary(report))
 
     def _verifications(self, context: Context) -> list[VerifyResult]:
+        from kafka_replication.spark.jobs import VERIFY_RESULT
+
         encoded = context["ti"].xcom_pull(task_ids=self.verified_by, key=FAILED_VERIFICATIONS) or []
         return [VERIFY_RESULT.validate_json(text) for text in encoded]
 

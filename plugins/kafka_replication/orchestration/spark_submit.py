@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from kafka_replication.config import Replication
-from kafka_replication.copying.engine import CopyResult
 from kafka_replication.orchestration import task_run
 from kafka_replication.orchestration.operators import FAILED_VERIFICATIONS
-from kafka_replication.orchestration.spark_hook import HookSubmission
-from kafka_replication.runs import steps
-from kafka_replication.spark.jobs import VERIFY_RESULT
-from kafka_replication.spark.launcher import Launcher, OnDemand
-from kafka_replication.spark.submit import SubmitLauncher
-from kafka_replication.verification.verify import VerifyResult
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from kafka_replication.copying.engine import CopyResult
+    from kafka_replication.orchestration.spark_hook import HookSubmission
+    from kafka_replication.runs import steps
+    from kafka_replication.spark.launcher import Launcher
+    from kafka_replication.verification.verify import VerifyResult
 
 
 class ReplicateOperator(SparkSubmitOperator):
@@ -43,13 +42,17 @@ class ReplicateOperator(SparkSubmitOperator):
             **kwargs,
         )
         self.replication = replication
-        self._submission = HookSubmission(replication)
+        self._submission: HookSubmission | None = None  # once a launcher is needed
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the provider's returns nothing
         """Returns what was copied and read back, in numbers. Tries all ranges, then fails if one failed."""
+        from kafka_replication.runs import steps
+        from kafka_replication.spark.jobs import VERIFY_RESULT
+        from kafka_replication.spark.launcher import OnDemand
+
         with task_run.working_on_plan(self.replication, context) as (run, plan):
             if plan.idle:
-                self.log.info("nothing to do: all of it is on the target already, and verified; no Spark is started")
+                self.log.info("nothing to do: the target is up to date, and verified; no Spark is started")
             for partition in plan.to_copy:
                 key = partition.key
                 self.log.info("to copy: %s %s -> %s", key.source, partition.copy, key.target_topic)
@@ -68,11 +71,16 @@ class ReplicateOperator(SparkSubmitOperator):
 
     def launcher(self) -> Launcher:
         """A launcher that submits this task's jobs."""
+        from kafka_replication.orchestration.spark_hook import HookSubmission
+        from kafka_replication.spark.submit import SubmitLauncher
+
+        self._submission = HookSubmission(self.replication)
         return SubmitLauncher(self._submission)
 
     def on_kill(self) -> None:
         """Stop Spark when Airflow stops the task. Raises, because the task would otherwise keep running."""
-        self._submission.kill()
+        if self._submission is not None:
+            self._submission.kill()
         raise task_run.stopped()
 
     def _log(self, done: steps.Replicated) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow.configuration import AIRFLOW_HOME
@@ -12,8 +13,9 @@ from airflow.sdk import Connection, Variable
 from kafka_replication.connections.environment import STORE_URL
 from kafka_replication.model.errors import BadInput, ConnectionMissing
 from kafka_replication.orchestration.connections import lookup
-from kafka_replication.store import open_store
-from kafka_replication.watermarks.store import WatermarkStore
+
+if TYPE_CHECKING:
+    from kafka_replication.watermarks.store import WatermarkStore
 
 NAME = "kafka_replication_store"
 VARIABLE = f"{NAME}_url"
@@ -21,6 +23,8 @@ VARIABLE = f"{NAME}_url"
 
 def store() -> WatermarkStore:
     """The store at `store_url`. Raises BadInput, Unreachable, Refused."""
+    from kafka_replication.store import open_store
+
     return open_store(store_url())
 
 

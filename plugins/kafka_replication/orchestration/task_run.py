@@ -18,15 +18,15 @@ from kafka_replication.orchestration import form
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
 from kafka_replication.planning.backfill_request import LATEST, parse_topics
-from kafka_replication.planning.plan import Plan
-from kafka_replication.runs.leasing import acquire_lease, plan_scope
-from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runtime.deadline import Deadline
-from kafka_replication.watermarks.lease import Release
-from kafka_replication.watermarks.topics import Scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from kafka_replication.planning.plan import Plan
+    from kafka_replication.runs.run import LeasedRun, Request, Run
+    from kafka_replication.watermarks.lease import Release
+    from kafka_replication.watermarks.topics import Scope
 
 log = logging.getLogger(__name__)
 PLAN = "plan"  # the id of a DAG's first task
@@ -39,8 +39,10 @@ def run_id(context: Context) -> str:
 
 def request_of(replication: Replication, params: Any) -> Request:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    from kafka_replication.runs.run import Request
+
     mistakes = Mistakes()
-    moment = mistakes.of(lambda: _until(params["until"] or LATEST), None)
+    moment = mistakes.of(lambda: _until(form.text(params["until"]) or LATEST), None)
     topics = mistakes.of(lambda: parse_topics(replication, form.lines(params["topics"])), ())
     mistakes.tell()
     return Request(topics, moment, params["dry_run"])
@@ -58,6 +60,8 @@ def _until(until: object) -> datetime | None:
 @contextmanager
 def opened(replication: Replication, context: Context) -> Iterator[Run]:
     """The run without its lease, for steps that only read."""
+    from kafka_replication.runs.run import open_run
+
     tries_once = replication if context["ti"].task_id == PLAN else None
     with failing(tries_once), closing(store()) as watermarks:
         deadline = Deadline.after(replication.timeouts.run)
@@ -79,6 +83,8 @@ def working(
 @contextmanager
 def working_on_plan(replication: Replication, context: Context) -> Iterator[tuple[LeasedRun, Plan]]:
     """The stored plan, and the run under a lease of its target topics. Raises BadInput where there is none."""
+    from kafka_replication.runs.leasing import plan_scope
+
     with opened(replication, context) as run:
         plan = planned(run)
         with _held(run, context, plan_scope(plan), "never") as held:
@@ -87,6 +93,8 @@ def working_on_plan(replication: Replication, context: Context) -> Iterator[tupl
 
 @contextmanager
 def _held(run: Run, context: Context, scope: Scope, release: Release) -> Iterator[LeasedRun]:
+    from kafka_replication.runs.leasing import acquire_lease
+
     attempt = f"{context['ti'].task_id}, try {context['ti'].try_number},"
     with acquire_lease(run.replication, run.store, run.run_id, scope, attempt=attempt, release=release) as hold:
         yield run.holding(hold)
@@ -114,6 +122,9 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
     What happened and the remedy are lines of their own, before the traceback that Airflow logs: its page cuts the line
     of an exception off.
     """
+    # What a failed task's callback needs: it is imported while the task works, since Airflow gives a callback 20 s.
+    from kafka_replication.orchestration import watching  # noqa: F401
+
     try:
         yield
     except ReplicationError as e:

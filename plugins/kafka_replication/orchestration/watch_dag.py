@@ -13,8 +13,6 @@ from kafka_replication.config import Replication
 from kafka_replication.config.names import WATCH_DAG
 from kafka_replication.orchestration.dag_factory import START
 from kafka_replication.orchestration.import_errors import good_replications
-from kafka_replication.orchestration.watching import watcher
-from kafka_replication.runs.watching import side_by_side
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,6 +37,8 @@ class WatchOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Returns what is wrong now, for each replication. Fails if one could not be watched."""
+        from kafka_replication.runs.watching import side_by_side
+
         replications = good_replications(self.folder)
         results = side_by_side(replications, lambda replication: self._look(replication, context))
         if failed := [str(result) for result in results if isinstance(result, Exception)]:
@@ -47,6 +47,8 @@ class WatchOperator(BaseOperator):
         return {name: found for name, found in zip(names, results, strict=True) if isinstance(found, list) and found}
 
     def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
+        from kafka_replication.orchestration.watching import watcher
+
         try:
             return [str(row.key) for row in watcher(replication, dict(context)).look().told]
         except Exception as problem:

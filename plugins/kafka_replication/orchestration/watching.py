@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
+from airflow.sdk.configuration import conf
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
+from kafka_replication.alerting.text import Fields
+from kafka_replication.alerting.values import Event
 from kafka_replication.config import Replication
 from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.orchestration import notifiers
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.runs.watching import LostRun, Watcher
+from kafka_replication.runs.watching import LostRun, Watcher, failures_of
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +34,29 @@ class DagRuns:
     replication: Replication
 
     def state(self, run_id: str) -> str | None:
+        if (dag_run := self._dag_run(run_id)) is None:
+            return None
+        try:
+            state = task_runner.RuntimeTaskInstance.get_dagrun_state(*dag_run)
+            return str(getattr(state, "value", state))  # an enum whose text is not its value
+        except Exception as problem:  # noqa: BLE001 - the DAG run was deleted, or Airflow does not answer
+            log.info("Airflow does not know run %s: %s", run_id, problem)
+            return None
+
+    def link(self, run_id: str) -> str:
+        base = conf.get("api", "base_url", fallback="").rstrip("/")
+        if not base:
+            return ""
+        dag_id, dag_run = self._dag_run(run_id) or (self.replication.name, "")
+        page = f"{base}/dags/{quote(dag_id, safe='')}"
+        return f"{page}/runs/{quote(dag_run, safe='')}" if dag_run else page
+
+    def _dag_run(self, run_id: str) -> tuple[str, str] | None:
+        """The DAG and its run in Airflow's words; None for a run of the command line."""
         name = self.replication.name
         for dag_id in (name, f"{name}{BACKFILL_SUFFIX}"):
-            prefix = f"airflow-{dag_id}-"
-            if run_id.startswith(prefix):
-                try:
-                    state = task_runner.RuntimeTaskInstance.get_dagrun_state(dag_id, run_id.removeprefix(prefix))
-                    return str(getattr(state, "value", state))  # an enum whose text is not its value
-                except Exception as problem:  # noqa: BLE001 - the DAG run was deleted, or Airflow does not answer
-                    log.info("Airflow does not know run %s: %s", run_id, problem)
+            if run_id.startswith(prefix := f"airflow-{dag_id}-"):
+                return dag_id, run_id.removeprefix(prefix)
         return None
 
     def lost(self) -> LostRun | None:
@@ -78,11 +96,24 @@ def tell(
     """Tell what a run failed of. Raises nothing: the watch DAG looks later."""
     if not replication.alerts.names_somebody:
         return
-    is_backfill = context["dag"].dag_id.endswith(BACKFILL_SUFFIX)
+    teller = replace(watcher(replication, context), budget=seconds)
     try:
-        replace(watcher(replication, context), budget=seconds).tell(problem, run_id, is_backfill=is_backfill)
+        teller.tell(problem, run_id, is_backfill=_is_backfill(context))
     except ReplicationError as untold:
         log.error("%s: no alert could be sent: %s", replication.name, untold)
+
+
+def fields(
+    replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str
+) -> list[dict[str, str]]:
+    """What a run failed of, for a program."""
+    causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
+    link = DagRuns(replication).link
+    return [asdict(Fields.of(replication.name, Event.OPENED, cause, link(cause.run_id))) for cause in causes]
+
+
+def _is_backfill(context: Mapping[str, Any]) -> bool:
+    return str(context["dag"].dag_id).endswith(BACKFILL_SUFFIX)
 
 
 def look(replication: Replication, context: Mapping[str, Any]) -> None:

@@ -30,11 +30,14 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What one transaction writes: the changed entries, and which receipts it deletes."""
+    """What one transaction writes: the changed entries, and which receipts it deletes. ``left_over`` are receipts of
+    offsets that were given back before, by somebody who had no transactions and died then.
+    """
 
     offsets: Coverage
     entries: tuple[Entry, ...]
     deleted: tuple[Receipt, ...]
+    left_over: tuple[Receipt, ...] = ()
 
 
 def to_copy_again(
@@ -85,7 +88,13 @@ def give_back(
     position, receipts = view.positions[key], tuple(receipts)
     entry = view.removal(key, position.generation)
     assert entry is not None
-    wanted = wanted.intersection(position.coverage)
+    before, wanted = wanted.subtract(position.coverage), wanted.intersection(position.coverage)
+    left_over = tuple(
+        receipt
+        for receipt in receipts
+        if before.within(receipt.range) and (is_gone(receipt, entry) or is_gone_in_part(receipt, entry))
+    )
+    receipts = tuple(receipt for receipt in receipts if receipt not in left_over)
     cut = [receipt for receipt in receipts if is_gone_in_part(receipt, entry)]
     _refuse_unknown(key, wanted, cut, remainder)
     offsets = wanted.subtract(Coverage.of(receipt.range for receipt in cut))
@@ -112,7 +121,7 @@ def give_back(
         noted,
         *new,
     )
-    return GivenBack(offsets, changed, tuple(deleted))
+    return GivenBack(offsets, changed, tuple(deleted), left_over)
 
 
 def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], known: Remainder | None) -> None:

@@ -18,6 +18,7 @@ from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning.backfill_request import BackfillRequest, Point, check_order
+from kafka_replication.planning.created_topics import created_config
 from kafka_replication.planning.live import Planner, as_compared, own
 from kafka_replication.planning.placing import spread_before
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
@@ -311,7 +312,7 @@ def _estimated(line: BackfillLine, sample: Sample | None) -> BackfillLine:
 def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None:
     """The target's ``retention.ms``. For a topic that does not exist yet: the value that it will get."""
     target = given.snapshot.target.get(target_topic)
-    config = target.config if target else {**source.config, **given.replication.target_topics.config}
+    config = target.config if target else created_config(source.config, given.replication.target_topics)
     if "delete" not in config.get("cleanup.policy", "delete"):
         return None
     keeps = int(config.get("retention.ms", -1))

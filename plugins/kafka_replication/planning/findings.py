@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from kafka_replication.config import Replication
@@ -22,6 +23,7 @@ class Finding:
     where: str
     what: str
     remedy: str
+    _: KW_ONLY
     topic: str | None = field(default=None, compare=False)
     partition: int | None = field(default=None, compare=False)
 
@@ -29,8 +31,16 @@ class Finding:
     def stops_the_run(self) -> bool:
         return self.severity == "error" and self.topic is None
 
+    @property
+    def text(self) -> str:
+        """Without the severity, which a line of a log has before it."""
+        return f"{self.where}: {self.what}. Remedy: {self.remedy}"
+
     def __str__(self) -> str:
-        return f"{self.severity}: {self.where}: {self.what}. Remedy: {self.remedy}"
+        return f"{self.severity}: {self.text}"
+
+    def log_to(self, log: logging.Logger) -> None:
+        log.log(logging.ERROR if self.severity == "error" else logging.WARNING, "%s", self.text)
 
 
 def raise_errors(findings: Iterable[Finding]) -> None:

@@ -81,11 +81,11 @@ def own(replication: Replication, ledger: LedgerView) -> LedgerView:
         positions,
         {key: verified for key, verified in ledger.verified.items() if key in positions},
         {key: approved for key, approved in ledger.gaps.items() if key in positions},
-        {key: start for key, start in ledger.starts.items() if is_own(key)},
-        {key: deleted for key, deleted in ledger.deleted.items() if key in positions},
-        {key: removed for key, removed in ledger.removed.items() if key in positions},
-        {key: handled for key, handled in ledger.handled.items() if key in positions},
-        ledger.owners,
+        starts={key: start for key, start in ledger.starts.items() if is_own(key)},
+        deleted={key: deleted for key, deleted in ledger.deleted.items() if key in positions},
+        removed={key: removed for key, removed in ledger.removed.items() if key in positions},
+        handled={key: handled for key, handled in ledger.handled.items() if key in positions},
+        owners=ledger.owners,
     )
 
 

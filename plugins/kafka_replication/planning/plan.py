@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 
 from kafka_replication.ledger.entries import Ids
@@ -99,6 +99,7 @@ class Plan:
 
     replication: str
     partitions: tuple[PartitionPlan, ...]
+    _: KW_ONLY
     # For each ledger partition, the offset in the receipts topic from which this run needs receipts.
     receipts_from: Mapping[int, int] = field(default_factory=dict)
     left_to_others: tuple[str, ...] = ()  # the topics that other runs are at work on, as text for people

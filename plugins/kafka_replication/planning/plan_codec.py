@@ -124,7 +124,13 @@ class Plan1(_Stored):
     def value(self) -> Plan:
         offsets = {int(partition): offset for partition, offset in self.receipts_from.items()}
         partitions = tuple(partition.value() for partition in self.partitions)
-        return Plan(self.replication, partitions, offsets, tuple(self.notes), tuple(self.changes))
+        return Plan(
+            self.replication,
+            partitions,
+            receipts_from=offsets,
+            left_to_others=tuple(self.notes),
+            changes=tuple(self.changes),
+        )
 
 
 FORMATS: Mapping[int, TypeAdapter[Plan1]] = {1: TypeAdapter(Plan1)}

@@ -9,6 +9,7 @@ from kafka_replication.config import Replication
 from kafka_replication.config.model import RENAME
 from kafka_replication.config.names import PROVENANCE
 from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Side
 from kafka_replication.planning import ledger_topics, quarantine_topic, rights, safety
 from kafka_replication.planning.created_topics import (
     AFTER,
@@ -35,6 +36,37 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
     return in_order(findings)
 
 
+def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Finding]:
+    """The findings about one side alone, while the other one does not answer and ``snapshot`` has nothing of it.
+
+    ``known``: partitions were replicated before.
+    """
+    found = list(rights.missing_for_all(replication, snapshot))
+    if side == "source":
+        found += [] if known else _nothing_selected(replication, snapshot)
+        for name, topic in snapshot.source.items():
+            found += (replace(finding, topic=name) for finding in _of_source_alone(replication, snapshot, topic))
+    else:
+        found += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
+        for topic in snapshot.target.values():
+            found += _of_target_alone(replication, snapshot, topic)
+    return in_order(found)
+
+
+def _of_source_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+    if problem := replication.target_problem(topic.name):
+        yield Finding("error", topic.name, problem, RENAME)
+    yield from rights.missing_for_side(snapshot, "source", topic.name) or _unusable(topic, None)
+    yield from _open_transactions(topic)
+    yield from _unanswered(topic, None)
+
+
+def _of_target_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+    unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
+    yield from unusable or _target_settings(replication, topic.name, topic)
+    yield from _unanswered(None, topic)
+
+
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Errors first, and each once."""
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.severity, finding.where))
@@ -44,6 +76,7 @@ def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iter
     """The findings about one source topic and its target."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     found = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+    found += rights.denied_partitions(replication, snapshot, name)
     return (replace(finding, topic=name) for finding in found)
 
 
@@ -69,14 +102,14 @@ def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Findin
     return [*there, *_collision(replication, snapshot, name)]
 
 
-def _unusable(source: Topic, target: Topic | None) -> Iterator[Finding]:
+def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
     """Findings about a topic that cannot be described or created."""
     for side, topic in (("source", source), ("target", target)):
         if topic is not None and topic.problem is not None:
             yield Finding("error", f"{topic.name} on the {side}", topic.problem.what, topic.problem.remedy)
 
 
-def _unanswered(source: Topic, target: Topic | None) -> Iterator[Finding]:
+def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
     for side, topic in (("source", source), ("target", target)):
         for number, there in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
             if isinstance(there, Problem):
@@ -126,11 +159,15 @@ def _open_transactions(topic: Topic) -> Iterator[Finding]:
             )
 
 
-def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
-    if not snapshot.source and not known:
+def _nothing_selected(replication: Replication, snapshot: Snapshot) -> Iterator[Finding]:
+    if not snapshot.source:
         yield Finding(
             "error", replication.name, "no topic of the source is selected", "correct topics.include and topics.exclude"
         )
+
+
+def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iterator[Finding]:
+    yield from () if known else _nothing_selected(replication, snapshot)
     if snapshot.source_cluster == snapshot.target_cluster:
         same = [name for name in snapshot.source if replication.target_name(name) == name]
         if same:
@@ -176,12 +213,17 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
             + ("a run adds the others" if follows else "the partitions without a target are refused"),
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
+    yield from _target_settings(replication, at, target)
+    yield from _limits(at, source.config, target.config, f"of {target.name}")
+    yield from _retention(at, source, target)
+
+
+def _target_settings(replication: Replication, at: str, target: Topic) -> Iterator[Finding]:
+    """What an existing target shows, whatever its source is."""
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
         yield Finding(
             "error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
         )
-    yield from _limits(at, source.config, target.config, f"of {target.name}")
-    yield from _retention(at, source, target)
     yield from safety.check_existing(replication, at, "the target", target)
 
 

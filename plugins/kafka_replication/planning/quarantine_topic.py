@@ -71,7 +71,7 @@ def _keeps_everything(snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
         yield Finding(
             "warning",
             topic.name,
-            f"the quarantine topic deletes records after {topic.config['retention.ms']} ms, also those that nobody has"
-            " decided about",
+            f"the quarantine topic deletes records after {topic.config['retention.ms']} ms, also those still"
+            " waiting for a decision",
             f"set retention.ms=-1 on {topic.name}",
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from kafka_replication.config import Replication
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized
-from kafka_replication.model.keys import consumer_group, transactional_prefix
+from kafka_replication.model.keys import PartitionKey, consumer_group, opening_id, transactional_prefix, verified_id
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import ClusterName, Login, Operation, Resource, Right, Side
 from kafka_replication.planning import quarantine_topic
 from kafka_replication.planning.findings import Finding
@@ -38,6 +40,19 @@ def missing_for_topic(replication: Replication, snapshot: Snapshot, name: str) -
     return list(findings(snapshot, needed, name))
 
 
+def missing_for_side(snapshot: Snapshot, side: Side, name: str) -> list[Finding]:
+    """One finding for each right on this existing topic of one side that is missing."""
+    return list(findings(snapshot, on_topic(side, name, _SOURCE if side == "source" else _WRITTEN)))
+
+
+def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
+    """A finding for each partition of this source topic whose transactional id a rule denies."""
+    for number in sorted(snapshot.source[name].partitions):
+        key = PartitionKey(replication.name, TopicPartition(name, number), replication.target_name(name))
+        for found in _denied_ids(replication, snapshot, [key.transactional_id]):
+            yield replace(found, partition=number)
+
+
 def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Finding]:
     """One finding for each missing right without which nothing can be copied: on the ledger, groups, transactions."""
     needed = [on_group("source", replication.name), on_group("target", replication.name)]
@@ -47,7 +62,8 @@ def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Findin
         needed += on_topic("target", ledger_topic, _on_new(ledger_topic in (snapshot.ledger or {})))
     if quarantine_topic.is_wanted(replication):
         needed += on_topic("target", replication.quarantine_topic, _on_new(snapshot.quarantine is not None))
-    return list(findings(snapshot, needed))
+    ids = (opening_id(replication.name), verified_id(replication.name))
+    return [*findings(snapshot, needed), *_denied_ids(replication, snapshot, ids)]
 
 
 def _on_target(replication: Replication, snapshot: Snapshot, name: str, target: str) -> list[Right]:
@@ -70,6 +86,33 @@ def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = No
     """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic they are for."""
     for right in needed:
         if right in snapshot.denied:
-            login = snapshot.logins.get(right.side, Login(ClusterName(f"<{right.side}>", right.side)))
+            login = _login(snapshot, right.side)
             error = NotAuthorized.of(right, login.cluster, login.principal)
-            yield Finding("error", str(login.cluster), f"{right} is missing", error.remedy, topic=topic)
+            seen = snapshot.deny_rules.get(right.side)
+            granted = error.remedy if seen is None else right.command(login.cluster.address, login.principal)
+            missing = Finding("error", str(login.cluster), f"{right} is missing", granted)
+            yield replace(_by_rule(snapshot, right) or missing, topic=topic)
+
+
+def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]) -> Iterator[Finding]:
+    """A finding for each transactional id that a rule denies. Asking for one id does not show the others."""
+    if replication.delivery != EXACTLY_ONCE or on_transactions(replication.name) in snapshot.denied:
+        return
+    for name in ids:
+        right = Right(side="target", operation=Operation.WRITE, resource=Resource.TRANSACTIONAL_ID, name=name)
+        if found := _by_rule(snapshot, right, host="*"):
+            yield found
+
+
+def _by_rule(snapshot: Snapshot, right: Right, host: str | None = None) -> Finding | None:
+    """The finding if a rule that is seen denies the right. ``host`` are the hosts for which it has to hold."""
+    login = _login(snapshot, right.side)
+    for rule in sorted(snapshot.deny_rules.get(right.side, ())):
+        if rule.forbids(right, login.principal) and host in (None, rule.host):
+            what = f"{right} is denied by a rule, which counts more than what is granted: {rule}"
+            return Finding("error", str(login.cluster), what, rule.command(login.cluster.address))
+    return None
+
+
+def _login(snapshot: Snapshot, side: Side) -> Login:
+    return snapshot.logins.get(side, Login(ClusterName(f"<{side}>", side)))

@@ -9,7 +9,7 @@ from kafka_replication.ledger.entries import Removed
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
-from kafka_replication.model.rights import Login, Right, Side
+from kafka_replication.model.rights import DenyRule, Login, Right, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +106,6 @@ class Snapshot:
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
     denied: frozenset[Right] = frozenset()  # what the brokers do not allow, as far as they were asked
+    # The rules that deny something, by side; not of a side that does not tell this client its rules.
+    deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
     logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt, Transform, how
@@ -32,6 +32,7 @@ class Stretch:
     source: OffsetRange | None
     target: OffsetRange | None
     count: int
+    _: KW_ONLY
     partition: int | None = None  # of the target, where the records of one source partition lie in several
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ class PartitionAudit:
     not_at_source: int = 0
     quarantined: int = 0
     skipped: int = 0
-    retried: int = 0  # set aside first, and copied after all
+    retried: int = 0  # set aside first, and copied later
     lost: tuple[ApprovedGap, ...] = ()
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     unlisted: int = 0
@@ -209,7 +210,7 @@ class PartitionAudit:
                     _span(first.source, last.source),
                     _span(first.target, last.target),
                     len(more) + 1,
-                    first.partition,
+                    partition=first.partition,
                 )
             )
         return stretches

@@ -129,7 +129,7 @@ def nothing_to_do(*, lost: bool, given_up: bool) -> str:
             " with records that were retried"
         )
     verified = "verified, or its verification was given up" if given_up else "verified"
-    return f"nothing to do: all of it is on the target already, and {verified}"
+    return f"nothing to do: the target is up to date, and {verified}"
 
 
 def nothing_done(report: RunReport) -> str:
@@ -145,15 +145,15 @@ def summary(backfill_plan: BackfillPlan) -> str:
         counts = f"{len(backfill_plan.refused)} of {len(backfill_plan.lines)}"
         return f"{counts} partitions are refused: nothing would be copied"
     if backfill_plan.plan.idle:
+        if backfill_plan.lines and not any(line.asked.span for line in backfill_plan.lines):
+            return "nothing to do: the source has no offset in this range"
         lost, given_up = (
             any(line.lost or line.withheld for line in backfill_plan.lines),
             any(line.given_up for line in backfill_plan.lines),
         )
         return nothing_to_do(lost=lost, given_up=given_up)
     if not todo:
-        return (
-            "nothing to copy: all of it is on the target already; the part that is not verified yet would be verified"
-        )
+        return "nothing to copy: the target is up to date; the part that is not verified yet would be verified"
     records, size = _total(line.records for line in todo), _total(line.bytes for line in todo)
     about = (
         f"about {records:,} records, {amount(size)} (estimated from a sample)"

@@ -156,14 +156,14 @@ def _stalled(replication: Replication, seen: RunsSeen, now: datetime) -> Iterato
         reading = timedelta(seconds=progress.seconds) if progress and progress.reading_back else timedelta()
         if run.life is Life.AT_WORK and now - run.moved_at > patience + reading:
             place = (f"{progress.slowest} ({progress.slowest_percent}%)",) if progress and progress.slowest else ()
-            standing = str(progress) if progress else "it has not begun to copy"
+            standing = str(progress) if progress else "copying has not started"
             yield _no_progress(run.record.run_id, run.moved_at, standing, place)
 
 
 def _no_progress(run_id: str, since: datetime, standing: str, places: tuple[str, ...]) -> Cause:
     return Cause(
         key=CauseKey(Kind.STALLED),
-        what=f"run {run_id} has made no progress since {to_text(since)} and goes on trying: {standing}",
+        what=f"run {run_id} has made no progress since {to_text(since)} and is still trying; {standing}",
         remedy="look at the log of the run for what it waits for: brokers, an open transaction, a full disk, a network",
         places=places,
         at=since,
@@ -202,7 +202,9 @@ def ledger_causes(replication: Replication, obstacle: ReplicationError | None) -
 
 
 def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
-    """Gaps and refusals, one cause for each topic; and the lag, one cause for all partitions beyond the limit."""
+    """Gaps, refusals and quarantined records, one cause for each topic; and the lag, one cause for all partitions
+    beyond the limit.
+    """
     rows = list(rows)
     refused = sorted((row for row in rows if row.plan.refused), key=lambda row: row.plan.key)
     for kind in (Kind.GAP, Kind.REFUSED):
@@ -210,13 +212,13 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
         for topic, group in itertools.groupby(chosen, key=lambda row: row.plan.key.source.topic):
             yield _refused(replication, kind, topic, list(group))
     yield from _removed(rows)
+    yield from _quarantined(replication, rows)
     late = {row.plan.key.source: why for row in rows if not row.plan.refused and (why := beyond(replication, row))}
     if late:
-        first = min(late)
-        others = f", and {len(late) - 1} other partitions" if len(late) > 1 else ""
+        which = f"{len(late)} partitions are" if len(late) > 1 else "1 partition is"
         yield Cause(
             key=CauseKey(Kind.LAG),
-            what=f"the target is beyond its limit (alerts.lag): {first} {late[first]}{others}",
+            what=f"{which} further behind than alerts.lag allows ({_limit(replication)})",
             remedy="check that runs start and end in time; give them more task slots, or raise the limit",
             places=tuple(f"{at} {why}" for at, why in sorted(late.items())),
         )
@@ -247,6 +249,35 @@ def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
             remedy=of_topic[0].plan.remedy,
             places=tuple(f"{row.plan.key.source} {row.plan.missed}" for row in of_topic),
         )
+
+
+def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
+    """Quarantined records that nobody has decided about, one cause for each topic."""
+    waiting = sorted((row for row in rows if row.waiting), key=lambda row: row.plan.key)
+    for topic, group in itertools.groupby(waiting, key=lambda row: row.plan.key.source.topic):
+        of_topic = list(group)
+        count = sum(row.waiting for row in of_topic)
+        yield Cause(
+            key=CauseKey(Kind.QUARANTINED, topic),
+            what=(
+                f"{count} record{'s' if count != 1 else ''} of {topic} could not be copied: in"
+                f" {replication.quarantine_topic}, until somebody retries or discards them"
+            ),
+            remedy="'kafka-replication failed list' says why; then 'kafka-replication failed retry' or 'discard'",
+            places=tuple(f"{row.plan.key.source}: {row.waiting}" for row in of_topic),
+        )
+
+
+def _limit(replication: Replication) -> str:
+    lag = replication.alerts.lag
+    records = [] if lag.records is None else [f"{lag.records} offsets"]
+    return " or ".join(records if lag.seconds is None else [*records, duration(lag.seconds)])
+
+
+def is_first_copy(records: Sequence[RunRecord]) -> bool:
+    """Whether the first copy of everything is still to be made, or is being made. ``records``: newest first."""
+    live = [record for record in records if record.kind != BACKFILL]
+    return not any(record.state in _SUCCEEDED for record in live) and (not live or live[0].state == "planned")
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:

@@ -17,6 +17,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import Plan
+from kafka_replication.reporting.table import amount
 
 WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk may take ten seconds
 
@@ -41,7 +42,7 @@ class Standing:
 class Progress(Standing):
     """How far a run is, and how fast. ``records`` and ``bytes`` are what this attempt of the run has committed;
     ``seconds`` is how long it has worked, ``throttled`` for how long the brokers' quotas have made its ranges wait,
-    added up.
+    added up. ``waiting`` says what it waits for, while it does not move.
     """
 
     records: int = 0
@@ -50,6 +51,7 @@ class Progress(Standing):
     bytes_per_second: float = 0.0
     seconds_left: float | None = None  # None: not known
     throttled: float = 0.0
+    waiting: str | None = None
 
     @property
     def percent(self) -> int:
@@ -77,8 +79,8 @@ class Progress(Standing):
         parts = [
             f"{self.ranges_done:,} of {self.ranges:,} ranges done",
             f"{self.records:,} records",
-            f"{self.bytes / 1e6:,.1f} MB",
-            f"{self.bytes_per_second / 1e6:,.1f} MB/s",
+            amount(self.bytes),
+            f"{amount(self.bytes_per_second)}/s",
             f"{self.percent}%",
         ]
         if self.seconds_left:
@@ -88,7 +90,8 @@ class Progress(Standing):
         if self.throttled >= 1:
             parts.append(f"quotas of the brokers made it wait {duration(self.throttled)}")
         slowest = "" if self.slowest is None else f"; slowest {self.slowest} ({self.slowest_percent}%)"
-        return ", ".join(parts) + slowest
+        waiting = "" if self.waiting is None else f"; waits for {self.waiting}"
+        return ", ".join(parts) + slowest + waiting
 
 
 _PROGRESS = TypeAdapter(Progress)

@@ -9,6 +9,7 @@ from typing import Any
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.removal import removal_text
@@ -136,7 +137,7 @@ class RunReport:
             "missing",
             "digest",
             "watermark",
-            "MB/s",
+            "speed",
         )
         failed = [
             f"FAILED {line.key.source} {line.range}: {line.error}\n  remedy: {line.remedy or 'run again'}"
@@ -201,7 +202,7 @@ def _several(line: RangeReport) -> str:
 
 def _cells(line: RangeReport) -> tuple[str, ...]:
     digest = {None: "-", True: "equal", False: "DIFFERS"}[line.digest_ok]
-    speed = f"{line.mb_per_second:.1f}" if line.seconds else "-"
+    speed = f"{amount(line.mb_per_second * 1e6)}/s" if line.seconds else "-"
     numbers = (line.range.span, line.copied, line.copied_before, line.not_visible, line.lost, line.missing)
     return (
         str(line.key.source),
@@ -233,6 +234,12 @@ def plan_table(plan: Plan) -> str:
     removed = [removal_text(p.key, p.removed, p.missed) for p in plan.partitions if p.removed]
     notes = "".join(f"\n{note}" for note in (*removed, *plan.notes))
     return f"{table(head, rows)}\n{plan_summary(plan)}{refused}{notes}"
+
+
+def planned(plan: Plan, findings: Iterable[Finding]) -> list[str]:
+    """The plan for people; nothing if an error is all there is to say: "nothing to do" would contradict it."""
+    refused = not plan.partitions and any(finding.severity == "error" for finding in findings)
+    return [] if refused else [plan_table(plan)]
 
 
 def plan_summary(plan: Plan) -> str:

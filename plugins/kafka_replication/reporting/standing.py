@@ -16,7 +16,7 @@ RECENT: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAtWork:
-    """A run that has a lease, and how far it is; None if it has not begun to copy."""
+    """A run that has a lease, and how far it is; None if copying has not started."""
 
     run_id: str
     progress: Progress | None
@@ -36,7 +36,7 @@ class RunAtWork:
         }
 
     def __str__(self) -> str:
-        return f"run {self.run_id}: {self.progress or 'it has not begun to copy'}"
+        return f"run {self.run_id}: {self.progress or 'copying has not started'}"
 
 
 @dataclass(frozen=True, slots=True)

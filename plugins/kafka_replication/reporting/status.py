@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from kafka_replication.ledger.entries import Ids
-from kafka_replication.ledger.view import NONE, LedgerView
+from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import duration, from_millis, to_text
@@ -51,6 +51,7 @@ class PartitionStatus:
     quarantined: int = 0
     skipped: int = 0
     undecided: int = 0  # of both, those that nobody has retried or discarded
+    waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
 
     @property
     def state(self) -> str:
@@ -157,6 +158,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
                 quarantined=quarantined,
                 skipped=skipped,
                 undecided=view.undecided(planned.key) if position else 0,
+                waiting=view.undecided(planned.key, ASIDE[:1]) if position else 0,
             )
         )
     return rows
@@ -220,43 +222,6 @@ def _watermark(row: PartitionStatus) -> int:
 
 
 def status_table(rows: list[PartitionStatus]) -> str:
-    head = (
-        "partition",
-        "target",
-        "state",
-        "log start",
-        "source end",
-        "withheld",
-        "position",
-        "watermark",
-        "lag",
-        "lag time",
-        "removed",
-        "lost",
-        "failed",
-        "last verified",
-        "verified by",
-    )
-    lines = [
-        (
-            str(row.plan.key.source),
-            row.plan.key.target_topic,
-            row.state,
-            _text(row.log_start),
-            _text(row.source_end),
-            str(row.withheld),
-            _text(row.position),
-            _text(row.plan.watermark),
-            _text(row.lag),
-            "-" if row.lag_seconds is None else duration(row.lag_seconds) if row.lag_seconds else "0 s",
-            str(row.removed),
-            str(row.lost),
-            str(row.quarantined + row.skipped),
-            row.last_verified or "-",
-            row.level,
-        )
-        for row in rows
-    ]
     open_transactions = [
         f"{row.plan.key.source}: {withheld_by_open_transaction(row.plan.source_end, row.high_watermark or 0)}"
         for row in rows
@@ -269,12 +234,40 @@ def status_table(rows: list[PartitionStatus]) -> str:
     delivered = [_delivered(row) for row in rows if row.delivery != EXACTLY_ONCE]
     failed = [
         f"FAILED RECORDS {row.plan.key.source}: {row.quarantined} quarantined, {row.skipped} skipped; about"
-        f" {row.undecided} of them nobody has decided: kafka-replication failed list"
+        f" {row.undecided} of them wait for a decision: kafka-replication failed list"
         for row in rows
         if row.quarantined + row.skipped
     ]
     notes = [*silent, *open_transactions, *not_in_store, *delivered, *failed, *removed, *gaps]
-    return "\n".join([table(head, lines), *notes])
+    return "\n".join([_columns(rows), *notes])
+
+
+def _columns(rows: list[PartitionStatus]) -> str:
+    """The table itself, without the columns that say nothing of any of these partitions."""
+    columns = {
+        "partition": [str(row.plan.key.source) for row in rows],
+        "target": [row.plan.key.target_topic for row in rows],
+        "state": [row.state for row in rows],
+        "log start": [_text(row.log_start) for row in rows],
+        "source end": [_text(row.source_end) for row in rows],
+        "withheld": [_text(row.withheld) for row in rows],
+        "position": [_text(row.position) for row in rows],
+        "watermark": [_text(row.plan.watermark) for row in rows],
+        "lag": [_text(row.lag) for row in rows],
+        "lag time": [_age(row.lag_seconds) for row in rows],
+        "removed": [_text(row.removed) for row in rows],
+        "lost": [_text(row.lost) for row in rows],
+        "failed": [_text(row.quarantined + row.skipped) for row in rows],
+        "last verified": [_to_the_second(row.last_verified) for row in rows],
+        "verified by": [row.level for row in rows],
+    }
+    say_nothing = {
+        "target": all(row.plan.key.target_topic == row.plan.key.source.topic for row in rows),
+        "position": columns["position"] == columns["watermark"],
+        **{name: set(columns[name]) <= {"0", "-"} for name in ("log start", "withheld", "removed", "lost", "failed")},
+    }
+    head = [name for name in columns if not rows or not say_nothing.get(name)]
+    return table(head, list(zip(*(columns[name] for name in head), strict=True)))
 
 
 def _delivered(row: PartitionStatus) -> str:
@@ -288,4 +281,12 @@ def _not_in_store(rows: list[PartitionStatus]) -> str:
 
 
 def _text(value: int | None) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else f"{value:,}"
+
+
+def _age(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds) if seconds else "0 s"
+
+
+def _to_the_second(time: str | None) -> str:
+    return f"{time[:19]}Z" if time else "-"

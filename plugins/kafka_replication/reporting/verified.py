@@ -27,7 +27,7 @@ _CONTRADICTED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRow:
     """One partition: the offsets that were verified now, with so many records, or why they are not."""
 
@@ -72,7 +72,14 @@ def _read_back(
         error, remedy = result.error, result.remedy
         if row is not None and not error:
             error, remedy = row.problem, row.plan.remedy
-        yield VerifiedRow(result.key, result.verified, result.records, moved.get(result.key), error, remedy)
+        yield VerifiedRow(
+            key=result.key,
+            verified=result.verified,
+            records=result.records,
+            watermark=moved.get(result.key),
+            error=error,
+            remedy=remedy,
+        )
 
 
 def _others(
@@ -83,4 +90,11 @@ def _others(
     known = {result.key for result in results}
     for key, row in contradicted.items():
         if key not in known:
-            yield VerifiedRow(key, Coverage(), 0, moved.get(key), row.problem, row.plan.remedy)
+            yield VerifiedRow(
+                key=key,
+                verified=Coverage(),
+                records=0,
+                watermark=moved.get(key),
+                error=row.problem,
+                remedy=row.plan.remedy,
+            )

@@ -78,20 +78,24 @@ def _give_back(run: LeasedRun, session: PartitionSession, snapshot: Snapshot, wa
     if entry is None:
         return
     given = give_back(key, view, receipts, wanted, _remainder(run, key, receipts, entry), (run.run_id, now()))
-    if given.offsets:
+    if given.offsets or given.left_over:
         _write(session, given)
         log.info("%s: %s are not on the target any more and will be copied again", key, given.offsets)
 
 
 def _write(session: PartitionSession, given: GivenBack) -> None:
+    """The receipts go last: after a crash without transactions, what was already given back tells which are left over.
+    Without them nothing would tell what is gone, or how many records of it were set aside.
+    """
     transaction, ledger = session.transaction, session.ledger
     transaction.begin()
-    for number, receipt in enumerate(given.deleted, 1):
+    if given.offsets:
+        for entry in sorted(given.entries, key=lambda entry: not isinstance(entry, Receipt)):
+            ledger.write(transaction, session.key, entry)
+    for number, receipt in enumerate((*given.deleted, *given.left_over), 1):
         ledger.delete(transaction, session.key, receipt)
         if number % 10_000 == 0:  # the producer's queue is bounded
             transaction.flush()
-    for entry in given.entries:
-        ledger.write(transaction, session.key, entry)
     transaction.commit()
 
 

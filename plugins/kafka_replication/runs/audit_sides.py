@@ -65,7 +65,7 @@ class Sides:
         return partial(self.pipeline.outputs, origin=origin)
 
     def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
-        """Where records are that were set aside first, and copied after all."""
+        """Where records are that were set aside first, and copied later."""
         topic, position = self.target.get(key.target_topic), self.view.positions[key]
         for entry in self.view.handled_in(key, position.generation, "retried"):
             if topic is not None and entry.ids.target_topic == topic.topic_id:

@@ -11,38 +11,39 @@ from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationE
 from kafka_replication.planning import preflight
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.loops import loops
-from kafka_replication.planning.plan import Plan, State
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.runs.steps import previewing
+from kafka_replication.runs.steps import one_side, previewing
 from kafka_replication.runs.steps.replicating import job
 from kafka_replication.spark import reach
 from kafka_replication.spark.launcher import Launcher
 
 log = logging.getLogger(__name__)
 
-# The findings about a topic say the same.
-_SAID_BY_FINDINGS = frozenset({State.UNFIT, State.UNREADABLE, State.TARGET_MISSING})
-
 
 def check(run: Run) -> list[Finding]:
     """The findings about connections, clusters, rights, topics, the ledger and Spark. Copies and changes nothing.
 
-    Raises BadInput for connections, Unreachable, Refused.
+    A cluster that does not answer, or lets nobody in, is an error among them; what the other one shows is said all the
+    same. Raises BadInput for connections, Refused, and Unreachable if a cluster goes away meanwhile.
     """
     run.clusters.resolve(alerts=True)
     broken, as_written = list(_unusable_functions(run)), run.replication
     if broken:  # everything else is checked all the same
         run = run.of(run.replication.model_copy(update={"transform": ()}))
-    try:
-        plan, found = previewing.preview(run, Request())
-    except NotAuthorized as error:
-        found = previewing.missing_rights(run) or [Finding("error", run.replication.name, error.what, error.remedy)]
-    else:
-        found += _refusals(plan)
-    found += _loops(run, as_written)
+    previewing.check_functions(run)
+    away = run.clusters.away
+    found = one_side.findings(run, away) if away else [*_of_both(run), *_loops(run, as_written)]
     functions = run.replication.pipeline.modules
     spark = reach.check(run.clusters.spark, run.replication.copying, functions)
     return preflight.in_order([*broken, *found, *spark])
+
+
+def _of_both(run: Run) -> list[Finding]:
+    try:
+        plan, found = previewing.preview(run, Request())
+    except NotAuthorized as error:
+        return previewing.missing_rights(run) or [Finding("error", run.replication.name, error.what, error.remedy)]
+    return [*found, *previewing.refusals(plan)]
 
 
 def _unusable_functions(run: Run) -> Iterator[Finding]:
@@ -71,11 +72,3 @@ def check_spark(run: Run, launcher: Callable[[], Launcher]) -> list[Finding]:
     except ReplicationError as error:
         return [Finding("error", where, error.what, error.remedy)]
     return [Finding("error", where, end.error, end.remedy or "see Spark's log")] if end.error else []
-
-
-def _refusals(plan: Plan) -> Iterator[Finding]:
-    """The partitions that a run would refuse, for reasons that only the ledger or the records show."""
-    for refused in plan.refused:
-        if refused.state not in _SAID_BY_FINDINGS:
-            at = refused.key.source
-            yield Finding("error", str(at), refused.what, refused.remedy, topic=at.topic, partition=at.partition)

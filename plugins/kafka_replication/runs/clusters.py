@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import chain
@@ -13,10 +13,11 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections, SparkConnection
 from kafka_replication.kafka import AdminClient, clients
 from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
 from kafka_replication.ledger.entries import Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.rights import Login, Side
 from kafka_replication.runtime.deadline import Deadline
@@ -27,8 +28,16 @@ class Clusters:
     Unreachable.
     """
 
-    def __init__(self, replication: Replication, connections: Connections, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        replication: Replication,
+        connections: Connections,
+        deadline: Deadline,
+        patience: float = LONGEST_TRANSACTION,
+    ) -> None:
+        """``patience``: the seconds for which reading the ledger waits for a transaction that hides entries."""
         self._replication, self._connections, self._deadline = replication, connections, deadline
+        self._patience = patience
 
     @cached_property
     def source(self) -> dict[str, Any]:
@@ -60,13 +69,32 @@ class Clusters:
 
     def connect(self) -> None:
         """Connect to both clusters at the same time. Raises the errors of both as one."""
+        raise_together(list(self._connected().values()))
+
+    @cached_property
+    def away(self) -> Mapping[Side, ReplicationError]:
+        """The clusters that do not answer or let nobody in, and why. Connects to both at the same time, once. Raises
+        BadInput.
+        """
+        errors = self._connected()
+        if not all(isinstance(error, Unreachable | NotAdmitted) for error in errors.values()):
+            raise_together(list(errors.values()))
+        return errors
+
+    def _connected(self) -> dict[Side, ReplicationError]:
         self.resolve()
         with ThreadPoolExecutor(2) as pool:
-            both = [pool.submit(lambda: self.source_admin), pool.submit(lambda: self.target_admin)]
-        found = [future.exception() for future in both]
-        raise_together([error for error in found if isinstance(error, ReplicationError)])
-        for future in both:
-            future.result()
+            both: dict[Side, Future[AdminClient]] = {
+                "source": pool.submit(lambda: self.source_admin),
+                "target": pool.submit(lambda: self.target_admin),
+            }
+        errors = dict[Side, ReplicationError]()
+        for side, future in both.items():
+            try:
+                future.result()
+            except ReplicationError as error:
+                errors[side] = error
+        return errors
 
     @cached_property
     def spark(self) -> SparkConnection:
@@ -102,7 +130,8 @@ class Clusters:
 
     @cached_property
     def _ledger(self) -> KafkaLedger:
-        return KafkaLedger(self.target, self.target_admin, self._replication.name, self._deadline)
+        name, deadline = self._replication.name, self._deadline
+        return KafkaLedger(self.target, self.target_admin, name, deadline, patience=self._patience)
 
     def positions_on_source(self) -> Mapping[PartitionKey, Position]:
         """The positions of replications that write to the topics of the source that this one selects. Raises
@@ -135,9 +164,13 @@ class Clusters:
 
 
 def raise_together(errors: Sequence[ReplicationError]) -> None:
-    """Raise these errors as one; nothing if there are none. Its kind is that of the first that no retry can help."""
-    if not errors:
-        return
+    """Raise these errors as one; nothing if there are none."""
+    if errors:
+        raise together(errors)
+
+
+def together(errors: Sequence[ReplicationError]) -> ReplicationError:
+    """These errors as one. Its kind is that of the first that no retry can help."""
     worst = min(errors, key=lambda error: error.retriable)
     said = list(dict.fromkeys((error.what, error.remedy) for error in errors))
-    raise type(worst)("; ".join(what for what, _ in said), "; ".join(dict.fromkeys(remedy for _, remedy in said)))
+    return type(worst)("; ".join(what for what, _ in said), "; ".join(dict.fromkeys(remedy for _, remedy in said)))

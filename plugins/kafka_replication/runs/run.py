@@ -105,7 +105,7 @@ class Run:
             _said.discard(self.replication.name)
         elif self.replication.name not in _said:
             _said.add(self.replication.name)
-            log.warning("%s", finding)
+            finding.log_to(log)
         return known
 
     def stored_plan(self) -> Plan | None:
@@ -238,8 +238,14 @@ def open_run(
     store: WatermarkStore,
     run_id: str,
     deadline: Deadline | None = None,
+    *,
+    looks: bool = False,
 ) -> Run:
-    """A run without a lease. Does not connect: clients are created at their first use."""
+    """A run without a lease. Does not connect: clients are created at their first use.
+
+    One that only ``looks`` waits for a transaction that hides the ledger as long as for any answer of a cluster.
+    """
     deadline = deadline or Deadline()
-    clusters = Clusters(replication, connections, deadline)
+    bound = {"patience": float(replication.timeouts.request)} if looks else {}
+    clusters = Clusters(replication, connections, deadline, **bound)
     return Run(replication=replication, clusters=clusters, store=store, run_id=run_id, deadline=deadline)

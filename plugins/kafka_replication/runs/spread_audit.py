@@ -55,7 +55,7 @@ class Claim:
             return None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TargetRead:
     """What reading the target showed: the digest of each wanted part, and the records that belong to nobody."""
 

@@ -11,19 +11,19 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 from kafka_replication.alerting import channels
-from kafka_replication.alerting.channels import AppriseChannel, Channel
+from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
 from kafka_replication.alerting.decide import CLAIM, decide
 from kafka_replication.alerting.memory import AlertMemory, FileMemory
 from kafka_replication.alerting.text import Message, message
 from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
-from kafka_replication.model.errors import OutOfTime, ReplicationError, Stalled, Unreachable
+from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationError, Stalled, Unreachable
 from kafka_replication.reporting.causes import (
     BACKFILL,
     Life,
@@ -31,6 +31,7 @@ from kafka_replication.reporting.causes import (
     RunFacts,
     RunsSeen,
     failures,
+    is_first_copy,
     lasting,
     ledger_causes,
     partition_causes,
@@ -51,7 +52,9 @@ LATELY = timedelta(minutes=5)
 TOLD, STORED = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
-_OF_CLUSTERS = frozenset({Kind.CLUSTER, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG})
+_OF_CLUSTERS = frozenset(
+    {Kind.CLUSTER, Kind.ADMISSION, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG, Kind.QUARANTINED}
+)
 _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
 
 
@@ -82,6 +85,9 @@ class Orchestrator(Protocol):
     def lost(self) -> LostRun | None:
         """The newest run, if it has failed; it may be in the store or not."""
 
+    def link(self, run_id: str) -> str:
+        """The page of this run for people, or else of the replication; empty if its address is not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
@@ -104,8 +110,7 @@ class Watcher:
         `look` does.
         """
         until = Deadline.after(TOLD * self.budget)
-        reported = reported_failure(problem, run_id, is_backfill=is_backfill)
-        cluster = _explaining(problem, reported)
+        *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
 
         def remembered() -> tuple[WatermarkStore, Decision]:
             store = self.open_store()
@@ -140,10 +145,13 @@ class Watcher:
 
     def _observe(self, store: WatermarkStore) -> _Seen:
         seen, of_runs = RunsSeen(), _NOTHING
+        records = store.runs(self.replication.name, RUNS)
         if self.orchestrator is not None or not self._watched_by_airflow(store):
-            seen, of_runs = self._runs(store), _OF_RUNS
+            seen, of_runs = self._runs(store, records), _OF_RUNS
         causes = run_causes(self.replication, seen, datetime.now(UTC))
         of_clusters, judged = self._clusters(store)
+        if is_first_copy(records):
+            of_clusters = [cause for cause in of_clusters if cause.key.kind is not Kind.LAG]
         observed = Observation(causes=(*causes, *of_clusters), judged=judged | of_runs)
         return _Seen(observed, seen.runs if of_runs else None)
 
@@ -170,15 +178,16 @@ class Watcher:
         look = store.last_look(self.replication.name)
         return look is not None and datetime.now(UTC) - look.at < LATELY
 
-    def _runs(self, store: WatermarkStore) -> RunsSeen:
+    def _runs(self, store: WatermarkStore, records: Sequence[RunRecord]) -> RunsSeen:
         name = self.replication.name
-        leases, records = [lease for lease in store.leases(name) if not lease.waiting], store.runs(name, RUNS)
+        leases = [lease for lease in store.leases(name) if not lease.waiting]
         facts = [self._facts(store, record, leases) for record in records]
         known = {record.run_id for record in records}
         planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
         lease = next((lease for lease in planners if lease.owner not in known), None)
         planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
         runs = (*self._lost(known), *(run for run in facts if run is not None))
+        runs = tuple(sorted(runs, key=lambda run: run.record.created_at, reverse=True))  # wherever they were started
         return RunsSeen(runs=runs, planning=planning, paused=self._paused(store))
 
     def _lost(self, known: Collection[str]) -> Iterator[RunFacts]:
@@ -221,27 +230,28 @@ class Watcher:
     def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
         def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
             observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
-            return decide(open_, observed, now, timedelta(seconds=self.budget))
+            return decide(open_, observed, now, timedelta(seconds=self.budget), tuple(self._channels()))
 
         return memory.settle_causes(self.replication.name, settle)
 
     def _tell(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
         if not decision.alerts:
             return
-        ways = self._channels()
-        if channels.deliver(
-            ways, message(self.replication.name, decision.alerts), TOLD * self.budget if seconds is None else seconds
-        ):
-            memory.confirm_alerts(self.replication.name, decision.alerts)
+        name, link = self.replication.name, self.orchestrator.link if self.orchestrator else _unknown
+        messages = {
+            way: (channel, message(name, alerts, link))
+            for way, channel in self._channels().items()
+            if (alerts := [alert for alert in decision.alerts if way in alert.to])
+        }
+        whole = message(name, decision.alerts, link)
+        took = channels.deliver(messages, whole, TOLD * self.budget if seconds is None else seconds)
+        sent = [replace(alert, to=tuple(took.intersection(alert.to))) for alert in decision.alerts]
+        memory.confirm_alerts(name, sent)
 
-    def _channels(self) -> Sequence[Channel]:
+    def _channels(self) -> dict[str, Channel]:
         connection = self.replication.alerts.apprise
-        if connection is None:
-            return self.more
-        try:
-            return (*self.more, AppriseChannel(connection, self.connections.apprise(connection)))
-        except ReplicationError as problem:
-            return (*self.more, _Broken(f"apprise connection {connection!r}", problem))
+        by_connection = () if connection is None else (_ByConnection(connection, self.connections),)
+        return channels.by_name((*self.more, *by_connection) or (LogChannel(),))
 
     def _tell_without_store(
         self, problem: ReplicationError, reported: Sequence[Cause] = (), seconds: float | None = None
@@ -274,14 +284,22 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
-    """A channel that cannot be used."""
+class _ByConnection:
+    """An Apprise connection that is looked up when there is something to tell."""
 
-    name: str
-    problem: ReplicationError
+    connection: str
+    connections: Connections
 
-    def deliver(self, message: Message) -> None:  # noqa: ARG002 - as every channel
-        raise self.problem
+    @property
+    def name(self) -> str:
+        return AppriseChannel(self.connection, ()).name
+
+    def deliver(self, message: Message) -> None:
+        AppriseChannel(self.connection, self.connections.apprise(self.connection)).deliver(message)
+
+
+def _unknown(_run_id: str) -> str:
+    return ""
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
@@ -327,7 +345,8 @@ def _problem_of_clusters(replication: Replication, problem: ReplicationError) ->
             patience=replication.alerts.stalled_after,
         )
     else:
-        yield Cause(key=CauseKey(Kind.REFUSED), what=problem.what, remedy=problem.remedy)
+        kind = Kind.ADMISSION if isinstance(problem, NotAdmitted) else Kind.REFUSED
+        yield Cause(key=CauseKey(kind), what=problem.what, remedy=problem.remedy)
 
 
 def _within(seconds: float, act: Callable[[], T]) -> T:
@@ -340,10 +359,13 @@ def _within(seconds: float, act: Callable[[], T]) -> T:
 
 
 def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause, ...]:
-    """The cluster that does not answer, if the run failed of that: the later looks find the same cause."""
-    if not isinstance(problem, Unreachable) or isinstance(problem, Stalled) or problem.of_store:
+    """The cluster that does not answer, or does not let this client in, if the run failed of that: the later looks find
+    the same cause.
+    """
+    away = isinstance(problem, Unreachable) and not isinstance(problem, Stalled)
+    if not isinstance(problem, ReplicationError) or problem.of_store or not (away or isinstance(problem, NotAdmitted)):
         return ()
-    key = CauseKey(Kind.CLUSTER)
+    key = CauseKey(Kind.CLUSTER if away else Kind.ADMISSION)
     return (Cause(key=key, what=problem.what, remedy=problem.remedy, run_id=reported.run_id),)
 
 
@@ -355,6 +377,12 @@ def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
         yield reported
     else:
         yield from failures(RunFacts(record=record, life=Life.ENDED, moved_at=datetime.now(UTC), failed=failed))
+
+
+def failures_of(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> tuple[Cause, ...]:
+    """What a run that failed says itself: the failure, behind what explains it."""
+    reported = reported_failure(problem, run_id, is_backfill=is_backfill)
+    return *_explaining(problem, reported), reported
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:

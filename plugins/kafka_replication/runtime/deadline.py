@@ -77,6 +77,11 @@ class Deadline:
         if not self.left:
             raise self.over(doing, last)
 
+    def check_stopped(self, doing: str) -> None:
+        """Raises OutOfTime once the work was stopped. What is begun may still be ended when the time is used up."""
+        if self.stop is not None and self.stop.is_set():
+            raise self.over(doing)
+
     def over(self, doing: str, last: ReplicationError | None = None) -> OutOfTime | NoProgress:
         """What to raise at the end: NoProgress if the clock is over first, else OutOfTime."""
         stopped = self.stop is not None and self.stop.is_set()

@@ -22,10 +22,10 @@ class SetAside:
     policy: Failures = field(default_factory=Failures)
     topic: str = ""  # the quarantine topic
     generation: int = 1
-    most: int = 0  # records that may be set aside
+    most: int = 0  # records of this generation that may be set aside in all
+    so_far: int = 0  # how many are, as the ledger's position says
     known: dict[int, Failure] = field(default_factory=dict)
     searching: bool = False
-    _committed: int = 0
 
     @property
     def anything(self) -> bool:
@@ -46,16 +46,16 @@ class SetAside:
 
     def check(self, in_chunk: int, offset: int, what: str) -> None:
         """Raise TooManyFailed if this record may not be set aside, after so many of the open chunk."""
-        if self._committed + in_chunk >= self.most:
+        if self.so_far + in_chunk >= self.most:
             raise TooManyFailed(
-                f"{what}; it is one more than this run may set aside (failures.limit)",
+                f"{what}; it is one more than a run may set aside of a partition (failures.limit)",
                 "find out why so many records cannot be copied, and remove the cause; or raise failures.limit. Records"
                 " that were set aside stay so: kafka-replication failed list",
                 offset,
             )
 
-    def committed(self, count: int, until: int) -> None:
-        """A chunk that set so many aside was committed. What is known of offsets below ``until`` is not needed."""
-        self._committed += count
+    def committed(self, so_far: int, until: int) -> None:
+        """A chunk was committed, and so many are set aside now. What is known below ``until`` is not needed."""
+        self.so_far = so_far
         if self.known:
             self.known = {offset: failure for offset, failure in self.known.items() if offset >= until}

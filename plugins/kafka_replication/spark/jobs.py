@@ -52,11 +52,14 @@ class RangeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeResult:
-    """The outcome of one task. ``read_back`` is None if the copy was fenced: another copier works on the partition."""
+    """The outcome of one task. ``read_back`` is None if the copy was fenced: another copier works on the partition.
+    ``at_work``: its thread has not ended, so that nobody else may begin with it.
+    """
 
     key: PartitionKey
     copied: CopyResult | None = None
     read_back: VerifyResult | None = None
+    at_work: bool = False
 
     @property
     def fenced(self) -> bool:
@@ -148,7 +151,17 @@ VERIFY_RESULT = TypeAdapter(VerifyResult)
 
 def died(task: RangeTask, cause: str) -> RangeResult:
     """The result of a task whose worker died in every attempt and so returned no result."""
-    error, remedy = f"{task.key.source}: {WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy
+    return _without_result(task, f"{task.key.source}: {WORKER_ENDED.what}: {cause}", WORKER_ENDED.remedy)
+
+
+def left_behind(task: RangeTask) -> RangeResult:
+    """The result of a task that was given up, and whose thread has not ended."""
+    error = f"{task.key.source}: a worker was told to give the range up, and still waits for a cluster or its own code"
+    remedy = "run again: what it has sent is counted then; see the log of the executor for what it waits for"
+    return replace(_without_result(task, error, remedy), at_work=True)
+
+
+def _without_result(task: RangeTask, error: str, remedy: str) -> RangeResult:
     if task.copy is None:
         lost = VerifyResult(key=task.key, verified=Coverage(), error=error, remedy=remedy, retriable=True)
         return RangeResult(key=task.key, read_back=lost)

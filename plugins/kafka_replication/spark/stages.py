@@ -7,7 +7,7 @@ import math
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ from pyspark import SparkContext
 
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime import background
-from kafka_replication.spark.allowance import Allowance
 from kafka_replication.spark.application import Application
 from kafka_replication.spark.failures import EXECUTOR_LACKS_MODULE, EXECUTOR_LACKS_PYTHON, GAVE_UP
+from kafka_replication.spark.giving_up import end_sessions
 from kafka_replication.spark.jobs import (
     BUNDLE,
     JOB,
@@ -73,21 +73,22 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
     common = JOB.dump_json(replace(job.shared(slots).common, together=_together(job, slots)))
     work = _work(common, job.needed)
 
-    allowance, application = Allowance(), Application(context)
+    application = Application(context)
 
     def run_one(bundle: Bundle) -> list[RangeResult]:
         try:
-            rdd = context.parallelize([BUNDLE.dump_json(allowance.limit(bundle))], 1).mapPartitions(work)
+            rdd = context.parallelize([BUNDLE.dump_json(bundle)], 1).mapPartitions(work)
             answer = str(rdd.collect()[0])
         except Exception as e:  # Py4JJavaError for errors of Spark, others if the context is gone
             raise _error(str(e)) from e
         if answer.startswith(MISSING):
             raise GaveUp(missing(answer.removeprefix(MISSING)))
-        results = RESULTS.validate_json(answer)
-        allowance.spend(results)
-        return results
+        return RESULTS.validate_json(answer)
 
-    return Dealer(bundles(job.tasks, slots) or [[]], run_one, deliver, application.end).deal(slots)
+    dealer = Dealer(
+        bundles(job.tasks, slots) or [[]], run_one, deliver, application.end, lambda tasks: end_sessions(job, tasks)
+    )
+    return dealer.deal(slots)
 
 
 def _error(text: str) -> Exception:
@@ -115,7 +116,8 @@ class Dealer:
 
     A task that failed in a bundle, or whose bundle Spark aborted, runs again by itself; only that result counts. A
     single task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on
-    it, also those that did not cause it. One that is aborted again gets an error as its result.
+    it, also those that did not cause it. One that is aborted again gets an error as its result. ``give_up`` gets what
+    was aborted, before it is dealt anew: the transactions of dead workers would hide the ledger from the others.
     """
 
     def __init__(
@@ -124,8 +126,9 @@ class Dealer:
         run_one: Callable[[Bundle], list[RangeResult]],
         deliver: Callable[[RangeResult], None],
         ended: Callable[[], JobEnd | None] = lambda: None,
+        give_up: Callable[[Sequence[RangeTask]], None] = lambda tasks: None,
     ) -> None:
-        self._run_one, self._deliver, self._ended = run_one, deliver, ended
+        self._run_one, self._deliver, self._ended, self._give_up = run_one, deliver, ended, give_up
         self._bundles = queue.SimpleQueue[Bundle]()
         for bundle in dealt:
             self._bundles.put(bundle)
@@ -153,7 +156,11 @@ class Dealer:
     def _work_alone(self) -> None:
         for task in self._set_aside:
             if self._end is None:
-                self._run([task], lambda bundle, cause: self._hand_over(died(bundle[0], cause)))
+                self._run([task], self._died)
+
+    def _died(self, bundle: Bundle, cause: str) -> None:
+        self._give_up(bundle)
+        self._hand_over(died(bundle[0], cause))
 
     def _work(self) -> None:
         while self._end is None:
@@ -179,7 +186,8 @@ class Dealer:
 
     def _take(self, bundle: Bundle, results: list[RangeResult]) -> None:
         """Deliver what is done. What a bundle did not finish becomes single tasks."""
-        done = {result.key for result in results if len(bundle) == 1 or result.fenced or not result.failed}
+        final = (one for one in results if len(bundle) == 1 or one.fenced or one.at_work or not one.failed)
+        done = {result.key for result in final}
         for result in results:
             if result.key in done:
                 self._hand_over(result)
@@ -198,6 +206,7 @@ class Dealer:
     def _aborted(self, bundle: Bundle, cause: str) -> None:
         names = ", ".join(str(task.key.source) for task in bundle)
         log.warning("%s: the worker ended in every attempt (%s); the others go on", names, cause)
+        self._give_up(bundle)
         with self._lock:
             if not bundle:
                 self._end = JobEnd(error=f"Spark gave up: {cause}")

@@ -13,12 +13,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 
 AT_ONCE = 8
 QUIET = 10.0  # seconds without a result after which those that are there go back
 SECONDS = 60.0  # after which they go back in any case
-TO_END = 10.0  # seconds that a range has to abort its transaction; one that takes longer is left to itself, and fenced
+TO_END = 10.0  # seconds that a range has to abort its transaction; one that takes longer is given up
 ATTEMPTS = 2  # so that a leader that moves does not end a range's time here
 # Prefetch and queue of one range; a record that is too large for them is copied when its range is alone.
 _BUFFERS: dict[str, Any] = {
@@ -47,20 +48,26 @@ class Together(Generic[T]):
     """Works on bundles, one after the other, with at most ``threads`` ranges at a time.
 
     Each thread borrows ``tools``, which are kept for the next bundle. They must end their work when the event is set
-    that they were made with.
+    that they were made with. A thread that does not is left to itself, and ``give_up`` gets its task: nobody else would
+    end the transaction that it may have open.
     """
 
     def __init__(
-        self, threads: int, tools: Callable[[threading.Event], T], work_on: Callable[[T, RangeTask], RangeResult]
+        self,
+        threads: int,
+        tools: Callable[[threading.Event], T],
+        work_on: Callable[[T, RangeTask], RangeResult],
+        give_up: Callable[[Sequence[RangeTask]], None] = lambda tasks: None,
     ) -> None:
-        self._threads, self._make, self._work_on = threads, tools, work_on
+        self._threads, self._make, self._work_on, self._give_up = threads, tools, work_on, give_up
         self._idle: list[tuple[T, threading.Event]] = []
         self._busy: set[threading.Event] = set()
+        self.at_work: set[PartitionKey] = set()  # also of earlier bundles, whose threads did not end
 
     def work(self, tasks: Sequence[RangeTask], quiet: float = QUIET, to_end: float = TO_END) -> list[RangeResult]:
         """The results of the tasks that ended, some with an error.
 
-        No result waits longer than ``quiet`` + ``to_end`` seconds for the next one.
+        No result waits longer than ``quiet`` + ``to_end`` seconds for the next one, and for what giving up takes.
         """
         threads = ThreadPoolExecutor(max(1, min(self._threads, len(tasks))))
         results = [threads.submit(self._one, task) for task in tasks]
@@ -71,15 +78,18 @@ class Together(Generic[T]):
             for stop in tuple(self._busy):
                 stop.set()
             wait([result for result in results if not result.cancelled()], to_end)
+            self._give_up([task for task, result in zip(tasks, results, strict=False) if not result.done()])
         return [result.result() for result in results if result.done() and not result.cancelled()]
 
     def _one(self, task: RangeTask) -> RangeResult:
         tools, stop = self._borrow()
         self._busy.add(stop)
+        self.at_work.add(task.key)
         try:
             return self._work_on(tools, task)
         finally:
             self._busy.discard(stop)
+            self.at_work.discard(task.key)
             if not stop.is_set():
                 self._idle.append((tools, stop))
 

@@ -17,6 +17,7 @@ from kafka_replication.copying.engine import CopyEngine, CopyResult, CopyTask
 from kafka_replication.copying.pipeline import Pipeline, load
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import AttemptsExhausted, ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, TopicPartition
@@ -24,7 +25,8 @@ from kafka_replication.runtime import failpoints, stopping
 from kafka_replication.runtime.deadline import Deadline, retry
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.sinks.port import Sink
-from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask
+from kafka_replication.spark.giving_up import end_sessions
+from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
 from kafka_replication.spark.together import Together, frugal
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
@@ -55,13 +57,18 @@ class Here:
         return replicate(self._job, task)
 
     def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
-        """What was done of these small ranges within a bounded time."""
-        return self._together.work(tasks)
+        """What was done of these small ranges within a bounded time. Whoever is dealt one that did not end fences it;
+        without transactions nothing does, so it is not dealt again.
+        """
+        results = self._together.work(tasks)
+        if self._job.delivery == EXACTLY_ONCE:
+            return results
+        return [*results, *(left_behind(task) for task in tasks if task.key in self._together.at_work)]
 
     @cached_property
     def _together(self) -> Together[Tools]:
         job = frugal(self._job)
-        return Together(job.together, lambda stop: Tools(job, stop), work_on)
+        return Together(job.together, lambda stop: Tools(job, stop), work_on, lambda tasks: end_sessions(job, tasks))
 
 
 @lru_cache(maxsize=1)
@@ -161,15 +168,15 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         )
 
     def exact() -> CopyEngine | None:
-        return exact_for(task, job.settings, job.source, tools.sink, tools.pipeline)
+        return exact_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
 
     try:
         reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
         reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
-        engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline)
+        engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
         copier = Copier(
             engine=engine,
-            fallback=fallback(job.settings, job.source, tools.pipeline),
+            fallback=fallback(job.settings, job.source, tools.pipeline, deadline),
             exact=None if job.settings.engine == FALLBACK else exact,
             sink=tools.sink,
             settings=job.settings,

@@ -4,7 +4,11 @@ SQLite needs no driver. For PostgreSQL install a driver, ``pip install "psycopg[
 ``postgresql+psycopg://``. Keep an SQLite file on a local disk: its locks do not work on network file systems.
 """
 
-from kafka_replication.store import connect
+import logging
+from pathlib import Path
+
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.store import connect, writable
 from kafka_replication.store.sql import SqlStore
 from kafka_replication.watermarks.store import WatermarkStore
 
@@ -18,9 +22,21 @@ def open_store(url: str) -> WatermarkStore:
     return SqlStore(url)
 
 
+def open_empty(folder: Path) -> WatermarkStore:
+    """A new store in this folder that nobody needs to know of: it stands for one that is not there."""
+    return SqlStore(f"sqlite:///{folder}/store.db", logging.DEBUG)
+
+
 def is_there(url: str) -> bool:
     """Whether a store was made at this url. Makes nothing. Raises BadInput, Unreachable."""
     return connect.is_there(connect.parse(url))
+
+
+def why_not_writable(url: str) -> ReplicationError | None:
+    """The error with which a run would end that writes to this store, or None: its rights are asked, nothing is
+    written. Raises BadInput, Unreachable.
+    """
+    return writable.why_not(connect.parse(url))
 
 
 def shown(url: str) -> str:
@@ -28,4 +44,4 @@ def shown(url: str) -> str:
     return connect.shown(connect.parse(url))
 
 
-__all__ = ["is_there", "open_store", "shown"]
+__all__ = ["is_there", "open_empty", "open_store", "shown", "why_not_writable"]

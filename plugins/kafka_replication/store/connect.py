@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspe
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
-    DatabaseError,
     DBAPIError,
     InterfaceError,
     InternalError,
@@ -24,12 +24,13 @@ from sqlalchemy.exc import (
 )
 
 from kafka_replication.model.errors import BadInput, Refused, ReplicationError, Unreachable
-from kafka_replication.store.error_table import row_of
+from kafka_replication.store.error_table import Row, row_of
 from kafka_replication.store.waiting import Outage
 
 log = logging.getLogger(__name__)
 
 LOCK_SECONDS: Final = 30
+SHORTEST_WORD: Final = 4  # letters of a password that is masked wherever a message has it
 FIRST_TABLE: Final = "kafka_replication_schema"
 # A server that vanishes is noticed after 10 + 4 * 5 s, not after the operating system's two hours.
 _LIBPQ: Final = {
@@ -189,24 +190,31 @@ def describe(url: URL) -> str:
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
     """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
     row = row_of(problem, passing=passing)
-    if row is None:
-        return None
-    error = row.kind(f"{describe(url)} {row.what} ({_scrubbed(problem, url)})", row.remedy)
+    return None if row is None else error_of(row, scrubbed(problem, url), url)
+
+
+def error_of(row: Row, said: str, url: URL) -> ReplicationError:
+    """The error of this kind, for what the database said."""
+    error = row.kind(f"{describe(url)} {row.what} ({said})", row.remedy)
     error.of_store = True
     if isinstance(error, Unreachable):
         error.outage = row.outage
     return error
 
 
-def refused_schema(problem: DatabaseError, url: URL) -> Refused:
+def refused_schema(said: str, url: URL) -> Refused:
     """The error if the tables cannot be created, for example because a right is missing."""
     return Refused(
-        f"{describe(url)}: its tables cannot be created ({_scrubbed(problem.orig, url)})",
-        "grant this user CREATE on the database's schema",
+        f"{describe(url)}: its tables cannot be created ({said})", "grant this user CREATE on the database's schema"
     )
 
 
-def _scrubbed(problem: BaseException | None, url: URL) -> str:
+def no_folder(folder: Path, said: str) -> BadInput:
+    """The error if the folder of an SQLite file cannot be made."""
+    return BadInput(f"the watermark store's folder {folder} cannot be made ({said})", "name another folder")
+
+
+def scrubbed(problem: BaseException | None, url: URL) -> str:
     lines = str(problem).strip().splitlines()
     said = lines[0] if lines else type(problem).__name__
     secrets = [
@@ -216,7 +224,10 @@ def _scrubbed(problem: BaseException | None, url: URL) -> str:
         for secret in ([value] if isinstance(value, str) else value)
     ]
     for secret in (str(url.password or ""), *secrets):
-        said = said.replace(secret, "***") if secret else said
+        if len(secret) >= SHORTEST_WORD:
+            said = said.replace(secret, "***")
+        elif secret:  # replaced everywhere, it would garble the words, and so be guessed
+            said = re.sub(rf"(?<=[=:])(['\"]?){re.escape(secret)}(?!\w)", r"\1***", said)
     return said
 
 
@@ -233,9 +244,7 @@ def _make_parent(file: Path) -> None:
             "the watermark store's folder %s did not exist and was made; is the store's url right?", file.parent
         )
     except OSError as problem:
-        raise BadInput(
-            f"the watermark store's folder {file.parent} cannot be made ({problem.strerror})", "name another folder"
-        ) from None
+        raise no_folder(file.parent, str(problem.strerror)) from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

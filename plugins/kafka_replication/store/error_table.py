@@ -63,6 +63,14 @@ TABLE = (
         remedy="give this user the right to write the file and its folder",
     ),
     Row(
+        name="sqlite-no-file",
+        pattern="^SQLITE_CANTOPEN",
+        kind=Unreachable,
+        what="cannot be opened",
+        remedy="give this user the right to read and write the file and its folder; it must not be a folder itself",
+        outage=True,
+    ),
+    Row(
         name="sqlite-locked",
         pattern="^SQLITE_(BUSY|LOCKED)",
         kind=Unreachable,
@@ -120,6 +128,10 @@ TABLE = (
         outage=True,
     ),
 )
+
+
+def row_named(name: str) -> Row:
+    return next(row for row in TABLE if row.name == name)
 
 
 def row_of(problem: BaseException | None, *, passing: bool) -> Row | None:

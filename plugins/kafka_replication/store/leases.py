@@ -30,7 +30,8 @@ def in_millis(seconds: float) -> int:
 def acquire(db: Connection, claim: Claim, duration: int) -> Lease | Busy:
     """The lease; or why there is none, after the attempt got its place in the queue."""
     token = _lock(db, claim) + 1
-    stored, now = of_replication(db, claim.replication), connect.clock(db)
+    # Holders renew without the replication's lock: what is read here and then deleted must not be renewed between.
+    stored, now = of_replication(db, claim.replication, for_update=True), connect.clock(db)
     times = from_millis(now), from_millis(now + duration)
     decided = lease_rules.decide_lease(stored, claim, token, *times, living.is_gone)
     if isinstance(decided, Busy):
@@ -106,9 +107,10 @@ def _lock(db: Connection, claim: Claim) -> int:
     return token or 0
 
 
-def of_replication(db: Connection, replication: str) -> list[Lease]:
+def of_replication(db: Connection, replication: str, *, for_update: bool = False) -> list[Lease]:
     """Every lease, reservation and place in the queue that is stored, also those that are over."""
-    rows = db.execute(select(_table).where(_table.c.replication == replication))
+    query = select(_table).where(_table.c.replication == replication)
+    rows = db.execute(query.with_for_update() if for_update else query)
     leases = [_lease(row) for row in rows]
     return leases + [older for older in _older(db, replication) if older.owner not in {one.owner for one in leases}]
 

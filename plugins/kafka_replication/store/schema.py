@@ -207,12 +207,12 @@ def is_current(connection: Connection) -> bool:
     return versions == [SCHEMA_VERSION, SCHEMA_VERSION]  # a store that was made without Alembic has the first only
 
 
-def upgrade(connection: Connection) -> None:
-    """Create or change the tables inside the caller's write transaction. A second process waits, then finds nothing to
-    do.
+def upgrade(connection: Connection, told: int = logging.INFO) -> None:
+    """Create or change the tables inside the caller's write transaction, and log that at the level ``told``. A second
+    process waits, then finds nothing to do.
     """
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
         migrations.upgrade(connection)
-        log.info("the watermark store has schema version %d now", SCHEMA_VERSION)
+        log.log(told, "the watermark store has schema version %d now", SCHEMA_VERSION)

@@ -7,6 +7,7 @@ reads the other's row and decides again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -55,8 +56,9 @@ class SqlStore:
     Holds no connection between calls, so it is safe in threads and across forks.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = connect.parse(url)
+    def __init__(self, url: str, told: int = logging.INFO) -> None:
+        """``told`` is the level at which it logs that it made or changed the tables."""
+        self._url, self._told = connect.parse(url), told
         self._reader = connect.connect(self._url)
         self._writer = connect.for_writing(self._reader)
         self._outage = Outage()
@@ -306,9 +308,9 @@ class SqlStore:
 
     def _upgrade(self) -> None:
         try:
-            self._write_once(schema.upgrade)
+            self._write_once(lambda db: schema.upgrade(db, self._told))
         except ProgrammingError as problem:
-            raise connect.refused_schema(problem, self._url) from None
+            raise connect.refused_schema(connect.scrubbed(problem.orig, self._url), self._url) from None
 
 
 def _seen(db: Connection, runs: Sequence[RunRecord]) -> list[RunRecord]:

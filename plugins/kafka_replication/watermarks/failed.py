@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
+from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 
-# not_visible: it could not be read, and when it could, there was no visible record.
-STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
 QUARANTINED, SKIPPED, RETRIED, DISCARDED, NOT_VISIBLE = STATES
 OPEN = (QUARANTINED, SKIPPED)  # nobody has decided about these
 
@@ -24,6 +23,7 @@ class Step:
     time: str
     state: str
     run_id: str
+    _: KW_ONLY
     by: str = ""
     reason: str = ""
     over: bool = False
@@ -68,6 +68,11 @@ class FailedRow:
         """When it was retried or discarded (RFC 3339); empty while it is open."""
         return "" if self.is_open else self.history[-1].time
 
+    @property
+    def decided_by(self) -> str:
+        """By whom and when it was decided about, for a sentence; empty while it is open."""
+        return "" if self.is_open else f"by {self.history[-1].by or 'nobody named'} before ({self.decided_at})"
+
     def is_kept(self, seconds: float) -> bool:
         """Whether the store keeps the row for now: it is open, or was decided about in the last ``seconds``."""
         return self.is_open or is_within(seconds, self.decided_at)
@@ -107,7 +112,7 @@ def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over
     for entry in handled:
         if entry.generation == generation and offset in (entry.given_back if over else entry.decided):
             state = NOT_VISIBLE if offset in entry.not_visible else entry.state
-            yield Step(entry.time, state, entry.run_id, entry.by, entry.reason, over)
+            yield Step(entry.time, state, entry.run_id, by=entry.by, reason=entry.reason, over=over)
 
 
 def is_within(seconds: float, time: str) -> bool:

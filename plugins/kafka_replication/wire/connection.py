@@ -27,6 +27,7 @@ CONNECT = 30.0  # seconds for connecting and logging in
 LARGEST = 256 << 20  # bytes of an answer. In other protocols' answers the same bytes are text, or a larger number
 _LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")  # key, version, correlation id, length of the client's name
+_NO_TAGS = b"\0"  # the header of a flexible version ends with its tags
 
 
 class Connection:
@@ -87,12 +88,15 @@ class Connection:
         """Send a request of kio."""
         body = io.BytesIO()
         _writer(request.__class__)(body, request)
-        self.send(request.__api_key__, request.__version__, [body.getvalue()])
+        tags = [_NO_TAGS] if request.__flexible__ else []
+        self.send(request.__api_key__, request.__version__, [*tags, body.getvalue()])
 
     def answer(self, kind: type[A]) -> A:
         """The answer to the oldest open request, as kio reads it."""
         of_kind, data = cast("Any", kind), self.receive()  # a class can be hashed
         with self.understanding():
+            if of_kind.__flexible__:
+                data = _without_tags(data)
             parsed, _ = _reader(of_kind)(data, 0)
         return cast("A", parsed)
 
@@ -162,6 +166,13 @@ class Connection:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
             return TlsFailed(f"{self.address}: {error}", "correct the TLS settings of the connection or the broker")
         return Unreachable(f"{self.address}: {error}", "check the broker, then run again")
+
+
+def _without_tags(data: memoryview) -> memoryview:
+    """What follows the tags of an answer's header, of which no version of Kafka has one."""
+    if data[:1] != _NO_TAGS:
+        raise ValueError("its header has tags")
+    return data[1:]
 
 
 class _Login:

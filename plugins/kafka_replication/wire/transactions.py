@@ -1,13 +1,24 @@
-"""What a transaction's coordinator is told: which partitions belong to it, and that it is over."""
+"""What a transaction's coordinator is told: which partitions belong to it, and that it is over. What brokers tell of
+transactions of others.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
 from kio.schema.add_partitions_to_txn.v1.request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kio.schema.add_partitions_to_txn.v1.response import AddPartitionsToTxnResponse
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
+from kio.schema.describe_producers.v0.response import DescribeProducersResponse
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
 from kio.schema.end_txn.v1.request import EndTxnRequest
 from kio.schema.end_txn.v1.response import EndTxnResponse
 from kio.schema.find_coordinator.v2.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v2.response import FindCoordinatorResponse
+from kio.schema.list_transactions.v0.request import ListTransactionsRequest
+from kio.schema.list_transactions.v0.response import ListTransactionsResponse
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import i8, i16, i32
 
@@ -47,3 +58,46 @@ def abort(connection: Connection, transactional_id: str, producer_id: int, epoch
         committed=False,
     )
     return int(connection.ask(request, EndTxnResponse).error_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A transaction, as its coordinator tells."""
+
+    transactional_id: str
+    state: str
+    begun: datetime
+    timeout: timedelta
+
+
+def first_open(leader: Connection, topic: str, partition: int) -> int | None:
+    """The id of the producer whose open transaction begins first in this partition, as its leader tells; None if it
+    tells none. Brokers before 3.0 close the connection.
+    """
+    asked = TopicRequest(name=TopicName(topic), partition_indexes=(i32(partition),))
+    response = leader.ask(DescribeProducersRequest(topics=(asked,)), DescribeProducersResponse)
+    with leader.understanding():
+        producers = response.topics[0].partitions[0].active_producers
+    inside = [producer for producer in producers if producer.current_txn_start_offset >= 0]
+    first = min(inside, key=lambda producer: producer.current_txn_start_offset, default=None)
+    return None if first is None else int(first.producer_id)
+
+
+def transaction_of(broker: Connection, producer_id: int) -> Described | None:
+    """What this broker tells of the producer's transaction; None if it is not its coordinator, or does not tell."""
+    listed = broker.ask(
+        ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
+    )
+    ids = tuple(one.transactional_id for one in listed.transaction_states)
+    if not ids:
+        return None
+    response = broker.ask(DescribeTransactionsRequest(transactional_ids=ids), DescribeTransactionsResponse)
+    for one in response.transaction_states:
+        if not one.error_code:
+            return Described(
+                transactional_id=str(one.transactional_id),
+                state=one.transaction_state,
+                begun=one.transaction_start_time,
+                timeout=one.transaction_timeout,
+            )
+    return None

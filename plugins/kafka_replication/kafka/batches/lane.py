@@ -153,12 +153,13 @@ class BatchLane:
         """Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to no
         transaction, is never settled, and hides all that follows. Where the leader is lost, only the next session may
         end the transaction: brokers refuse this one's batches then.
+
+        The connection counts the requests: a signal may have ended us before we noted what was sent or answered.
         """
         until = time.monotonic() + BEGIN
-        while self._under_way:
+        while self._leader.open_requests:
             self._leader.wait_at_most(max(0.1, until - time.monotonic()))
             producing.answer(self._leader)
-            self._under_way.popleft()
 
     def _begin(self) -> None:
         key = self._key

@@ -44,7 +44,9 @@ class BatchScan:
         self._next: int | None = None  # the offset that is fetched next
         self._connection: Connection | None = None
         self.position = 0  # the next offset; what is before was given or is not visible
-        self.leader_epoch: int | None = None  # of the offset before ``position``; None if it is not known
+        # Of the offset before ``position``. Where that was compacted away it is the next batch's, as no earlier offset
+        # has a later one. None if it is not known.
+        self.leader_epoch: int | None = None
         self.arrived: Sequence[int] = ()  # the sizes of the batches in the first answer
 
     @property
@@ -74,8 +76,8 @@ class BatchScan:
         while self.position < until:
             while self._pending and self.position < until:
                 batch, visible = self._pending[0]
-                if batch.base_offset >= until:
-                    self.position, self.leader_epoch = until, None
+                if batch.base_offset >= until:  # what was before it is compacted away
+                    self.position, self.leader_epoch = until, batch.leader_epoch
                     return None
                 if visible and batch.until > self.position:
                     return batch

@@ -8,10 +8,10 @@ from functools import partial
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka import clients, offsets, open_transactions
 from kafka_replication.kafka.ledger import topics, writable, writer
 from kafka_replication.kafka.ledger.newest import NewestEntry
-from kafka_replication.kafka.ledger.reader import ALL, Known, PositionsReader, ReceiptsReader
+from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, Known, PositionsReader, ReceiptsReader
 from kafka_replication.ledger.entries import (
     RECEIPTS,
     Deleted,
@@ -39,7 +39,8 @@ from kafka_replication.runtime.deadline import NEVER, Deadline
 class KafkaLedger:
     """The ledger of one replication. The first view reads the positions topic; later views read only new entries.
 
-    ``known`` makes it a follower, see `follower`.
+    ``known`` makes it a follower, see `follower`. ``patience`` is for how many seconds it waits for a transaction that
+    hides entries.
     """
 
     def __init__(
@@ -49,10 +50,11 @@ class KafkaLedger:
         replication: str,
         deadline: Deadline = NEVER,
         known: Known | None = None,
+        patience: float = LONGEST_TRANSACTION,
     ) -> None:
         self._admin, self._cluster = admin, ClusterName(str(config["bootstrap.servers"]), "target")
-        self._positions = PositionsReader(config, admin, replication, deadline, known)
-        self._receipts = ReceiptsReader(config, admin, replication, deadline, waits=known is None)
+        self._positions = PositionsReader(config, admin, replication, deadline, known, patience)
+        self._receipts = ReceiptsReader(config, admin, replication, deadline, known is None, patience)
         self._exists = False
         self._follow = partial(KafkaLedger, config, replication=replication)
 
@@ -99,7 +101,16 @@ class KafkaLedger:
                     handled.setdefault(newest.key, []).append(decided)
         in_order = {key: tuple(sorted(some, key=lambda gap: (gap.generation, gap.range))) for key, some in gaps.items()}
         decisions = {key: tuple(sorted(some, key=lambda entry: entry.time)) for key, some in handled.items()}
-        return LedgerView(positions, verified, in_order, starts, deleted, removed, decisions, self._positions.owners())
+        return LedgerView(
+            positions,
+            verified,
+            in_order,
+            starts=starts,
+            deleted=deleted,
+            removed=removed,
+            handled=decisions,
+            owners=self._positions.owners(),
+        )
 
     def position(self, key: PartitionKey) -> Position | None:
         newest = self._positions.entry(key.ledger_partition, position_key(key))
@@ -124,6 +135,14 @@ class KafkaLedger:
 
     def undecided(self) -> set[PartitionKey]:
         return self._positions.undecided() | self._receipts.undecided() if self.exists() else set()
+
+    def hidden(self) -> Mapping[TopicPartition, int]:
+        if not self.exists():
+            return {}
+        return {at: there.from_ for one in (self._positions, self._receipts) for at, there in one.hidden().items()}
+
+    def hidden_by(self, at: TopicPartition) -> str:
+        return open_transactions.named(self._admin, at)
 
     def obstacle(self) -> ReplicationError | None:
         return writable.obstacle(self._admin, self._cluster)

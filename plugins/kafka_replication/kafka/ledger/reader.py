@@ -42,8 +42,9 @@ class TopicReader:
         replication: str,
         deadline: Deadline,
         waits: bool = True,
+        patience: float = LONGEST_TRANSACTION,
     ):
-        self._waits, self._topic_id = waits, ""
+        self._waits, self._topic_id, self._patience = waits, "", patience
         self._config, self._admin, self._replication, self._deadline = config, admin, replication, deadline
 
     def _current_id(self) -> str:
@@ -60,7 +61,7 @@ class TopicReader:
         at = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
         starts = offsets.log_starts(self._admin, at)
         if self._waits:
-            ends = offsets.stable_ends(self._admin, at, self._deadline.within(LONGEST_TRANSACTION))
+            ends = offsets.stable_ends(self._admin, at, self._deadline.within(self._patience))
         else:
             ends = offsets.last_stable(self._admin, at)
         return {place.partition: OffsetRange(min(starts[place], ends[place]), ends[place]) for place in at}
@@ -89,15 +90,16 @@ class TopicReader:
         if self._waits:
             newest.log_foreign(self.topic)
 
+    def hidden(self) -> dict[TopicPartition, OffsetRange]:
+        """The partitions in which a transaction is open, and what that hides."""
+        all_ = [TopicPartition(self.topic, partition) for partition in ALL]
+        stable, ends = offsets.last_stable(self._admin, all_), offsets.high_watermarks(self._admin, all_)
+        return {at: OffsetRange(stable[at], ends[at]) for at in all_ if stable[at] < ends[at]}
+
     def undecided(self) -> set[PartitionKey]:
         """Keys with an entry above the last stable offset: its transaction, or an earlier one, is still open."""
-        at = [TopicPartition(self.topic, partition) for partition in ALL]
-        stable, ends = offsets.last_stable(self._admin, at), offsets.high_watermarks(self._admin, at)
-        hidden = {
-            place.partition: OffsetRange(stable[place], ends[place]) for place in at if stable[place] < ends[place]
-        }
         newest = NewestEntries(self._replication)
-        for message in self.read_uncommitted(hidden):
+        for message in self.read_uncommitted({at.partition: range_ for at, range_ in self.hidden().items()}):
             newest.add(message)
         return {entry.key for entry in newest}
 
@@ -127,8 +129,9 @@ class PositionsReader(TopicReader):
         replication: str,
         deadline: Deadline,
         known: Known | None = None,
+        patience: float = LONGEST_TRANSACTION,
     ):
-        super().__init__(config, admin, replication, deadline, waits=known is None)
+        super().__init__(config, admin, replication, deadline, waits=known is None, patience=patience)
         known = known or Known(NewestEntries(replication), {}, "")
         self._newest, self._ends, self._topic_id = known.newest, known.ends, known.topic_id
 

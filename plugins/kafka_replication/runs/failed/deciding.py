@@ -1,4 +1,4 @@
-"""Copy failed records after all, or give them up. Each is one transaction of the partition's own transactional id.
+"""Copy failed records again, or give them up. Each is one transaction of the partition's own transactional id.
 
 The transaction has the records, the entry that says what was decided, and the position with its new end of the target.
 So a copier that is at work is fenced, the next one takes the records for ours, and after a crash the ledger says which
@@ -44,6 +44,7 @@ from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.watermarks.failed import (
     DISCARDED,
+    NOT_VISIBLE,
     RETRIED,
     SKIPPED,
     FailedId,
@@ -77,6 +78,7 @@ class Outcome:
 
     row: FailedRow
     why: str = ""
+    before: str = ""  # who had decided the same before
     target: str = ""  # where it is on the target now
     behind_newer: bool = False  # records that are newer at the source lie before it on the target
 
@@ -91,7 +93,7 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
     def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         with _session(run, key) as (session, position):
             view = run.view()
-            left, outcomes = _left(run, view, position, some)
+            left, outcomes = _left(run, view, position, some, (DISCARDED,))
             yield from outcomes
             if left:
                 session.begin()
@@ -108,7 +110,7 @@ def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list
     def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
         copying = run.replication.copying
         with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
-            yield from _Retry(run, key, contents, decision, run.pipeline).all(some)
+            yield from _Retry(run=run, key=key, contents=contents, decision=decision, pipeline=run.pipeline).all(some)
 
     return _for_each(run, rows, one)
 
@@ -143,7 +145,7 @@ class _Content:
     written: Sequence[Record]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Retry:
     """The retry of failed records of one partition."""
 
@@ -157,7 +159,7 @@ class _Retry:
         with _session(self.run, self.key) as (session, position):
             unreadable = _unreadable(self.run, self.key, position.generation)
             self.contents.look(self.run.clusters.source_admin, position.ids, unreadable)
-            left, done = _left(self.run, self.run.view(), position, rows)
+            left, done = _left(self.run, self.run.view(), position, rows, (RETRIED, NOT_VISIBLE))
             limits = session.limits()
         yield from done
         chunk, size = list[_Content](), 0
@@ -223,7 +225,7 @@ class _Retry:
         rows = [content.row for content in chunk]
         with _session(self.run, self.key) as (session, position):
             view = self.run.view()
-            if len(_left(self.run, view, position, rows)[0]) < len(rows):
+            if len(_left(self.run, view, position, rows, ())[0]) < len(rows):
                 raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
             session.check_target(position)
             writer = session.begin()
@@ -320,11 +322,9 @@ def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSessi
 
 
 def _left(
-    run: LeasedRun, view: LedgerView, position: Position, rows: Sequence[FailedRow]
+    run: LeasedRun, view: LedgerView, position: Position, rows: Sequence[FailedRow], wanted: Sequence[str]
 ) -> tuple[list[FailedRow], list[Outcome]]:
-    """What of one partition can still be decided, and outcomes for the rest. ``view`` is of after fencing, so that no
-    decision is doubled.
-    """
+    """What of one partition can still be decided, by the ``view`` of after fencing; and outcomes for the rest."""
     key = rows[0].key
     handled, again = view.handled.get(key, ()), [row.id for row in rows if was_given_back(row, view)]
     copied = set[FailedId]()
@@ -334,8 +334,10 @@ def _left(
     for row in (with_decisions(row, handled) for row in rows):
         if row.generation != position.generation:
             done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
+        elif row.state in wanted:
+            done.append(Outcome(row=row, before=row.decided_by))
         elif not row.is_open:
-            done.append(Outcome(row=row, why=f"it was {row.state} before"))
+            done.append(Outcome(row=row, why=f"it was {row.state} {row.decided_by}"))
         elif row.id in copied:
             done.append(Outcome(row=row, why="its range was given back to a backfill, which copies it again"))
         else:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from kafka_replication.model.errors import BadInput
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.reporting import failed as reporting
@@ -19,19 +18,10 @@ from kafka_replication.runs.failed.knowing import Selection, failed_records
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.run import LeasedRun, Run
 from kafka_replication.runs.steps.preparing import at_work
-from kafka_replication.watermarks.failed import OPEN, STATES, FailedRow
+from kafka_replication.watermarks.failed import OPEN, FailedRow
 from kafka_replication.watermarks.topics import Scope, TargetTopics
 
 log = logging.getLogger(__name__)
-
-
-class Action(StrEnum):
-    """What a person asks for."""
-
-    LIST = "list"
-    SHOW = "show"
-    RETRY = "retry"
-    DISCARD = "discard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +105,7 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
             "done": outcome.done,
             "target": outcome.target or None,
             "order_lost": outcome.behind_newer,
-            "why": outcome.why or None,
+            "why": outcome.why or outcome.before or None,
         }
         for outcome in outcomes
     ]
@@ -164,7 +154,8 @@ def _text(action: Action, outcomes: Sequence[Outcome]) -> str:
         lines.append(f"and {len(outcomes) - reporting.SHOWN} more: --json lists all of them")
     done, late = sum(outcome.done for outcome in outcomes), sum(outcome.behind_newer for outcome in outcomes)
     word = "retried" if action is Action.RETRY else "discarded"
-    lines.append(f"{done} of {len(outcomes)} records {word}")
+    before = sum(bool(outcome.before) for outcome in outcomes)
+    lines.append(f"{done} of {len(outcomes)} records {word}" + (f", {before} of them before" if before else ""))
     if late:
         lines.append(f"{late} of them lie behind records that are newer at the source: their order is lost")
     return "\n".join(lines)
@@ -174,5 +165,7 @@ def _line(outcome: Outcome) -> str:
     at = f"{outcome.row.key.source} offset {outcome.row.record.offset}"
     if not outcome.done:
         return f"{'STAYS' if outcome.row.is_open else outcome.row.state.upper()} {at}: {outcome.why}"
+    if outcome.before:
+        return f"{outcome.row.state.upper()} {at}: {outcome.before}"
     where = f" at {outcome.target}{', behind newer records' if outcome.behind_newer else ''}" if outcome.target else ""
     return f"{outcome.row.state.upper()} {at}{where}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafka_replication.kafka.quarantine_scan import quarantined_records
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.failures import STATES, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.runs.run import Run
@@ -16,7 +16,6 @@ from kafka_replication.runs.steps.failed_records import remember, store, was_giv
 from kafka_replication.watermarks.failed import (
     OPEN,
     QUARANTINED,
-    STATES,
     FailedId,
     FailedRow,
     Step,

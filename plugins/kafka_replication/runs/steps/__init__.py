@@ -5,9 +5,21 @@ A DAG task and a command call these same functions. Each may be called again aft
 
 from kafka_replication.runs.steps.advancing import advance
 from kafka_replication.runs.steps.fencing import fence_stale_producers
+from kafka_replication.runs.steps.one_side import findings as findings_of_one_side
 from kafka_replication.runs.steps.preparing import prepare
-from kafka_replication.runs.steps.previewing import preview
+from kafka_replication.runs.steps.previewing import check_functions, preview
 from kafka_replication.runs.steps.replicating import Replicated, replicate, verify
 from kafka_replication.runs.steps.reporting import report
 
-__all__ = ["Replicated", "advance", "fence_stale_producers", "prepare", "preview", "replicate", "report", "verify"]
+__all__ = [
+    "Replicated",
+    "advance",
+    "check_functions",
+    "fence_stale_producers",
+    "findings_of_one_side",
+    "prepare",
+    "preview",
+    "replicate",
+    "report",
+    "verify",
+]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kafka_replication.kafka import asking
 from kafka_replication.kafka.asking import ToCreate
@@ -12,7 +13,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import NotAuthorized, ReplicationError
 from kafka_replication.model.keys import LEDGER_PARTITIONS, consumer_group
-from kafka_replication.model.rights import Operation, Right
+from kafka_replication.model.rights import DenyRule, Operation, Right, Side
 from kafka_replication.planning import ledger_topics, preflight, quarantine_topic, rights
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.snapshot import Snapshot
@@ -29,36 +30,44 @@ class Answers:
 
     denied: frozenset[Right] = frozenset()
     findings: Sequence[Finding] = ()
+    deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
 
     def in_(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these rights."""
-        return replace(snapshot, denied=snapshot.denied | self.denied)
+        rules = {**snapshot.deny_rules, **self.deny_rules}
+        return replace(snapshot, denied=snapshot.denied | self.denied, deny_rules=rules)
 
 
-def ask(run: Run, snapshot: Snapshot, *, transactions: bool) -> Answers:
-    """Ask both sides at the same time, which takes 10 ms. With ``transactions`` a producer id is asked for, too, which
+def ask(run: Run, snapshot: Snapshot, *, transactions: bool, sides: Collection[Side] = ("source", "target")) -> Answers:
+    """Ask these sides at the same time, which takes 10 ms. With ``transactions`` a producer id is asked for, too, which
     takes up to a second; a run that opens or copies something does so anyway.
     """
-    questions: list[Callable[[], Answers]] = [
-        lambda: _group(run, rights.on_group("source", run.replication.name)),
-        lambda: _group(run, rights.on_group("target", run.replication.name)),
-        lambda: _creation(run, snapshot),
-    ]
-    if transactions and run.replication.delivery == EXACTLY_ONCE:
-        questions.append(lambda: _transactions(run))
+    questions = [partial(question, run, side) for side in sides for question in (_group, _rules)]
+    if "target" in sides:
+        questions.append(partial(_creation, run, snapshot))
+    if "target" in sides and transactions and run.replication.delivery == EXACTLY_ONCE:
+        questions.append(partial(_transactions, run))
     with ThreadPoolExecutor(len(questions)) as pool:
         answers = [future.result() for future in [pool.submit(question) for question in questions]]
     return Answers(
         frozenset(right for answer in answers for right in answer.denied),
         [finding for answer in answers for finding in answer.findings],
+        {side: rules for answer in answers for side, rules in answer.deny_rules.items()},
     )
 
 
-def _group(run: Run, right: Right) -> Answers:
-    config = run.clusters.source if right.side == "source" else run.clusters.target
+def _group(run: Run, side: Side) -> Answers:
+    right = rights.on_group(side, run.replication.name)
+    config = run.clusters.source if side == "source" else run.clusters.target
     seconds = run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request))
     allowed = asking.may_describe_group(config, consumer_group(run.replication.name), seconds)
     return Answers() if allowed else Answers(frozenset({right}))
+
+
+def _rules(run: Run, side: Side) -> Answers:
+    admin = run.clusters.source_admin if side == "source" else run.clusters.target_admin
+    rules = asking.deny_rules(admin, side, run.deadline.within(min(GROUP_SECONDS, run.replication.timeouts.request)))
+    return Answers() if rules is None else Answers(deny_rules={side: rules})
 
 
 def _transactions(run: Run) -> Answers:

@@ -12,8 +12,8 @@ from kafka_replication.copying.engine import CopyResult
 from kafka_replication.ledger.entries import Receipt, Verified
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
-from kafka_replication.model.delivery import weakest_delivery
-from kafka_replication.model.errors import BadInput, Refused, ReplicationError
+from kafka_replication.model.delivery import EXACTLY_ONCE, weakest_delivery
+from kafka_replication.model.errors import BadInput, Fenced, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.times import now
 from kafka_replication.planning.plan import PartitionPlan, Plan
@@ -45,11 +45,6 @@ class Bookkeeper:
     def copied(self) -> Sequence[CopyResult]:
         """One result for each planned range, all its slices added."""
         return [self._copied[key] for key in self._planned if key in self._copied]
-
-    @property
-    def set_aside(self) -> int:
-        """The records that were set aside so far."""
-        return sum(result.failed for result in self._copied.values())
 
     @property
     def read_back(self) -> Sequence[VerifyResult]:
@@ -141,11 +136,23 @@ class Bookkeeper:
                 key, generation = result.key, self._generations[result.key]
                 if result.verified and view.position(key, generation):
                     run.clusters.ledger.write(writer, key, self._entry(view, result))
+            self._check_newest(view, [result.key for result in results])
             writer.commit()
         except ReplicationError:
             self._stack.close()
             self._writer = None
             raise
+
+    def _check_newest(self, view: LedgerView, keys: Sequence[PartitionKey]) -> None:
+        """Raises Fenced if an entry is not the one in this view any more. With transactions, brokers see to that."""
+        if self._run.replication.delivery == EXACTLY_ONCE:
+            return
+        newest = self._run.view().verified
+        if changed := [key for key in keys if newest.get(key) != view.verified.get(key)]:
+            raise Fenced(
+                f"{changed[0].source}: another run has written what is verified since this one read it",
+                "run again when the other run has ended",
+            )
 
     def _entry(self, view: LedgerView, result: VerifyResult) -> Verified:
         """What is verified with this result."""

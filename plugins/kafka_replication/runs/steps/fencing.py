@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import closing
 
 from kafka_replication.kafka import offsets
-from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
+from kafka_replication.kafka.fencing import fence_each
 from kafka_replication.model.keys import PartitionKey, opening_id, verified_id
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.planning.snapshot import PartitionOffsets
@@ -50,13 +49,6 @@ def _suspects(run: LeasedRun) -> list[PartitionKey]:
 
 
 def _fence(run: LeasedRun, ids: Mapping[str, str]) -> None:
-    for transactional_id, what in ids.items():
-        run.check()
+    for what in ids.values():
         log.warning("%s: an earlier run may have left a transaction open; fencing its producer", what)
-        try:
-            with closing(run.transactional(transactional_id, what)) as writer:
-                writer.fence()
-        except (Busy, OutOfTime):
-            raise
-        except ReplicationError as error:  # if its transaction hides entries, reading the ledger says so
-            log.warning("%s: its producer was not fenced: %s", what, error)
+    fence_each(ids, run.transactional, run.check)

@@ -297,8 +297,8 @@ def raise_all_findings(findings_: list[preflight.Finding]) -> None:
 
 
 def _log_findings(findings_: list[preflight.Finding]) -> None:
-    for finding in findings_:
-        log.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
+    for finding in dict.fromkeys(findings_):
+        finding.log_to(log)
 
 
 def open_new(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kafka_replication.kafka import partitioner
@@ -20,6 +21,9 @@ from kafka_replication.runs.run import Request, Run
 from kafka_replication.runs.steps.asking import ask
 from kafka_replication.runs.steps.existing import already_there
 
+# The findings about a topic say the same.
+_SAID_BY_FINDINGS = frozenset({State.UNFIT, State.UNREADABLE, State.TARGET_MISSING})
+
 
 def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     """The plan of a run now, and the findings about both clusters. Creates, opens and stores nothing.
@@ -27,8 +31,7 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     The target is asked for a producer id under an id of its own, so no run at work is fenced. Raises NotAuthorized if
     the ledger may not be read; `missing_rights` then tells all.
     """
-    run.check_pipeline()
-    partitioner.check(run.replication.placing)
+    check_functions(run)
     run.clusters.connect()
     view = run.view()
     snapshot = run.snapshot(view, request)
@@ -39,6 +42,20 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     planned = replace(planned, changes=changes(planned, view, run.transform))
     found += already_there(run, planned)
     return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
+
+
+def check_functions(run: Run) -> None:
+    """Raise BadInput for a function of the file that cannot be imported here, before a cluster is asked."""
+    run.check_pipeline()
+    partitioner.check(run.replication.placing)
+
+
+def refusals(planned: Plan) -> Iterator[Finding]:
+    """The partitions that a run would refuse, for reasons that only the ledger or the records show."""
+    for refused in planned.refused:
+        if refused.state not in _SAID_BY_FINDINGS:
+            at = refused.key.source
+            yield Finding("error", str(at), refused.what, refused.remedy, topic=at.topic, partition=at.partition)
 
 
 def missing_rights(run: Run) -> list[Finding]:

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.reporting.progress import Pace, Progress, Tally, Work
 from kafka_replication.runs.run import Run
@@ -21,6 +23,7 @@ from kafka_replication.runtime.events import Event, log_event
 log = logging.getLogger(__name__)
 PAUSE = 2.0  # seconds between two readings
 LOG_EVERY = 10.0
+LONG = 4.0  # seconds for which a transaction may be open in the ledger before it is told: an entry is committed at once
 PATIENCE = 5.0  # seconds that the end of a job may wait for the last reading
 OpenLedger = Callable[[], AbstractContextManager[Ledger]]
 
@@ -33,6 +36,7 @@ class Watch:
         self._tally = Tally(work)
         self._started = time.monotonic()
         self._pace = Pace(self._started, self._tally.count(view).offsets_done)
+        self._sought = self._tally.unfinished  # whose receipts are looked for
         self._records = self._bytes = 0
         self._throttled = 0.0
         self._receipts_from: dict[int, int] = {}  # for each ledger partition: the receipts below it are counted
@@ -40,8 +44,10 @@ class Watch:
             self._receipts_from = dict(run.clusters.ledger.receipt_ends())
         self._said = self._stored = self._started
         self._last: Progress | None = None
+        self._waiting: str | None = None
         self._moved, self._done = _moved_before(run)
         self._warned = False
+        self._hindrance = _Hindrance()
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -80,13 +86,16 @@ class Watch:
                     self._warn(problem)
 
     def _read(self, ledger: Ledger) -> Progress:
-        unfinished = self._tally.unfinished
+        sought = self._sought
         standing = self._tally.count(ledger.view())
         if not self._receipts_from:
             self._receipts_from = dict(ledger.receipt_ends())
         # After the view, so that every receipt of what it shows as done is counted, and then never looked for again.
-        read = ledger.receipts({key: self._receipts_from[key.ledger_partition] for key in unfinished})
-        for key in unfinished:
+        read = ledger.receipts({key: self._receipts_from[key.ledger_partition] for key in sought})
+        self._sought = self._tally.unfinished
+        if any(read.stored.values()):  # perhaps newer than the view: a line counts no records without their offsets
+            standing = self._tally.count(ledger.view())
+        for key in sought:
             for stored in read.stored[key]:
                 receipt = stored.receipt
                 if receipt.run_id == self._run.run_id and receipt.generation == self._tally.generation(key):
@@ -94,17 +103,25 @@ class Watch:
                     self._bytes += receipt.bytes
                     self._throttled += receipt.throttled
         self._receipts_from |= read.ends
-        return self._pace.progress(time.monotonic(), standing, self._records, self._bytes, self._throttled)
+        at = time.monotonic()
+        progress = self._pace.progress(at, standing, self._records, self._bytes, self._throttled)
+        if _committed(progress) != _committed(self._last):
+            return progress
+        return replace(progress, waiting=self._hindrance.look(ledger, at))
 
     def _publish(self, progress: Progress, *, last: bool) -> None:
         at = time.monotonic()
-        if last or _committed(progress) != _committed(self._last) or at - self._stored >= LOG_EVERY:
+        is_new = _committed(progress) != _committed(self._last) or progress.waiting != self._waiting
+        if last or is_new or at - self._stored >= LOG_EVERY:
             done = progress.ranges_done, progress.offsets_done
             if done != self._done:
                 self._moved, self._done = now(), done
             document = {**progress.as_json(), "at": now(), "moved": self._moved}
             self._run.store.record_progress(self._run.run_id, json.dumps(document))
             self._stored, self._last = at, progress
+        if progress.waiting is not None and progress.waiting != self._waiting:
+            log.warning("%s: waits for %s", self._run.replication.name, progress.waiting)
+        self._waiting = progress.waiting
         if self._run.show is not None:
             self._run.show(progress)
         elif last or at - self._said >= LOG_EVERY:
@@ -116,6 +133,26 @@ class Watch:
         level = logging.DEBUG if self._warned else logging.WARNING
         self._warned = True
         log.log(level, "%s: the progress cannot be shown now: %s", self._run.replication.name, problem)
+
+
+class _Hindrance:
+    """A transaction in the ledger that has been open for a while: it hides the entries that workers have to read."""
+
+    def __init__(self) -> None:
+        self._seen: dict[TopicPartition, tuple[int, float]] = {}  # where it begins, and when that was first seen
+        self._named: dict[tuple[TopicPartition, int], str] = {}
+
+    def look(self, ledger: Ledger, moment: float) -> str | None:
+        """What it is, or None; ``moment`` on a monotonic clock."""
+        hidden = ledger.hidden()
+        first = {at: (offset, moment) for at, offset in hidden.items()}
+        self._seen = {at: one if (one := self._seen.get(at, new))[0] == new[0] else new for at, new in first.items()}
+        for at, (offset, since) in sorted(self._seen.items()):
+            if moment - since >= LONG:
+                if (at, offset) not in self._named:
+                    self._named = {(at, offset): ledger.hidden_by(at)}
+                return f"the end of a transaction that hides {at} from {offset} on{self._named[at, offset]}"
+        return None
 
 
 class _Job:

@@ -105,8 +105,7 @@ class _Work:
                 break
             if len(part) < len(self._plan.to_copy) or number > 1:
                 log.info("%s", _slice_text(self._plan, self._view.positions, number, part))
-            most_failed = self._most_failed
-            self._do([self._copying(planned, most_failed) for planned in part])
+            self._do([self._copying(planned) for planned in part])
         self.read_back(self._plan.workable)
         self._book.judge(self._view, self._end)
 
@@ -184,7 +183,7 @@ class _Work:
         position, copy = self._view.position(task.key, read_back.generation), task.copy
         return RangeTask(copy=copy if copy and position and position.left_of(copy.range) else None, read_back=read_back)
 
-    def _copying(self, planned: PartitionPlan, most_failed: int) -> RangeTask:
+    def _copying(self, planned: PartitionPlan) -> RangeTask:
         assert planned.copy is not None
         copy = CopyTask(
             key=planned.key,
@@ -193,27 +192,29 @@ class _Work:
             generation=planned.generation,
             run_id=self._run.run_id,
             position=planned.position,
-            most_failed=most_failed,
+            most_failed=self._most_failed(planned.key, planned.copy.span),
         )
         return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))
 
-    @property
-    def _most_failed(self) -> int:
-        """How many records may still be set aside."""
+    def _most_failed(self, key: PartitionKey, planned: int) -> int:
+        """How many records of the partition may be set aside in all. The copier compares it with the position, which it
+        reads after fencing: so the limit is exact, however often tasks and attempts are repeated.
+        """
         failures = self._run.replication.failures
-        if failures.policies == {"fail"}:
-            return 0
-        planned = sum(planned.copy.span for planned in self._plan.to_copy if planned.copy)
-        return max(0, failures.most(planned) - self._failed_before - self._book.set_aside)
+        return 0 if failures.policies == {"fail"} else self._failed_before[key] + failures.most(planned)
 
     @cached_property
-    def _failed_before(self) -> int:
-        """How many records earlier attempts of this run have set aside."""
-        keys = [planned.key for planned in self._plan.to_copy if planned.key in self._view.positions]
+    def _failed_before(self) -> Mapping[PartitionKey, int]:
+        """How many records of each partition earlier runs have set aside."""
+        keys = [planned.key for planned in self._plan.to_copy]
         wanted = {key: self._plan.receipts_from.get(key.ledger_partition) for key in keys}
         read = self._run.retry("reading receipts", lambda: self._run.clusters.ledger.receipts(wanted))
-        receipts = (receipt for key in keys for receipt in read.all(key) if receipt.run_id == self._run.run_id)
-        return sum(receipt.quarantined + receipt.skipped for receipt in receipts)
+        before = dict[PartitionKey, int]()
+        for key in keys:
+            mine = (receipt for receipt in read.all(key) if receipt.run_id == self._run.run_id)
+            position = self._view.positions.get(key)
+            before[key] = (position.set_aside if position else 0) - sum(one.quarantined + one.skipped for one in mine)
+        return before
 
     def _reading(self, key: PartitionKey, generation: int) -> ReadBackTask:
         settings = self._run.replication

@@ -25,6 +25,7 @@ from kafka_replication.kafka.unreadable import REPAIR, UnreadableBatch
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Record, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
 
@@ -58,6 +59,7 @@ class ChunkReader:
     settings: Copy
     pace: Pace
     assigned: bool = False  # the consumer was just assigned; it may still say that an earlier assignment lost its place
+    deadline: Deadline = NEVER
     hands_over: bool = False  # another engine copies records that the client would change
     at_once: int | None = None  # records that are given to the writer at a time, at most
     position: int = field(init=False)  # the next source offset
@@ -70,7 +72,7 @@ class ChunkReader:
 
     def read(self, writer: Target) -> None:
         """Pass the records to the writer in batches. Raises RefusedAt for a record that cannot be copied unchanged,
-        GapFound, Stalled, and the errors of the writer.
+        GapFound, Stalled, OutOfTime, NoProgress, and the errors of the writer.
         """
         started = heard = time.monotonic()
         full, step = False, LEAST_STEP
@@ -81,11 +83,13 @@ class ChunkReader:
             if until > self.settings.chunk_seconds and self.position > self.left.from_:
                 return
             self.pace.wait()
+            self.deadline.check_stopped(f"{self.at}: reading")
             if not self.pending:
                 self.pending.extend(reversed(consume(self.consumer, self.at, self.position)))
                 if self.pending:
                     heard = time.monotonic()
                 else:
+                    self.deadline.check(f"{self.at}: waiting for the source at offset {self.position} of {self.left}")
                     self._check_stall(heard)
             before, began = self.seen.bytes, time.monotonic()
             records, full = self._take(before + self.pace.step(step), writer)

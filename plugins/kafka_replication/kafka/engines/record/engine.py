@@ -24,6 +24,7 @@ from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.keys import consumer_group
 from kafka_replication.model.offsets import OffsetRange
+from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Sink, SinkSession
 from kafka_replication.verification.digest import DIGEST_KIND
 
@@ -38,15 +39,21 @@ class RecordEngine:
     name = "record/1"
     digest_kind = DIGEST_KIND
 
-    def __init__(self, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None = None) -> None:
-        self._source, self._settings, self._pipeline = source, settings, pipeline
+    def __init__(
+        self,
+        source: clients.ClientConfig,
+        settings: Copy,
+        pipeline: Pipeline | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        self._source, self._settings, self._pipeline, self._deadline = source, settings, pipeline, deadline
 
     def supports(self, task: CopyTask, sink: Sink) -> str | None:  # noqa: ARG002  # every range, every sink
         return None
 
     @contextmanager
     def reader(self, task: CopyTask) -> Iterator[RecordReader]:
-        reader = RecordReader(task, self._source, self._settings, self._pipeline)
+        reader = RecordReader(task, self._source, self._settings, self._pipeline, self._deadline)
         try:
             yield reader
         finally:
@@ -56,8 +63,15 @@ class RecordEngine:
 class RecordReader:
     """A `SourceReader` over one consumer."""
 
-    def __init__(self, task: CopyTask, source: clients.ClientConfig, settings: Copy, pipeline: Pipeline | None) -> None:
-        self._pipeline = pipeline
+    def __init__(
+        self,
+        task: CopyTask,
+        source: clients.ClientConfig,
+        settings: Copy,
+        pipeline: Pipeline | None,
+        deadline: Deadline,
+    ) -> None:
+        self._pipeline, self._deadline = pipeline, deadline
         self._origin = Origin(task.ids.source_cluster, task.key.source.topic, task.key.source.partition)
         self._at, self._source, self._settings = task.key.source, source, settings
         self._group = consumer_group(task.key.replication)
@@ -104,6 +118,7 @@ class RecordReader:
             settings=self._settings,
             pace=self._pace,
             assigned=assigned,
+            deadline=self._deadline,
             hands_over=self._hands_over,
         )
         self._pace.wait()

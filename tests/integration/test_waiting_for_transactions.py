@@ -1,0 +1,89 @@
+"""Nobody waits without a word for an open transaction: whoever meets it names it, its owner and its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from kafka_replication.kafka import clients, offsets, open_transactions
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.errors import Stalled
+from kafka_replication.model.offsets import TopicPartition as At
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.runs.steps import progress as watching
+from tests.support.actions import copied_once
+from tests.support.command_line import cli, ended
+from tests.support.jobs import InProcess
+from tests.support.scenario import Rec, Scenario, numbered, send
+from tests.support.waiting import wait_until
+
+
+@contextmanager
+def left_open(scene: Scenario, transactional_id: str, at: At) -> Iterator[None]:
+    """A transaction that nobody ends while the body runs."""
+    producer = scene.target.producer(transactional_id=transactional_id, transaction_timeout_ms=120_000)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    send(producer, at.topic, [Rec(b'["position", "somebody", "t", 0, "t"]', b"{}")], at.partition)
+    try:
+        yield
+    finally:
+        producer.abort_transaction(30)
+
+
+def test_a_wait_names_the_transaction_its_owner_and_its_end(
+    scene: Scenario, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_transactions, "FIRST_WORD", 0.0)
+    scene.target.create(scene.topic)
+    admin, at = clients.admin({"bootstrap.servers": scene.target.bootstrap}), At(scene.topic, 0)
+    owners = {scene.key().transactional_id: f"replication {scene.name}", scene.topic: "none of our replications"}
+    for transactional_id, owner in owners.items():
+        caplog.clear()
+        with left_open(scene, transactional_id, at), pytest.raises(Stalled) as stalled:
+            offsets.stable_ends(admin, [at], deadline=0.3)
+        told = f"transactional id {transactional_id} ({owner}), producer id "
+        assert told in stalled.value.what and "brokers abort it by 2" in stalled.value.what
+        (said,) = [line for line in caplog.messages if line.startswith("waiting for the end of a transaction")]
+        assert f"hides {at} from " in said and told in said
+
+
+def test_what_only_looks_answers_while_a_transaction_hides_the_ledger(own_scene: Scenario) -> None:
+    scene = own_scene
+    copied_once(scene)
+    text = yaml.safe_dump(scene.document(timeouts={"request": 1}))
+    at = At(POSITIONS, scene.key().ledger_partition)
+    with left_open(scene, scene.topic, at):
+        code, out, _ = ended(cli(scene, text, scene.source.bootstrap, "status", "--json"))
+        document = json.loads(out)
+        (row,) = document["partitions"]
+        assert (code, row["watermark"]) == (1, 50), out
+        for told in document["problems"]:
+            assert f"transactional id {scene.topic} (none of our replications)" in told
+        assert document["problems"]
+
+
+def test_the_progress_names_what_a_run_waits_for(
+    scene: Scenario, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "PAUSE", 0.05)
+    monkeypatch.setattr(watching, "LONG", 0.0)
+    caplog.set_level(logging.INFO)
+    scene.source.create(scene.topic)
+    scene.source.produce(scene.topic, numbered(10))
+    at = At(POSITIONS, scene.key().ledger_partition)
+    told = f"the end of a transaction that hides {at} from "
+
+    def then(_: object) -> None:
+        with left_open(scene, scene.topic, at):
+            wait_until(lambda: any(f"waits for {told}" in line for line in caplog.messages))
+            stored = next(run.progress for run in scene.store.runs(scene.name, 1))
+            progress = Progress.from_json(stored or "")
+            assert progress is not None and f"; waits for {told}" in str(progress) and scene.topic in str(progress)
+
+    assert scene.run(InProcess(then=then)).outcome == "done"
