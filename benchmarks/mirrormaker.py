@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.offsets import high_watermarks
+from kafka_replication.kafka.metadata.offsets import high_watermarks
 from kafka_replication.model.offsets import TopicPartition
 from stack.artifacts import kafka_jars
 

@@ -18,9 +18,9 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from kafka_replication.config import Copy, PipelineDefinition
 from kafka_replication.copying.pipeline import Piped, load
 from kafka_replication.copying.steps import Origin
+from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
-from kafka_replication.kafka.pace import Pace
-from kafka_replication.kafka.scan import without_gc
+from kafka_replication.kafka.read.scan import without_gc
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.model.failures import Failure

@@ -20,7 +20,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
-from kafka_replication.planning.backfill import BackfillInput, Sample, next_slice, plan_backfill
+from kafka_replication.planning.backfill.backfill_plan import BackfillInput, Sample, next_slice, plan_backfill
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 from kafka_replication.reporting.backfill import as_json, plan_table

@@ -113,7 +113,7 @@ class TwoWorkers:
 
 def _warm() -> None:
     import kafka_replication.kafka.engines.record.engine
-    import kafka_replication.kafka.segment_reader  # noqa: F401
+    import kafka_replication.kafka.read_back.segment_reader  # noqa: F401
 
 
 def _nothing(_: int) -> None:

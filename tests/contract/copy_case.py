@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from kafka_replication.config import Copy, Replication
 from kafka_replication.copying.engine import Chunk, CopyEngine, CopyTask, HandOver
-from kafka_replication.kafka import offsets, topics
 from kafka_replication.kafka.engines import ENGINES, FALLBACK
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaPartitions, KafkaSegments, Part, Placement, Segment
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery

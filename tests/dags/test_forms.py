@@ -21,9 +21,9 @@ from kafka_replication.orchestration.audit_dag import audit_request, build_audit
 from kafka_replication.orchestration.backfill_dag import build_backfill_dag
 from kafka_replication.orchestration.dag_factory import build_dag
 from kafka_replication.orchestration.failed_dag import action_of, asked, build_failed_dag, decided_by
-from kafka_replication.planning.backfill_request import BackfillRequest
-from kafka_replication.runs.audit import AuditRequest
-from kafka_replication.runs.failed.handling import Asked
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest
+from kafka_replication.runs.audit.audit import AuditRequest
+from kafka_replication.runs.failed.command import Asked
 from kafka_replication.runs.run import Request
 from tests.dags.test_backfill_dag import INTERVAL, plan_task, replication
 from tests.support.airflow_page import EMPTIED, sends

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kafka_replication.kafka import clients
-from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink_session import KafkaSinkSession
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.steps.advancing import change_to
+from kafka_replication.runs.work.advancing import change_to
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
 

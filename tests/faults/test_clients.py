@@ -6,7 +6,9 @@ import uuid
 
 import pytest
 
-from kafka_replication.kafka import clients, offsets, reach
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.preflight import reachability
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import TopicPartition
 from tests.faults.session import Session
@@ -31,11 +33,11 @@ def test_a_leader_that_does_not_answer_is_not_reached(session: Session) -> None:
     target, topic = session.bench.target, f"lost-{uuid.uuid4().hex[:6]}"
     target.direct.create(topic)
     config, at = {"bootstrap.servers": target.bootstrap}, TopicPartition(topic, 0)
-    reach._ask(config, at, 10.0)
+    reachability._ask(config, at, 10.0)
     for proxy in target.proxies:
         proxy.swallow(LIST_OFFSETS)
     try:
         with pytest.raises(Unreachable, match=f"answers, but the broker that leads {topic}-0 does not"):
-            reach._ask(config, at, 10.0)
+            reachability._ask(config, at, 10.0)
     finally:
         target.heal()

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka import clients, offsets
-from kafka_replication.kafka.cursor import Cursor
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.model.errors import (
     NotAuthenticated,
     ReplicationError,

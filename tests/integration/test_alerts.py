@@ -24,7 +24,7 @@ from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watching import LostRun
+from kafka_replication.runs.watch.watching import LostRun
 from kafka_replication.watermarks.store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once

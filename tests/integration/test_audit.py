@@ -13,8 +13,8 @@ from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.reporting.audit import AuditReport, PartitionAudit
-from kafka_replication.runs import audit as auditing
-from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.audit import audit as auditing
+from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.verification.audit import Kind
 from tests.support.actions import approve, put_receipt, receipts_of
 from tests.support.checker import Record, read

@@ -14,13 +14,13 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Busy, Refused, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.planning.backfill import BackfillPlan
-from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill.backfill_plan import BackfillPlan
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs import steps
-from kafka_replication.runs.approval import Approval, approve
+from kafka_replication.runs.repair.approval import Approval, approve
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.launcher import Launcher
 from tests.support.checker import read

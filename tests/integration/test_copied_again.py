@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.model.errors import Fenced, Refused
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.planning.again import GivenBack
-from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.backfill.backfill_request import parse
+from kafka_replication.planning.backfill.recopy import GivenBack
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import again, audit
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.standing import standing
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.plan import recopy
+from kafka_replication.runs.report.partition_status import standing
 from tests.support.actions import approve, copied_once
 from tests.support.children import end_of, spawn
 from tests.support.jobs import InProcess, after_copy
@@ -130,7 +131,7 @@ def dies_after(session: PartitionSession, given: GivenBack) -> None:
     raise KeyboardInterrupt
 
 
-WRITE = again._write
+WRITE = recopy._write
 
 
 @pytest.mark.parametrize("death", [dies_before, dies_inside, dies_after])
@@ -140,7 +141,7 @@ def test_who_dies_while_giving_back_is_followed_by_one_who_copies_once(
     scene.settings |= CHUNKS
     copied_once(scene, 200)
     scene.target.delete_before(scene.topic, 0, 60)
-    monkeypatch.setattr(again, "_write", death)
+    monkeypatch.setattr(recopy, "_write", death)
     with pytest.raises(KeyboardInterrupt):
         backfill(scene, 0, 200)
     monkeypatch.undo()

@@ -13,8 +13,8 @@ import pytest
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
-from kafka_replication.runs.audit import audit
-from kafka_replication.runs.standing import standing
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runtime.failpoints import at_gate
 from kafka_replication.verification.audit import Kind
 from tests.support.actions import put

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
-from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
-from kafka_replication.kafka.chunk_writer import ChunkWriter
-from kafka_replication.kafka.spread import SpreadWriter
+from kafka_replication.kafka.write.chunk_writer import ChunkWriter
+from kafka_replication.kafka.write.multi_partition import SpreadWriter
+from kafka_replication.kafka.write.plain_session import AcknowledgedSession
+from kafka_replication.kafka.write.plain_writer import AcknowledgedWriter
 from kafka_replication.ledger.placement import Placement
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.clusters import Brokers

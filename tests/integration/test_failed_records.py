@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.session import PartitionSession
+from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.model.failures import Action
-from kafka_replication.planning import backfill_request
+from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit import audit
+from kafka_replication.runs.audit.audit import audit
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined
@@ -247,7 +247,7 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
             patch.setattr("kafka_replication.runtime.failpoints._reached", Counter())
             patch.setattr("kafka_replication.runtime.failpoints.die", die)
         else:
-            patch.setattr("kafka_replication.runs.failed.deciding._noted", die)
+            patch.setattr("kafka_replication.runs.failed.retry_discard._noted", die)
         with pytest.raises(Killed):
             ask(scene, Action.RETRY, everything=True)
     done = ask(scene, Action.RETRY, everything=True)

@@ -11,21 +11,21 @@ from contextlib import closing
 import pytest
 
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.sink_session import KafkaSinkSession
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled
 from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.failures import Action
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit import audit
-from kafka_replication.runs.failed import deciding, knowing
-from kafka_replication.runs.failed.handling import Asked, handle
-from kafka_replication.runs.repair import carry_out, proposals
-from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.failed import catalog, retry_discard
+from kafka_replication.runs.failed.command import Asked, handle
+from kafka_replication.runs.repair.repair import carry_out, proposals
+from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import open_run
 from kafka_replication.verification.audit import Kind
 from tests.support.actions import put
@@ -60,13 +60,13 @@ def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failu
     """Two ask at once: the second waits for the first, and finds nothing left to do."""
     scene = with_failures
     scene.target.set(scene.topic, cleanup_policy="delete")
-    rows = knowing.failed_records(scene.bare_run(), knowing.Selection())
+    rows = catalog.failed_records(scene.bare_run(), catalog.Selection())
     first = acquire(scene.store, scene.name, "first", "try-1", 60)
     run = open_run(scene.replication(), scene.connections, scene.store, "second")
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(handle, run, Action.RETRY, Asked(everything=True), deciding.Decision(by="ben"))
+        asking = pool.submit(handle, run, Action.RETRY, Asked(everything=True), retry_discard.Decision(by="ben"))
         wait_until(lambda: any(lease.waiting for lease in scene.store.leases(scene.name)))
-        deciding.retry(scene.bare_run("first"), rows, deciding.Decision(by="ann"))
+        retry_discard.retry(scene.bare_run("first"), rows, retry_discard.Decision(by="ann"))
         scene.store.release_lease(first)
         answer = asking.result()
     assert not answer.failed, answer.text
@@ -74,7 +74,7 @@ def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failu
     assert "4 of 4 records retried, 4 of them before" in answer.text
     assert all(row["done"] and "by ann" in row["why"] for row in answer.document["records"])
     assert_each_once(scene)
-    [other, *_] = deciding.discard(scene.bare_run(), rows, deciding.Decision(by="ben"))
+    [other, *_] = retry_discard.discard(scene.bare_run(), rows, retry_discard.Decision(by="ben"))
     assert not other.done and other.why.startswith("it was retried by ann before")
 
 
@@ -216,14 +216,14 @@ def test_what_was_decided_long_ago_leaves_the_store_and_open_records_never(
 ) -> None:
     """A lost store gets back what one that was kept would have, and nothing is searched for old decisions."""
     scene, still = with_failures, [(30, "quarantined"), (59, "quarantined")]
-    monkeypatch.setattr(deciding, "now", lambda: "2020-01-31T06:00:00.000Z")
+    monkeypatch.setattr(retry_discard, "now", lambda: "2020-01-31T06:00:00.000Z")
     assert len(ask(scene, Action.DISCARD, from_=7, until=9)) == 2
     scene.store.prune(scene.name, scene.replication().retention.history)
     assert len(offsets(scene, state="any")) == 4, "as long as the ledger has their receipts"
     assert [(row.offset, row.state) for row in scene.store.failed(scene.name)] == still
     lose_receipts(scene)
     with monkeypatch.context() as searching:
-        searching.setattr(knowing, "quarantined_records", None)
+        searching.setattr(catalog, "quarantined_records", None)
         assert offsets(scene, state="any") == still
     monkeypatch.undo()
     assert len(ask(scene, Action.DISCARD, from_=30, until=31)) == 1

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Position
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runtime import failpoints
-from kafka_replication.spark import together
+from kafka_replication.spark import small_ranges
 from kafka_replication.spark.worker import Here
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
@@ -31,7 +31,7 @@ def test_a_thread_that_a_worker_leaves_behind_leaves_no_open_transaction(
     failpoints._reached.clear()
     monkeypatch.setenv(failpoints.VARIABLE, f"P2={gate}")  # the commit halts
     halted = failpoints.at_gate(gate)
-    monkeypatch.setattr(together, "_wait_while_some_end", lambda results, quiet: wait_until(halted.exists))
+    monkeypatch.setattr(small_ranges, "_wait_while_some_end", lambda results, quiet: wait_until(halted.exists))
     try:
         assert Here(job)._together.work(job.tasks, to_end=0.01) == []
         assert scene.is_settled()
@@ -67,7 +67,7 @@ def test_what_a_dead_run_left_open_is_ended_side_by_side(scene: Scenario, monkey
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(TransactionalProducer, "fence", together)
+            patched.setattr(TransactionalProducer, "fence", small_ranges)
             steps.fence_stale_producers(scene.bare_run())
         assert not scene.bare_run().clusters.ledger.undecided()
     finally:

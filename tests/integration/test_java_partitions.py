@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 
-from kafka_replication.kafka.partitioner import partitioner
+from kafka_replication.kafka.write.partitioner import partitioner
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.partitioning import Partitioning
 from stack.artifacts import kafka_jars

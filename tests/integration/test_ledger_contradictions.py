@@ -10,7 +10,7 @@ import pytest
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import LedgerUnreadable
 from kafka_replication.planning.plan import State
-from kafka_replication.runs.standing import standing
+from kafka_replication.runs.report.partition_status import standing
 from tests.support.actions import copied_once, put
 from tests.support.command_line import at_a_terminal, command
 from tests.support.scenario import Scenario, numbered, only

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill
 from tests.integration.test_whole_batches import BATCHES, engines, stored
 from tests.support.jobs import InProcess

@@ -11,15 +11,16 @@ from confluent_kafka import murmur2
 
 from kafka_replication import transforms
 from kafka_replication.model.errors import BadInput, Refused
-from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.audit import AuditReport
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs import audit, checking
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs import checking
+from kafka_replication.runs.audit import audit
+from kafka_replication.runs.repair.reset import reset_topic
+from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import open_run
-from kafka_replication.runs.standing import standing
 from kafka_replication.spark.jobs import Job, JobEnd
 from kafka_replication.spark.launcher import Deliver
 from kafka_replication.verification.audit import Kind

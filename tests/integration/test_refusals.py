@@ -12,8 +12,8 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.copying.protocol import Copier
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.kafka.ledger import KafkaLedger
-from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.kafka.start_offsets import StartOffsets
+from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import POSITIONS, Ids, Position
 from kafka_replication.ledger.record_keys import position_key, start_key, verified_key
 from kafka_replication.model.errors import Fenced

@@ -6,14 +6,15 @@ import json
 
 import pytest
 
-from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.kafka.target_records import Ends
+from kafka_replication.kafka.read.target_records import Ends
+from kafka_replication.kafka.write.start_offsets import StartOffsets
 from kafka_replication.ledger.entries import POSITIONS, Position
 from kafka_replication.ledger.record_keys import position_key
 from kafka_replication.model.errors import Fenced, PreflightFailed, Refused
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.runs import reset, steps
-from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs import steps
+from kafka_replication.runs.repair import reset
+from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import LeasedRun
 from tests.support.checker import read
 from tests.support.command_line import command

@@ -24,7 +24,7 @@ from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import ReplicationError
-from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runs import backfill, checking, runner
 from kafka_replication.runs.interval import prepare_interval

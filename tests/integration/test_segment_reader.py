@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_replication.kafka import clients, cursor
-from kafka_replication.kafka.scan import assign
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.read import cursor
+from kafka_replication.kafka.read.scan import assign
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import VerificationFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange

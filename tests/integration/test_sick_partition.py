@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafka_replication.model.errors import Unreachable
-from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill

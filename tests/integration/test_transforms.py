@@ -11,11 +11,11 @@ import pytest
 
 from kafka_replication.config import PipelineDefinition
 from kafka_replication.copying.steps import CLUSTER, OFFSET, PARTITION, TOPIC
-from kafka_replication.kafka import topics
+from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import BadInput
 from kafka_replication.reporting.audit import AuditReport
-from kafka_replication.runs import audit as auditing
 from kafka_replication.runs import checking
+from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.verification.audit import Kind
 from tests.support import user_transforms
 from tests.support.actions import receipts_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import topics
+from kafka_replication.kafka.metadata import topics
 from kafka_replication.planning.findings import Finding
-from kafka_replication.runs import audit as auditing
 from kafka_replication.runs import checking
+from kafka_replication.runs.audit import audit as auditing
 from kafka_replication.runs.run import open_run
 from tests.support.checker import read
 from tests.support.scenario import Cluster, Rec, Scenario

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from kafka_replication.kafka import clients, unreadable
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.read import unreadable_batches
 from kafka_replication.model.failures import Action
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.runs.audit import audit
+from kafka_replication.runs.audit.audit import audit
 from kafka_replication.runtime import failpoints
 from tests.support.checker import read
 from tests.support.damage import LAST_OFFSET_DELTA, Batch, batches, fill, healed
@@ -27,7 +28,7 @@ SKIP = {"unreadable": "skip"}
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unreadable, "PAUSE", 0)
+    monkeypatch.setattr(unreadable_batches, "PAUSE", 0)
 
 
 def offsets(scene: Scenario, partition: int = 0) -> list[int]:
@@ -177,14 +178,14 @@ def test_what_can_be_read_the_second_time_is_copied(
 
     def mend(seconds: float) -> None:
         looks.append(seconds)
-        if len(looks) == unreadable.LOOKS:
+        if len(looks) == unreadable_batches.LOOKS:
             bad.write(0, good)
 
-    monkeypatch.setattr(unreadable, "time", SimpleNamespace(sleep=mend, monotonic=time.monotonic))
+    monkeypatch.setattr(unreadable_batches, "time", SimpleNamespace(sleep=mend, monotonic=time.monotonic))
     bad.break_checksum()
     report = scene.run(failures=SKIP)
     assert report.outcome == "done", report.table()
-    assert (len(looks), offsets(scene)) == (unreadable.LOOKS, [])
+    assert (len(looks), offsets(scene)) == (unreadable_batches.LOOKS, [])
     scene.assert_copied()
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import unreadable
+from kafka_replication.kafka.read import unreadable_batches
 from kafka_replication.model.errors import NotReady
 from kafka_replication.model.failures import Action
-from kafka_replication.planning.backfill import BackfillLine
-from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill.backfill_plan import BackfillLine
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.planning.plan import State
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs.audit import audit
-from kafka_replication.runs.standing import standing
+from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runs.report.partition_status import standing
 from tests.support.checker import read
 from tests.support.damage import batches, fill, healed
 from tests.support.failed import ask
@@ -31,7 +31,7 @@ START = 1_700_000_000_000  # the first record's timestamp; the others follow, a 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unreadable, "PAUSE", 0)
+    monkeypatch.setattr(unreadable_batches, "PAUSE", 0)
 
 
 def asked(scene: Scenario, from_: int | str, until: int | str, target: str | None = None) -> BackfillRequest:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.kafka import snapshotter
+from kafka_replication.kafka.metadata import snapshotter
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import PreflightFailed
-from kafka_replication.planning import ledger_topics
 from kafka_replication.planning.snapshot import TopicDefaults
+from kafka_replication.planning.topics import ledger_topics
 from tests.support.scenario import Scenario, numbered, only
 
 REFUSE = {"preflight": {"unsafe_target": "refuse"}}

@@ -12,7 +12,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.steps import prepare
-from kafka_replication.runs.steps.bookkeeping import Bookkeeper
+from kafka_replication.runs.work.bookkeeping import Bookkeeper
 from kafka_replication.spark import worker
 from tests.support.actions import put
 from tests.support.scenario import Scenario, numbered

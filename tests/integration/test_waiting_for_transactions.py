@@ -10,12 +10,13 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from kafka_replication.kafka import clients, offsets, open_transactions
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger.entries import POSITIONS
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.offsets import TopicPartition as At
 from kafka_replication.reporting.progress import Progress
-from kafka_replication.runs.steps import progress as watching
+from kafka_replication.runs.work import progress as watching
 from tests.support.actions import copied_once
 from tests.support.command_line import cli, ended
 from tests.support.jobs import InProcess

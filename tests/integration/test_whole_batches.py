@@ -16,13 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.kafka.sink_session import KafkaSinkSession
-from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Receipt
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs.audit import AuditRequest, audit
+from kafka_replication.runs.audit.audit import AuditRequest, audit
 from kafka_replication.wire import transactions
 from kafka_replication.wire.batch import CODEC
 from tests.contract.copy_case import CopyCase, raised

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import reach
+from kafka_replication.kafka.preflight import reachability
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.model.offsets import Coverage, TopicPartition
 from kafka_replication.runtime.deadline import NEVER
@@ -54,18 +54,18 @@ def test_reading_back_names_it_too(scene: Scenario, silent: str) -> None:
 def test_an_answer_that_is_an_error_is_an_answer(scene: Scenario) -> None:
     """A topic that is gone is for the copier to refuse."""
     key = scene.key(topic="never-created")
-    reach._answered.discard(scene.source.bootstrap)
-    reach.check("source", {"bootstrap.servers": scene.source.bootstrap}, key.source, 10.0, NEVER)
-    assert scene.source.bootstrap in reach._answered
+    reachability._answered.discard(scene.source.bootstrap)
+    reachability.check("source", {"bootstrap.servers": scene.source.bootstrap}, key.source, 10.0, NEVER)
+    assert scene.source.bootstrap in reachability._answered
 
 
 def test_a_cluster_is_asked_once_in_a_process(silent: str) -> None:
     """What happens later is an outage, which the copier's own attempts outlast."""
     config = {"bootstrap.servers": silent}
-    reach._answered.add(silent)
+    reachability._answered.add(silent)
     try:
-        reach.check("source", config, TOPIC, 1.0, NEVER)
+        reachability.check("source", config, TOPIC, 1.0, NEVER)
     finally:
-        reach._answered.discard(silent)
+        reachability._answered.discard(silent)
     with pytest.raises(Unreachable):
-        reach.check("source", config, TOPIC, 0.5, NEVER)
+        reachability.check("source", config, TOPIC, 0.5, NEVER)

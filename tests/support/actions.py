@@ -9,8 +9,8 @@ from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Gap, Position, Verified
 from kafka_replication.ledger.record_keys import position_key, verified_key
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.runs import approval
-from kafka_replication.runs.approval import Approval
+from kafka_replication.runs.repair import approval
+from kafka_replication.runs.repair.approval import Approval
 from tests.support.checker import read
 from tests.support.scenario import Rec, Scenario, numbered
 

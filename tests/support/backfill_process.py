@@ -6,7 +6,7 @@ import json
 import sys
 
 from kafka_replication.config import Replication
-from kafka_replication.planning.backfill_request import parse
+from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.store import open_store
 from tests.support.jobs import InProcess

@@ -12,7 +12,7 @@ from kafka_replication.ledger.entries import Ids, Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.backfill import (
+from kafka_replication.planning.backfill.backfill_plan import (
     BackfillInput,
     BackfillLine,
     BackfillPlan,
@@ -20,7 +20,7 @@ from kafka_replication.planning.backfill import (
     one_topic,
     plan_backfill,
 )
-from kafka_replication.planning.backfill_request import BackfillRequest
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest
 from kafka_replication.planning.live import plan
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
 

@@ -11,8 +11,8 @@ import pytest
 
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.model.failures import Action
-from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Asked, handle
+from kafka_replication.runs.failed.command import Asked, handle
+from kafka_replication.runs.failed.retry_discard import Decision
 from kafka_replication.runs.run import open_run
 from kafka_replication.store import open_store
 from tests.support.checker import Record, read

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.copying.engine import CopyTask
-from kafka_replication.kafka import offsets
+from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position
 from kafka_replication.model import keys
 from kafka_replication.model import offsets as product

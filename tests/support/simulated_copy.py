@@ -16,8 +16,8 @@ from kafka_replication.model.errors import Fenced, ForeignWriter, Refused, Stall
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
-from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")

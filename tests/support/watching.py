@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_replication.alerting.memory import FileMemory
 from kafka_replication.alerting.values import Decision
-from kafka_replication.runs.watching import Watcher
+from kafka_replication.runs.watch.watching import Watcher
 from kafka_replication.store import open_store
 from tests.support.received import Inbox
 from tests.support.scenario import Scenario

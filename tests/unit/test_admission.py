@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka import admission, causes, probe
-from kafka_replication.kafka.causes import Cause
-from kafka_replication.kafka.heard import Heard
+from kafka_replication.kafka.client.client_errors import Heard
+from kafka_replication.kafka.diagnosis import causes, connect_diagnosis, probe
+from kafka_replication.kafka.diagnosis.causes import Cause
 from kafka_replication.model.errors import BadInput, NotResolved, TlsFailed, Unreachable
 
 # As librdkafka 2.16.0 says it of brokers of Kafka 4.3.1.
@@ -115,7 +115,9 @@ def answering(*answers: bytes) -> Iterator[str]:
 def test_a_program_that_is_no_broker_is_not_called_one() -> None:
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         assert probe.probe(address, {}) is None
-        found = admission.look({"bootstrap.servers": address}, {address: "Receive failed: Invalid response size 12"})
+        found = connect_diagnosis.look(
+            {"bootstrap.servers": address}, {address: "Receive failed: Invalid response size 12"}
+        )
     assert found[address].name == "no-kafka"
 
 
@@ -123,18 +125,18 @@ def test_some_addresses_that_may_still_answer_are_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         closed = f"127.0.0.1:{listener.getsockname()[1]}"
     settings = {"bootstrap.servers": f"no-such-host.invalid:1,{closed}"}
-    found = admission.look(settings, {})
+    found = connect_diagnosis.look(settings, {})
     assert {cause.name for cause in found.values()} == {"unknown-host-name", "tcp-refused"}
-    assert not admission.is_final(settings, found)
-    error = admission.error_of(settings, found, "", 18)
+    assert not connect_diagnosis.is_final(settings, found)
+    error = connect_diagnosis.error_of(settings, found, "", 18)
     assert type(error) is Unreachable and "within 18 s" in error.what and closed in error.what
 
 
 def test_a_name_that_cannot_be_resolved_is_final_for_now() -> None:
     settings = {"bootstrap.servers": "no-such-host.invalid:1"}
-    found = admission.look(settings, {})
-    assert admission.is_final(settings, found)
-    error = admission.error_of(settings, found, "")
+    found = connect_diagnosis.look(settings, {})
+    assert connect_diagnosis.is_final(settings, found)
+    error = connect_diagnosis.error_of(settings, found, "")
     assert isinstance(error, NotResolved) and error.retriable
 
 
@@ -147,9 +149,9 @@ def test_a_name_that_cannot_be_resolved_is_final_for_now() -> None:
 )
 def test_a_file_that_is_missing_is_named(reason: str, words: str) -> None:
     settings = {"bootstrap.servers": "b1:1", "ssl.ca.location": "/no/ca.pem", "ssl.key.pem": "hidden-word"}
-    error = admission.unusable(settings, f"Failed to create admin client: {reason}")
+    error = connect_diagnosis.unusable(settings, f"Failed to create admin client: {reason}")
     assert isinstance(error, TlsFailed) and words in error.what and "hidden-word" not in str(error)
 
 
 def test_other_settings_are_not_about_tls() -> None:
-    assert type(admission.unusable({}, 'No such configuration property: "colour"')) is BadInput
+    assert type(connect_diagnosis.unusable({}, 'No such configuration property: "colour"')) is BadInput

@@ -29,7 +29,7 @@ from kafka_replication.reporting.causes import (
     run_causes,
 )
 from kafka_replication.reporting.status import PartitionStatus, behind, with_times
-from kafka_replication.runs.watching import life_of
+from kafka_replication.runs.watch.watching import life_of
 from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)

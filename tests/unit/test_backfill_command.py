@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka_replication.cli import commands as cli
-from kafka_replication.cli import sight
+from kafka_replication.cli import terminal_progress
 from kafka_replication.spark.launcher import Launcher
 
 FILE = """\
@@ -26,7 +26,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def started(*_: object) -> Launcher:
         raise AssertionError("Spark was asked for")
 
-    monkeypatch.setattr(sight, "_launcher", started)
+    monkeypatch.setattr(terminal_progress, "_launcher", started)
     monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"sqlite:///{tmp_path}/store.db")
     path = tmp_path / "orders-dr.yaml"
     path.write_text(FILE)

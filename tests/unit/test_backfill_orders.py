@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning.backfill import (
+from kafka_replication.planning.backfill.backfill_plan import (
     BackfillInput,
     next_slice,
     plan_backfill,

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, Message
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.cursor import BoundedReader
+from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
-from kafka_replication.kafka.pace import Pace
+from kafka_replication.kafka.read.cursor import BoundedReader
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

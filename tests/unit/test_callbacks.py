@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka import callbacks, clients
+from kafka_replication.kafka.client import callbacks, clients
 from kafka_replication.model.errors import BadInput
 from tests import oauth
 

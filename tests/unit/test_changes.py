@@ -12,7 +12,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
 from kafka_replication.planning.changes import changes
-from kafka_replication.planning.loops import loops
+from kafka_replication.planning.checks.loops import loops
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 
 OLD, NEW = Transform("filter", "sha256:1"), Transform("filter", "sha256:2")

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.environment import EnvironmentConnections
-from kafka_replication.kafka import clients
+from kafka_replication.kafka.client import clients
 from kafka_replication.model.errors import ConnectionMissing, Refused, ReplicationError, Unreachable
 from kafka_replication.runs.clusters import Clusters, raise_together
 from kafka_replication.runtime.deadline import NEVER

@@ -16,7 +16,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import PROFILES, Delivery, weakest_delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning import rights
+from kafka_replication.planning.checks import rights
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.arithmetic import Copied, copied_in
 

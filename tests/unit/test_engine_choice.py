@@ -11,7 +11,7 @@ import pytest
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyTask, SourceReader, choose
 from kafka_replication.kafka.engines import ENGINES, FALLBACK, engine_for
-from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka.admission import CONNECTION, SIDE
-from kafka_replication.kafka.error_table import TABLE, row_of
-from kafka_replication.kafka.heard import Heard
-from kafka_replication.kafka.translate import Asked, translate
+from kafka_replication.kafka.client.client_errors import Heard
+from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
+from kafka_replication.kafka.diagnosis.error_table import TABLE, row_of
+from kafka_replication.kafka.diagnosis.translate import Asked, translate
 from kafka_replication.model.errors import (
     Fenced,
     GapFound,

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.model.errors import OutOfTime, Stalled
 from kafka_replication.runtime.deadline import NEVER, Deadline
 

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import ThrottleEvent
 
 from kafka_replication.config import Copy
-from kafka_replication.kafka.pace import Pace, paced
-from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.client.pace import Pace, paced
+from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job
-from kafka_replication.spark.together import frugal
+from kafka_replication.spark.small_ranges import frugal
 
 
 class Time:

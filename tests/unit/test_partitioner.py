@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_replication import transforms
-from kafka_replication.kafka.partitioner import partitioner
+from kafka_replication.kafka.write.partitioner import partitioner
 from kafka_replication.model.errors import BadInput, Refused
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.offsets import TopicPartition

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from kafka_replication.kafka import pool
+from kafka_replication.kafka.client import consumer_pool
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 
 
 @pytest.fixture(autouse=True)
 def empty() -> Iterator[None]:
-    pool.close_idle()
+    consumer_pool.close_idle()
     yield
-    pool.close_idle()
+    consumer_pool.close_idle()
 
 
 def make(config: Any, group: str) -> Consumer:
@@ -26,7 +26,7 @@ def make(config: Any, group: str) -> Consumer:
 
 
 def lend(group: str) -> Consumer:
-    with pool.lent(NOWHERE, group, make) as consumer:
+    with consumer_pool.lent(NOWHERE, group, make) as consumer:
         return consumer
 
 
@@ -45,26 +45,26 @@ def test_an_idle_consumer_is_lent_again() -> None:
 
 
 def test_two_at_a_time_are_two() -> None:
-    with pool.lent(NOWHERE, "a", make) as one, pool.lent(NOWHERE, "a", make) as other:
+    with consumer_pool.lent(NOWHERE, "a", make) as one, consumer_pool.lent(NOWHERE, "a", make) as other:
         assert one is not other
 
 
 def test_the_one_that_was_idle_for_longest_is_closed_when_there_are_too_many() -> None:
-    consumers = [lend(str(number)) for number in range(pool.MOST)]
+    consumers = [lend(str(number)) for number in range(consumer_pool.MOST)]
     lend("0")
     lend("one more")
     assert [number for number, consumer in enumerate(consumers) if is_closed(consumer)] == [1]
 
 
 def test_a_consumer_whose_body_raised_is_closed() -> None:
-    with pytest.raises(ValueError, match="x"), pool.lent(NOWHERE, "a", make) as consumer:
+    with pytest.raises(ValueError, match="x"), consumer_pool.lent(NOWHERE, "a", make) as consumer:
         raise ValueError("x")
     assert is_closed(consumer)
 
 
 def test_none_is_left_when_they_are_closed() -> None:
     one = lend("a")
-    pool.close_idle()
+    consumer_pool.close_idle()
     assert is_closed(one)
 
 
@@ -73,8 +73,8 @@ def test_a_forked_process_leaves_the_consumers_of_its_parent_alone() -> None:
     one = lend("a")
     child = os.fork()
     if child == 0:
-        taken = pool._taken((make, "a", "", repr(sorted(NOWHERE.items())), repr([])))
-        pool.close_idle()
+        taken = consumer_pool._taken((make, "a", "", repr(sorted(NOWHERE.items())), repr([])))
+        consumer_pool.close_idle()
         os._exit(0 if taken is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not is_closed(one)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafka_replication.model.errors import PreflightFailed
-from kafka_replication.planning.preflight import Finding, check, raise_errors
-from kafka_replication.runs.steps import preparing
+from kafka_replication.planning.checks.preflight import Finding, check, raise_errors
+from kafka_replication.runs.plan import preparing
 from tests.support.preflight_worlds import AT, SOURCE, TARGET, UNSAFE, findings, replication, sides, topic
 
 

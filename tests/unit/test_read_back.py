@@ -15,8 +15,8 @@ from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.model.errors import Stalled, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.verification.delivery import BothSides
 from kafka_replication.verification.digest import DIGEST_KIND
+from kafka_replication.verification.loss_count import BothSides
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import PartDigest, TargetReader
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kafka_replication.kafka.shared_reads import SharedRead
+from kafka_replication.kafka.client.shared_reads import SharedRead
 from tests.support.waiting import SAFETY, wait_until
 
 

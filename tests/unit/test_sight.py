@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from kafka_replication.cli import sight
+from kafka_replication.cli import terminal_progress
 from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, Unreachable
 from kafka_replication.reporting.progress import Progress
-from kafka_replication.reporting.standing import RunAtWork
+from kafka_replication.reporting.run_status import RunAtWork
 from kafka_replication.runs.run import Run
 from kafka_replication.spark import output
 from tests.support.leases import NoLease
@@ -50,9 +50,11 @@ def run() -> Run:
 
 
 def test_a_summary_fits_beside_a_bar() -> None:
-    assert sight.summary(HALF) == "50%  20 s left  2.5 MB/s  1,234 records  2/4 ranges"
-    assert sight.summary(replace(HALF, throttled=100.0)).startswith("50%  20 s left  waited 2 min for quotas  2.5 MB/s")
-    assert sight.summary(replace(HALF, offsets_done=100)).startswith("99%  reading back  2.5 MB/s")
+    assert terminal_progress.summary(HALF) == "50%  20 s left  2.5 MB/s  1,234 records  2/4 ranges"
+    assert terminal_progress.summary(replace(HALF, throttled=100.0)).startswith(
+        "50%  20 s left  waited 2 min for quotas  2.5 MB/s"
+    )
+    assert terminal_progress.summary(replace(HALF, offsets_done=100)).startswith("99%  reading back  2.5 MB/s")
 
 
 def test_a_terminal_has_one_display_and_log_lines_above_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +64,7 @@ def test_a_terminal_has_one_display_and_log_lines_above_it(run: Run, monkeypatch
     handler, root = logging.StreamHandler(text), logging.getLogger()
     root.addHandler(handler)
     try:
-        with sight.displayed(run, console) as shown:
+        with terminal_progress.displayed(run, console) as shown:
             assert shown.show is not None
             shown.show(HALF)
             logging.getLogger("test").error("said meanwhile")
@@ -107,13 +109,13 @@ def test_the_file_is_removed_only_if_all_went_well(
         made.append(file)
         file.open().close()
 
-    monkeypatch.setattr(sight, "_launcher", launcher)
+    monkeypatch.setattr(terminal_progress, "_launcher", launcher)
 
-    def action(_: Run, launch: sight.Launch) -> sight.Result:
+    def action(_: Run, launch: terminal_progress.Launch) -> terminal_progress.Result:
         launch()
         return {}, "", code
 
-    assert sight.with_spark(run, False, action) == ({}, "", code)
+    assert terminal_progress.with_spark(run, False, action) == ({}, "", code)
     files = list(tmp_path.iterdir())
     assert len(files) == code
     assert capsys.readouterr().err == "".join(f"Spark's log: {file}\n" for file in files)
@@ -122,7 +124,7 @@ def test_the_file_is_removed_only_if_all_went_well(
 def test_watching_goes_on_after_an_error_that_passes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sight, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(terminal_progress, "WATCH_SECONDS", 0)
     answers: list[str | Exception | type[BaseException]] = ["first", Unreachable("away", "wait"), "second"]
     answers += [KeyboardInterrupt]
 
@@ -132,11 +134,11 @@ def test_watching_goes_on_after_an_error_that_passes(
             return answer
         raise answer
 
-    sight.watch(read)
+    terminal_progress.watch(read)
     assert capsys.readouterr().out == "first\n\nerror: away\nremedy: wait\n\nsecond\n\n"
     answers.append(BadInput("wrong", "mend it"))
     with pytest.raises(BadInput):
-        sight.watch(read)
+        terminal_progress.watch(read)
 
 
 def test_a_run_at_work_without_progress_says_so() -> None:

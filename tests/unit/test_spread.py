@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
-from kafka_replication.kafka import spread
-from kafka_replication.kafka.partitioner import partitioner
-from kafka_replication.kafka.send_window import SendWindow
-from kafka_replication.kafka.spread import MOST_RANGES, SpreadWriter, _Growing
+from kafka_replication.kafka.write import multi_partition
+from kafka_replication.kafka.write.multi_partition import MOST_RANGES, SpreadWriter, _Growing
+from kafka_replication.kafka.write.partitioner import partitioner
+from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.contradictions import of_receipts
 from kafka_replication.ledger.entries import Ids, Position, Receipt, Removed
@@ -24,12 +24,12 @@ from kafka_replication.model.errors import Stalled
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
-from kafka_replication.planning.again import is_gone, is_gone_in_part
-from kafka_replication.planning.removal import Looked, Retention, may_be_gone, removed
+from kafka_replication.planning.backfill.recopy import is_gone, is_gone_in_part
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
+from kafka_replication.planning.target_retention import Looked, Retention, may_be_gone, removed
 from kafka_replication.reporting.audit import PartitionAudit
-from kafka_replication.runs import spread_audit
-from kafka_replication.runs.spread_audit import Claim, TargetRead, _pieces, name_of
+from kafka_replication.runs.audit import multi_partition_audit
+from kafka_replication.runs.audit.multi_partition_audit import Claim, TargetRead, _pieces, name_of
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.audit import Kind, Seen
 from kafka_replication.verification.digest import Fingerprint
@@ -186,7 +186,7 @@ def test_the_pieces_of_a_target_partition_are_read_in_its_order_each_once() -> N
 
 
 def test_what_lies_between_all_claims_is_extra_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread_audit, "LISTED", 2)
+    monkeypatch.setattr(multi_partition_audit, "LISTED", 2)
     read, log = TargetRead(), Log([0, 1, 5, 11, 15])
     read.read_all(lambda at: log, TopicPartition("orders", 0), [claim(0, 10, (0, 2))], OffsetRange(0, 20))  # type: ignore[arg-type,return-value]
     others = [PartitionKey("r", TopicPartition("orders", number), "orders") for number in (0, 1)]
@@ -288,7 +288,7 @@ def test_a_placement_has_every_record_where_it_was_acknowledged() -> None:
 
 def test_a_chunk_in_too_many_pieces_ends_so_that_its_receipt_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copier then halves the next chunk, as for any that could not be sent."""
-    monkeypatch.setattr(spread, "MOST_RANGES", 100)
+    monkeypatch.setattr(multi_partition, "MOST_RANGES", 100)
     chunk = writer()
     chunk.write(records(90))
     with pytest.raises(Stalled, match="lie in more than 100 pieces"):

@@ -19,8 +19,7 @@ from kafka_replication.copying.engine import CopyResult, CopyTask
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
-from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
-from kafka_replication.spark.stages import (
+from kafka_replication.spark.dealer import (
     MOST_ABORTS,
     MOST_AT_A_TIME,
     Aborted,
@@ -31,6 +30,7 @@ from kafka_replication.spark.stages import (
     cause_of,
     missing,
 )
+from kafka_replication.spark.jobs import Bundle, Job, JobEnd, RangeResult, RangeTask
 from tests.support.jobs import reading
 
 ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.

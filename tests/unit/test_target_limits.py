@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from kafka_replication.kafka.target_limits import FRAMING, TargetLimits
+from kafka_replication.kafka.quarantine.target_limits import FRAMING, TargetLimits
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.sinks.port import Record
 

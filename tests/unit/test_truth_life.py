@@ -19,12 +19,12 @@ from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning.again import Remainder, give_back, is_gone_in_part, to_copy_again
+from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_gone_in_part, to_copy_again
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import PartitionPlan, State
-from kafka_replication.planning.removal import Looked, Retention, expected_end, may_be_gone, removed
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.runs.repair import proven
+from kafka_replication.planning.target_retention import Looked, Retention, expected_end, may_be_gone, removed
+from kafka_replication.runs.repair.repair import proven
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 REPLICATION = Replication.model_validate(

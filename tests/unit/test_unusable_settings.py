@@ -13,7 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_replication.kafka import clients, setting_names
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.diagnosis import setting_names
 from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed
 from tests.support.tls import Authority
 

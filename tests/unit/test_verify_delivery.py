@@ -18,9 +18,9 @@ from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.verification.audit import Seen
-from kafka_replication.verification.delivery import DeliveryTask, balance, verify_delivery
 from kafka_replication.verification.digest import DIGEST_KIND
 from kafka_replication.verification.digests import Digest
+from kafka_replication.verification.loss_count import DeliveryTask, balance, verify_delivery
 from kafka_replication.verification.verify import Judged, PartDigest, VerifyResult
 
 KEY = PartitionKey("unit", TopicPartition("orders", 0), "orders")

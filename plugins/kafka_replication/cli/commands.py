@@ -16,31 +16,33 @@ import typer
 
 from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import gaps as cli_gaps
-from kafka_replication.cli import notifiers, sight, stores
+from kafka_replication.cli import notifiers, stores, terminal_progress
 from kafka_replication.cli import watch as cli_watch
-from kafka_replication.cli.act import File, Json, failure
-from kafka_replication.cli.act import act as _act
+from kafka_replication.cli.command_frame import File, Json, failure
+from kafka_replication.cli.command_frame import act as _act
 from kafka_replication.cli.overview import HELP, InOrder, Version
 from kafka_replication.cli.repair import repaired
 from kafka_replication.config.time import parse_time
 from kafka_replication.ledger import codec
 from kafka_replication.model.errors import BadInput
-from kafka_replication.planning import backfill_request, plan_codec
+from kafka_replication.planning import plan_codec
+from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.planning.findings import Finding
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.causes import problems
 from kafka_replication.reporting.findings import finding_rows, verdict
 from kafka_replication.reporting.ledger import ledger_table
 from kafka_replication.reporting.report import RunReport, planned
-from kafka_replication.reporting.standing import recent_runs, runs_at_work
+from kafka_replication.reporting.run_status import recent_runs, runs_at_work
 from kafka_replication.reporting.status import status_table
 from kafka_replication.reporting.verified import verified_rows
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import checking, rebuild, runner, steps
+from kafka_replication.runs import checking, runner, steps
 from kafka_replication.runs.clusters import together
 from kafka_replication.runs.leasing import EVERYTHING, leased, live_scope
+from kafka_replication.runs.repair import rebuild
+from kafka_replication.runs.report.partition_status import standing
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.runs.standing import standing
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import OnDemand
 
@@ -90,10 +92,10 @@ def check(
         if not spark:
             return _checked(run, found)
 
-        def with_spark(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
+        def with_spark(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
             return _checked(run, [*found, *checking.check_spark(run, launch)])
 
-        return sight.with_spark(run, context.obj, with_spark)
+        return terminal_progress.with_spark(run, context.obj, with_spark)
 
     _act(file, as_json, action, looks=True)
 
@@ -144,7 +146,9 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
 
     def action(run: Run) -> tuple[Any, str, int]:
         request = _request(run, topic, until)
-        return sight.with_spark(run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request)))
+        return terminal_progress.with_spark(
+            run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request))
+        )
 
     beside = cli_watch.Beside()
     _act(file, as_json, beside.watched(action), failed=beside.failed, writes=True)
@@ -190,11 +194,11 @@ def backfill(
             preview = backfilling.preview(run, request)
             return backfill_report.as_json(preview), backfill_report.plan_table(preview), int(bool(preview.refused))
 
-        def execute(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
+        def execute(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
             report = backfilling.execute(run, launch, request)
             return _reported(report, "" if report.ranges else backfill_report.nothing_done(report))
 
-        return sight.with_spark(run, context.obj, execute)
+        return terminal_progress.with_spark(run, context.obj, execute)
 
     beside = cli_watch.Beside(is_backfill=True)
     _act(file, as_json, beside.watched(action), failed=beside.failed, writes=not dry_run)
@@ -213,7 +217,7 @@ def status(
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        rows = sight.status_rows(run)
+        rows = terminal_progress.status_rows(run)
         wrong = problems(run.replication, rows, datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)
@@ -230,7 +234,7 @@ def status(
         return document, "\n".join(lines), int(bool(wrong))
 
     def watching(run: Run) -> tuple[Any, str, int]:
-        sight.watch(lambda: action(run)[1])
+        terminal_progress.watch(lambda: action(run)[1])
         raise typer.Exit(0)
 
     if watch and as_json:
@@ -246,16 +250,16 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
     """
 
     def action(run: Run) -> tuple[Any, str, int]:
-        return sight.with_spark(run, context.obj, verified)
+        return terminal_progress.with_spark(run, context.obj, verified)
 
-    def verified(run: Run, launch: sight.Launch) -> tuple[Any, str, int]:
+    def verified(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
         with leased(run, live_scope(run)) as leased_run:
             steps.fence_stale_producers(leased_run)
             keys = [key for key in run.view().positions if leased_run.holds(key.target_topic)]
             with OnDemand(launch) as spark:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
-            rows = verified_rows(results, moved, standing(leased_run, sight.snapshot))
+            rows = verified_rows(results, moved, standing(leased_run, terminal_progress.snapshot))
         document = {"replication": run.replication.name, "ranges": [row.as_json() for row in rows]}
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))

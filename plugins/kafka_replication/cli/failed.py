@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication.cli.act import File, Json, act
+from kafka_replication.cli.command_frame import File, Json, act
 from kafka_replication.cli.gaps import user
 from kafka_replication.model.failures import Action
-from kafka_replication.runs.failed.deciding import Decision
-from kafka_replication.runs.failed.handling import Asked, handle
+from kafka_replication.runs.failed.command import Asked, handle
+from kafka_replication.runs.failed.retry_discard import Decision
 from kafka_replication.runs.run import Run
 
 

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_replication.cli.act import File, Json, act
+from kafka_replication.cli.command_frame import File, Json, act
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
 from kafka_replication.planning.gaps import ApprovedGap
-from kafka_replication.runs import approval
-from kafka_replication.runs import audit as auditing
-from kafka_replication.runs.approval import Approval
-from kafka_replication.runs.audit import AuditRequest
+from kafka_replication.runs.audit import audit as auditing
+from kafka_replication.runs.audit.audit import AuditRequest
 from kafka_replication.runs.leasing import leased, topic_scope
-from kafka_replication.runs.reset import reset_topic
+from kafka_replication.runs.repair import approval
+from kafka_replication.runs.repair.approval import Approval
+from kafka_replication.runs.repair.reset import reset_topic
 from kafka_replication.runs.run import Run
 
 Topic = Annotated[str, typer.Option("--topic", help="The source topic.", show_default=False)]

@@ -7,8 +7,9 @@ from typing import Any
 
 import typer
 
-from kafka_replication.runs import repair, steps
+from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
+from kafka_replication.runs.repair import repair
 from kafka_replication.runs.run import Run
 
 NOTHING = "nothing to repair: the entries do not contradict each other"

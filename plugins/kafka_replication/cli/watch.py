@@ -23,7 +23,7 @@ from kafka_replication.connections.environment import EnvironmentConnections
 from kafka_replication.model.errors import BadInput, Busy, ConfigError, ReplicationError
 from kafka_replication.model.times import to_text
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.watching import Watcher, side_by_side
+from kafka_replication.runs.watch.watching import Watcher, side_by_side
 from kafka_replication.runtime import stopping
 
 log = logging.getLogger(__name__)

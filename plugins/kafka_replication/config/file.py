@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from kafka_replication.config.messages import explain, found, place_of
 from kafka_replication.config.model import Replication
-from kafka_replication.config.readable import rest_of
+from kafka_replication.config.salvage import rest_of
 from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
 from kafka_replication.model.errors import ConfigError
 

@@ -19,11 +19,11 @@ from kafka_replication.config.alerts import Alerts
 from kafka_replication.config.expression import check_expression
 from kafka_replication.config.failures import Failures
 from kafka_replication.config.pipeline import PipelineDefinition
+from kafka_replication.config.run_sections import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
 from kafka_replication.config.schedule import WITHOUT_INTERVALS, check_schedule
 from kafka_replication.config.section import DAY, PartitionNumber, Section, Tag, Text, Whole, listed
 from kafka_replication.config.time import parse_start
 from kafka_replication.config.topics import MIN_COMPACTION_LAG, Cluster, Preflight, TargetTopics, Topics
-from kafka_replication.config.working import Copy, Dags, Lease, Retention, Retries, Spark, Timeouts, Verify
 from kafka_replication.model import combinations
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ConfigError

@@ -31,8 +31,8 @@ from kafka_replication.model.times import now
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.deadline import Deadline, backoff
 from kafka_replication.runtime.events import Event, log_event
+from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import RefusedAt, Sink, SinkSession
-from kafka_replication.sinks.set_aside import SetAside
 from kafka_replication.verification.digest import key_digest
 
 log = logging.getLogger(__name__)

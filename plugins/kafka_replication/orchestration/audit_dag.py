@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from kafka_replication.reporting.audit import AuditReport
-    from kafka_replication.runs.audit import AuditRequest
+    from kafka_replication.runs.audit.audit import AuditRequest
 
 IN_XCOM = 1000  # most differing ranges per partition in the XCom; the log shows the first ten
 
@@ -31,7 +31,7 @@ class AuditOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes the report as its return value, before it fails."""
-        from kafka_replication.runs import audit as auditing
+        from kafka_replication.runs.audit import audit as auditing
 
         with task_run.opened(self.replication, context) as run:
             report = auditing.audit(run, audit_request(context["params"]))
@@ -52,7 +52,7 @@ def _fail_unless_clean(report: AuditReport) -> None:
 
 def audit_request(params: Any) -> AuditRequest:
     """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
-    from kafka_replication.runs.audit import AuditRequest
+    from kafka_replication.runs.audit.audit import AuditRequest
 
     from_, until = params["from"] or 0, params["until"]
     try:

@@ -40,7 +40,7 @@ def build_backfill_dag(replication: Replication) -> DAG:
 
 
 def _params(replication: Replication) -> dict[str, Param]:
-    """The form. `kafka_replication.planning.backfill_request` reads its values."""
+    """The form. `kafka_replication.planning.backfill.backfill_request` reads its values."""
     return {
         "topics": form.topics(replication),
         "partitions": Param(

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.operators import SUMMARY, StepOperator
-from kafka_replication.planning.backfill_request import BackfillRequest, parse
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

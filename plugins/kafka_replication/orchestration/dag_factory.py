@@ -16,7 +16,7 @@ from kafka_replication.orchestration.doc_md import doc_md
 from kafka_replication.orchestration.import_errors import broken_replications, good_replications
 from kafka_replication.orchestration.operators import PlanOperator
 from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
-from kafka_replication.planning.backfill_request import LATEST
+from kafka_replication.planning.backfill.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -22,7 +22,7 @@ from kafka_replication.orchestration.operators import StepOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from kafka_replication.runs.failed.handling import Asked
+    from kafka_replication.runs.failed.command import Asked
 
 IN_XCOM = 1000  # most records in the XCom; the log shows the first fifty
 
@@ -32,8 +32,8 @@ class FailedOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Pushes what was found or done as its return value, before it fails."""
-        from kafka_replication.runs.failed.deciding import Decision
-        from kafka_replication.runs.failed.handling import handle
+        from kafka_replication.runs.failed.command import handle
+        from kafka_replication.runs.failed.retry_discard import Decision
 
         params = context["params"]
         with task_run.opened(self.replication, context) as run:
@@ -71,7 +71,7 @@ def decided_by(params: Any, dag_run: Any) -> str:
 
 def asked(params: Any) -> Asked:
     """The filters of the trigger's form; what is empty means all."""
-    from kafka_replication.runs.failed.handling import Asked
+    from kafka_replication.runs.failed.command import Asked
 
     return Asked(
         topic=form.text(params["topic"]),

@@ -90,7 +90,7 @@ class PlanOperator(StepOperator):
         }
 
     def _show(self, context: Context, request: Request) -> None:
-        from kafka_replication.planning import preflight
+        from kafka_replication.planning.checks import preflight
         from kafka_replication.reporting.report import plan_as_json, plan_summary, planned
         from kafka_replication.runs import steps
 

@@ -17,7 +17,7 @@ from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.orchestration import form
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.planning.backfill_request import LATEST, parse_topics
+from kafka_replication.planning.backfill.backfill_request import LATEST, parse_topics
 from kafka_replication.runtime.deadline import Deadline
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ class WatchOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Returns what is wrong now, for each replication. Fails if one could not be watched."""
-        from kafka_replication.runs.watching import side_by_side
+        from kafka_replication.runs.watch.watching import side_by_side
 
         replications = good_replications(self.folder)
         results = side_by_side(replications, lambda replication: self._look(replication, context))

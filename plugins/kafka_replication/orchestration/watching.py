@@ -1,4 +1,4 @@
-"""The watcher of `runs.watching` inside an Airflow task: Airflow's connections, notifiers and knowledge of DAG runs."""
+"""The watcher (`runs.watch`) inside an Airflow task: Airflow's connections, notifiers and knowledge of DAG runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.orchestration import notifiers
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.runs.watching import LostRun, Watcher, failures_of
+from kafka_replication.runs.watch.watching import LostRun, Watcher, failures_of
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import LOSSY
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.planning import gaps, placing, preflight, refusals, removal
+from kafka_replication.planning import gaps, partitioning_changes, refusals, target_retention
+from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.refusals import Refusal
 from kafka_replication.planning.snapshot import Problem, Snapshot, Topic, unanswered
@@ -36,7 +37,7 @@ def plan(
         watermarks=watermarks,
         known=frozenset(key.source.topic for key in own_entries.positions),
         unfit=preflight.unfit(replication, snapshot),
-        spread_before=placing.spread_before(own_entries.positions),
+        spread_before=partitioning_changes.spread_before(own_entries.positions),
     )
     planned = tuple(planner.all())
     lost = next((partition for partition in planned if partition.state is State.LEDGER_LOST), None)
@@ -117,7 +118,7 @@ class Planner:
     watermarks: Mapping[PartitionKey, int]
     known: frozenset[str] = frozenset()  # source topics of which some partition was opened
     unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
-    spread_before: placing.SpreadBefore = field(default_factory=dict)
+    spread_before: partitioning_changes.SpreadBefore = field(default_factory=dict)
 
     def all(self) -> Iterator[PartitionPlan]:
         seen = set()
@@ -154,7 +155,7 @@ class Planner:
             left, missed = ledger.pending(key), ledger.missed(key)
             if left or missed:
                 state = State.PENDING if left else State.REMOVED
-                remedy = removal.remedy(key, missed, left, None) if missed else ""
+                remedy = target_retention.remedy(key, missed, left, None) if missed else ""
                 gone = {"removed": ledger.gone(key), "missed": missed, "remedy": remedy}
                 yield self._known(key, state, position, position.next_offset, verify=left, **gone)
 
@@ -176,7 +177,7 @@ class Planner:
         removed, missed = self.ledger.gone(key), self.ledger.missed(key)
         state = State.BEHIND if copy else State.PENDING if copied else _at_rest(removed, missed)
         log_start = source.offsets(key.source.partition).log_start
-        remedy = removal.remedy(key, missed, copied, log_start) if missed else ""
+        remedy = target_retention.remedy(key, missed, copied, log_start) if missed else ""
         gone = {"removed": removed, "missed": missed, "remedy": remedy}
         return self.entry(
             key, state, position, source, copy=copy, verify=copied, what=self._note(key, position), **gone
@@ -185,7 +186,7 @@ class Planner:
     def _note(self, key: PartitionKey, position: Position) -> str:
         target = self.snapshot.target.get(key.target_topic)
         partitions = len(target.partitions) if target else 0
-        return placing.note_of_change(self.replication.placing, key, position, partitions)
+        return partitioning_changes.note_of_change(self.replication.placing, key, position, partitions)
 
     def next_range(self, key: PartitionKey, from_: int, source: Topic) -> OffsetRange | None:
         until = source.offsets(key.source.partition).last_stable
@@ -197,7 +198,7 @@ class Planner:
     def unopened(self, key: PartitionKey, source: Topic, target: Topic | None, ids: Ids) -> PartitionPlan:
         start = self.start(key)
         fresh = Position(generation=1, ids=ids, start=start or 0, next_offset=start or 0)
-        refusal = self.refusal_to_open(key, source, target) or placing.refusal_beside(
+        refusal = self.refusal_to_open(key, source, target) or partitioning_changes.refusal_beside(
             self.replication.placing, key, ids, self.spread_before
         )
         if refusal:
@@ -236,7 +237,7 @@ class Planner:
         return None
 
     def _target_problem(self, key: PartitionKey, target: Topic) -> Problem | None:
-        return placing.problem_of(self.replication.placing, key, target)
+        return partitioning_changes.problem_of(self.replication.placing, key, target)
 
     def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
         """As the target's number of partitions is, or will be when a run has created what is missing."""
@@ -244,7 +245,7 @@ class Planner:
         there = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
         if partitioning.keeps and settings.partitions == "follow":
             there |= source.partitions.keys()
-        return placing.refusal_of_partitions(partitioning, key, source, there)
+        return partitioning_changes.refusal_of_partitions(partitioning, key, source, there)
 
     def owner(self, key: PartitionKey, target: Topic | None) -> str | None:
         """The other replication of this ledger that copies to the target topic. One that was re-created is free."""
@@ -291,9 +292,11 @@ class Planner:
         say so.
         """
         partitioning, partitions = self.replication.placing, target.partitions
-        if refusal := placing.refusal_of_change(partitioning, key, position, len(partitions), self.spread_before):
+        if refusal := partitioning_changes.refusal_of_change(
+            partitioning, key, position, len(partitions), self.spread_before
+        ):
             return refusal
-        if refusal := placing.refusal_of_partitions(partitioning, key, source, partitions):
+        if refusal := partitioning_changes.refusal_of_partitions(partitioning, key, source, partitions):
             return refusal
         for number, ours in position.ends(key.source.partition).items():
             if position.delivery in LOSSY:  # it may have less than was sent, not less than was read back

@@ -1,4 +1,4 @@
-"""The state of both clusters at one moment. `kafka.snapshotter` takes it, `planning` uses it."""
+"""The state of both clusters at one moment. `kafka.metadata.snapshotter` takes it, `planning` uses it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from kafka_replication.ledger.view import ASIDE, LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
-from kafka_replication.planning import refusals, removal
+from kafka_replication.planning import refusals, target_retention
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.reporting.report import RangeReport
 from kafka_replication.verification.verify import VerifyResult
@@ -81,7 +81,7 @@ def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> 
         range=range_,
         missing=range_.span,
         watermark=evidence.watermarks.get(planned.key),
-        error=removal.missed_text(planned.key, Coverage.of([range_])),
+        error=target_retention.missed_text(planned.key, Coverage.of([range_])),
         remedy=planned.remedy,
     )
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import EPOCH, from_millis
-from kafka_replication.planning.backfill import BackfillLine, BackfillPlan
-from kafka_replication.planning.backfill_request import show
+from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
+from kafka_replication.planning.backfill.backfill_request import show
 from kafka_replication.reporting.report import RunReport, new_topics
 from kafka_replication.reporting.table import amount, table
 

@@ -12,7 +12,7 @@ from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.planning.findings import Finding
 from kafka_replication.planning.gaps import ApprovedGap
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.planning.removal import removal_text
+from kafka_replication.planning.target_retention import removal_text
 from kafka_replication.reporting.table import amount, table
 
 

@@ -13,14 +13,14 @@ from typing import ClassVar, Final, Literal
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
-from kafka_replication.kafka import offsets, partitioner, topics
-from kafka_replication.kafka.sampling import samples
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.sampling import samples
+from kafka_replication.kafka.write import partitioner
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import ceil_millis
-from kafka_replication.planning import preflight
-from kafka_replication.planning.backfill import (
+from kafka_replication.planning.backfill.backfill_plan import (
     BackfillInput,
     BackfillPlan,
     one_topic,
@@ -28,20 +28,21 @@ from kafka_replication.planning.backfill import (
     plan_backfill,
     resolve,
 )
-from kafka_replication.planning.backfill_request import BackfillRequest
+from kafka_replication.planning.backfill.backfill_request import BackfillRequest
+from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.reporting.report import RunReport
-from kafka_replication.runs.again import give_back_each, offsets_to_copy_again
-from kafka_replication.runs.defending import defended
 from kafka_replication.runs.leasing import backfill_scope, leased
+from kafka_replication.runs.plan import preparing
+from kafka_replication.runs.plan.demand import Planned, Ranges, World
+from kafka_replication.runs.plan.permission_checks import ask
+from kafka_replication.runs.plan.receipt_check import defended
+from kafka_replication.runs.plan.recopy import give_back_each, offsets_to_copy_again
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
 from kafka_replication.runs.runner import carry_out, new_run_id
-from kafka_replication.runs.steps import preparing
-from kafka_replication.runs.steps.asking import ask
-from kafka_replication.runs.steps.demand import Planned, Ranges, World
 from kafka_replication.runtime.deadline import Deadline
 from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.store import WatermarkStore

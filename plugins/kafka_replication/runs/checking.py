@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Iterator
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import topics
+from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import BadInput, NotAuthorized, ReplicationError
-from kafka_replication.planning import preflight
+from kafka_replication.planning.checks import preflight
+from kafka_replication.planning.checks.loops import loops
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.loops import loops
+from kafka_replication.runs.plan import one_side, previewing
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.runs.steps import one_side, previewing
-from kafka_replication.runs.steps.replicating import job
+from kafka_replication.runs.work.replicating import job
 from kafka_replication.spark import reach
 from kafka_replication.spark.launcher import Launcher
 

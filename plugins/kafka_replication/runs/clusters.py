@@ -11,7 +11,8 @@ from typing import Any
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections, SparkConnection
-from kafka_replication.kafka import AdminClient, clients
+from kafka_replication.kafka import AdminClient
+from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.reader import LONGEST_TRANSACTION
 from kafka_replication.ledger.entries import Position

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from kafka_replication.kafka import offsets
+from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import ceil_millis
-from kafka_replication.planning.backfill import BackfillInput, plan_backfill
+from kafka_replication.planning.backfill.backfill_plan import BackfillInput, plan_backfill
 from kafka_replication.planning.live import own, plan
 from kafka_replication.planning.plan import Plan, State
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
+from kafka_replication.runs.plan import preparing
+from kafka_replication.runs.plan.demand import Planned, Ranges, World
 from kafka_replication.runs.run import LeasedRun, Request, Run
-from kafka_replication.runs.steps import preparing
-from kafka_replication.runs.steps.demand import Planned, Ranges, World
 from kafka_replication.watermarks.boundaries import BoundaryKey
 
 

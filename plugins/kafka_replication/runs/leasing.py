@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import topics
+from kafka_replication.kafka.metadata import topics
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs.run import LeasedRun, Run

@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.copying.pipeline import Pipeline, load
-from kafka_replication.kafka import snapshotter
-from kafka_replication.kafka.entry_writer import writer_of
-from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink import session_of
-from kafka_replication.kafka.start_offsets import StartOffsets
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.metadata import snapshotter
+from kafka_replication.kafka.write.entry_writer import writer_of
+from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.sink import session_of
+from kafka_replication.kafka.write.start_offsets import StartOffsets
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Transform
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.ledger.view import LedgerView
@@ -33,7 +33,7 @@ from kafka_replication.planning.starts import unresolved
 from kafka_replication.planning.stored import store_finding, unknown_to_store
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs.clusters import Clusters
-from kafka_replication.runs.comparing import Comparison
+from kafka_replication.runs.target_drift import Comparison
 from kafka_replication.runtime.deadline import Deadline, backoff, retry
 from kafka_replication.watermarks.lease import Hold
 from kafka_replication.watermarks.store import WatermarkStore

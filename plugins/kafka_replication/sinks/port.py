@@ -18,7 +18,7 @@ from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import RecordRefused
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.sinks.set_aside import SetAside
+from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.verification.digest import key_digest
 from kafka_replication.verification.verify import TargetReader
 

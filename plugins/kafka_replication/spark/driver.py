@@ -13,9 +13,9 @@ from pyspark import SparkConf, SparkContext
 
 from kafka_replication.spark import jvm
 from kafka_replication.spark.channel import DriverSide, Gone
+from kafka_replication.spark.dealer import run
 from kafka_replication.spark.jobs import Answer, Job
 from kafka_replication.spark.local import is_local
-from kafka_replication.spark.stages import run
 
 log = logging.getLogger(__name__)
 Jobs = queue.SimpleQueue[Job | None]

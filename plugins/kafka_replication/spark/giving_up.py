@@ -20,8 +20,8 @@ def end_sessions(job: Job, tasks: Sequence[RangeTask]) -> None:
     if not ids or job.delivery != EXACTLY_ONCE:
         return
     # Not before: a Spark driver that ends no session needs no client.
-    from kafka_replication.kafka.fencing import fence_each
-    from kafka_replication.kafka.transactions import TransactionalProducer
+    from kafka_replication.kafka.write.fencing import fence_each
+    from kafka_replication.kafka.write.transactions import TransactionalProducer
 
     for what in ids.values():
         log.warning("%s: its work is given up here; ending the transaction that it may have open", what)

@@ -15,9 +15,9 @@ PRELOADED = (
     "kafka_replication.spark.worker",
     "kafka_replication.kafka.engines.record.engine",
     "kafka_replication.kafka.ledger",
-    "kafka_replication.kafka.reach",
-    "kafka_replication.kafka.segment_reader",
-    "kafka_replication.kafka.sink",
+    "kafka_replication.kafka.preflight.reachability",
+    "kafka_replication.kafka.read_back.segment_reader",
+    "kafka_replication.kafka.write.sink",
 )
 
 

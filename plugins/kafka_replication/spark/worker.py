@@ -27,7 +27,7 @@ from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.sinks.port import Sink
 from kafka_replication.spark.giving_up import end_sessions
 from kafka_replication.spark.jobs import BUNDLE, JOB, RESULTS, Job, RangeResult, RangeTask, left_behind
-from kafka_replication.spark.together import Together, frugal
+from kafka_replication.spark.small_ranges import Together, frugal
 from kafka_replication.verification.read_back import ReadBack, ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
@@ -89,7 +89,7 @@ class Tools:
     @cached_property
     def ledger(self) -> Ledger:
         """Raises Unreachable."""
-        from kafka_replication.kafka import clients
+        from kafka_replication.kafka.client import clients
         from kafka_replication.kafka.ledger import KafkaLedger
 
         job = self.job
@@ -98,7 +98,7 @@ class Tools:
     @cached_property
     def sink(self) -> Sink:
         """Raises Unreachable."""
-        from kafka_replication.kafka.sink import KafkaSink
+        from kafka_replication.kafka.write.sink import KafkaSink
 
         job = self.job
         return KafkaSink(job.target, job.settings, self.deadline, self.ledger, job.partitioning, job.delivery)
@@ -145,8 +145,8 @@ def _target(job: Job, key: PartitionKey) -> TopicPartition:
 
 
 def copy(tools: Tools, task: CopyTask) -> CopyResult:
-    from kafka_replication.kafka import reach
     from kafka_replication.kafka.engines import FALLBACK, engine_for, exact_for, fallback
+    from kafka_replication.kafka.preflight import reachability
 
     key, job, deadline = task.key, tools.job, tools.deadline
     deadline.moved()  # the time of this range begins
@@ -171,8 +171,8 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
         return exact_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
 
     try:
-        reach.check("source", job.source, task.key.source, job.request_seconds, deadline)
-        reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        reachability.check("source", job.source, task.key.source, job.request_seconds, deadline)
+        reachability.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
         engine = engine_for(task, job.settings, job.source, tools.sink, tools.pipeline, deadline)
         copier = Copier(
             engine=engine,
@@ -192,15 +192,15 @@ def copy(tools: Tools, task: CopyTask) -> CopyResult:
 
 def read_back(tools: Tools, task: ReadBackTask, attempts: int) -> VerifyResult:
     """Read the partition back. After a retriable error, continue with the chunks that are not verified yet."""
-    from kafka_replication.kafka import reach
-    from kafka_replication.kafka.both_sides import both_sides
+    from kafka_replication.kafka.preflight import reachability
+    from kafka_replication.kafka.read_back.partition_comparison import both_sides
 
     job, deadline = tools.job, tools.deadline
     deadline.moved()  # reading back has a time of its own
     started, result = time.monotonic(), VerifyResult(key=task.key, verified=Coverage())
     try:
         deadline.check(f"verifying {task.key.source}")
-        reach.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
+        reachability.check("target", job.target, _target(job, task.key), job.request_seconds, deadline)
         reading = ReadBack(
             task,
             tools.ledger,

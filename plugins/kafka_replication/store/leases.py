@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kafka_replication.model.errors import Busy
 from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.identity import IDENTITY
-from kafka_replication.store import connect, living, schema
+from kafka_replication.store import connect, run_liveness, schema
 from kafka_replication.watermarks import lease_rules
 from kafka_replication.watermarks.lease_rules import Granted, lost
 from kafka_replication.watermarks.topics import TargetTopics
@@ -33,7 +33,7 @@ def acquire(db: Connection, claim: Claim, duration: int) -> Lease | Busy:
     # Holders renew without the replication's lock: what is read here and then deleted must not be renewed between.
     stored, now = of_replication(db, claim.replication, for_update=True), connect.clock(db)
     times = from_millis(now), from_millis(now + duration)
-    decided = lease_rules.decide_lease(stored, claim, token, *times, living.is_gone)
+    decided = lease_rules.decide_lease(stored, claim, token, *times, run_liveness.is_gone)
     if isinstance(decided, Busy):
         place = lease_rules.queued(stored, claim, token, *times)
         if place is not None:
@@ -51,8 +51,8 @@ def _grant(db: Connection, granted: Granted, now: int) -> None:
     _put(db, lease)
     changes = {"token": lease.token}
     db.execute(update(_replications).where(_replications.c.replication == lease.replication).values(changes))
-    living.reopen(db, lease.owner)
-    living.close_dead(db, lease.replication, of_replication(db, lease.replication), now)
+    run_liveness.reopen(db, lease.owner)
+    run_liveness.close_dead(db, lease.replication, of_replication(db, lease.replication), now)
 
 
 def renew(db: Connection, lease: Lease, duration: int, topics: TargetTopics | None = None) -> Lease:
@@ -74,7 +74,7 @@ def hand_over(db: Connection, lease: Lease, reserved: int, expected: int) -> Non
     now = connect.clock(db)
     changes = {"holder": None, "process": None, "expires_at": now + reserved}
     if db.execute(update(_table).where(_is_hold(lease)).values(changes)).rowcount:
-        living.expect(db, lease.owner, now + expected)
+        run_liveness.expect(db, lease.owner, now + expected)
 
 
 def release(db: Connection, lease: Lease) -> None:
@@ -88,13 +88,15 @@ def leave_queue(db: Connection, claim: Claim) -> None:
 def current(db: Connection, replication: str) -> list[Lease]:
     """The leases, reservations and places in the queue that count now, oldest first."""
     now = from_millis(connect.clock(db))
-    counting = [lease for lease in of_replication(db, replication) if lease_rules.is_alive(lease, now, living.is_gone)]
+    counting = [
+        lease for lease in of_replication(db, replication) if lease_rules.is_alive(lease, now, run_liveness.is_gone)
+    ]
     return sorted(counting, key=lambda lease: (lease.acquired_at, lease.owner))
 
 
 def is_wanted(db: Connection, lease: Lease) -> bool:
     now = from_millis(connect.clock(db))
-    return lease_rules.is_wanted(lease, of_replication(db, lease.replication), now, living.is_gone)
+    return lease_rules.is_wanted(lease, of_replication(db, lease.replication), now, run_liveness.is_gone)
 
 
 def _lock(db: Connection, claim: Claim) -> int:

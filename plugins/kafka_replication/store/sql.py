@@ -27,9 +27,9 @@ from kafka_replication.store import (
     connect,
     failed,
     leases,
-    living,
     retention,
     rows,
+    run_liveness,
     schema,
     watermarks,
 )
@@ -316,4 +316,4 @@ class SqlStore:
 def _seen(db: Connection, runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The same runs of one replication; those that live say so."""
     known = leases.of_replication(db, runs[0].replication) if any(run.state == "planned" for run in runs) else []
-    return living.seen(db, runs, known) if runs else []
+    return run_liveness.seen(db, runs, known) if runs else []

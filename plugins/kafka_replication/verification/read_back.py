@@ -15,7 +15,7 @@ from kafka_replication.model import commands
 from kafka_replication.model.errors import ReceiptsExpired, ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
-from kafka_replication.verification.delivery import BothSides, DeliveryTask, verify_delivery
+from kafka_replication.verification.loss_count import BothSides, DeliveryTask, verify_delivery
 from kafka_replication.verification.verify import (
     SourceReader,
     TargetReader,

@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka import clients, offsets
+from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.ledger.newest import NewestEntries
 from kafka_replication.kafka.ledger.reader import PositionsReader, TopicReader
+from kafka_replication.kafka.metadata import offsets
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.runtime.deadline import Deadline

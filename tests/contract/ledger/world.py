@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from kafka_replication.config import Copy, Replication
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Entry, Gap, Ids, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaSegments, Segment
 from kafka_replication.ledger.port import Ledger

@@ -8,20 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_replication.kafka.acknowledged_session import AcknowledgedSession
-from kafka_replication.kafka.acknowledged_writer import AcknowledgedWriter
-from kafka_replication.kafka.chunk_writer import ChunkWriter
-from kafka_replication.kafka.session import PartitionSession
-from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.kafka.sink_session import KafkaSinkSession
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.write.chunk_writer import ChunkWriter
+from kafka_replication.kafka.write.plain_session import AcknowledgedSession
+from kafka_replication.kafka.write.plain_writer import AcknowledgedWriter
+from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
 from kafka_replication.runtime.deadline import NEVER
+from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
-from kafka_replication.sinks.set_aside import SetAside
 from tests.contract.copy_case import SETTINGS, CopyCase, segments_of
 from tests.contract.sink import checks
 from tests.contract.sink.checks import Check

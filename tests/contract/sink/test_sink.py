@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_replication.kafka.sink import KafkaSink
+from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.model.delivery import PROFILES, Delivery
 from kafka_replication.model.partitioning import Partitioning
 from tests.contract.copy_case import SETTINGS, CopyCase

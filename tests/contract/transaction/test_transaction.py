@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.acknowledged import AcknowledgedProducer
-from kafka_replication.kafka.transactions import TransactionalProducer
+from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.runtime.deadline import NEVER
 from tests.contract.copy_case import SETTINGS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from kafka_replication.kafka import clients
 from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.verification.digest import BatchDigest
 from kafka_replication.wire.batch import Malformed

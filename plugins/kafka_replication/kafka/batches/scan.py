@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka import clients
-from kafka_replication.kafka.batches.leader import connect
-from kafka_replication.kafka.pace import Pace, paced
-from kafka_replication.kafka.throttling import Throttling
-from kafka_replication.kafka.translate import translate
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.pace import Pace, paced
+from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.diagnosis.translate import translate
+from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.model.errors import GapFound, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.wire import fetching

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import CopyEngine, CopyTask, choose
 from kafka_replication.copying.pipeline import Pipeline
-from kafka_replication.kafka.clients import ClientConfig
+from kafka_replication.kafka.client.clients import ClientConfig
 from kafka_replication.kafka.engines.record.engine import RecordEngine
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.port import Sink

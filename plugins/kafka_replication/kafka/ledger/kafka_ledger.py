@@ -8,10 +8,11 @@ from functools import partial
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import clients, offsets, open_transactions
+from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.ledger import topics, writable, writer
 from kafka_replication.kafka.ledger.newest import NewestEntry
 from kafka_replication.kafka.ledger.reader import ALL, LONGEST_TRANSACTION, Known, PositionsReader, ReceiptsReader
+from kafka_replication.kafka.metadata import offsets, open_transactions
 from kafka_replication.ledger.entries import (
     RECEIPTS,
     Deleted,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
-from kafka_replication.kafka.scan import offset_of
+from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.ledger import codec
 from kafka_replication.ledger.entries import Entry, Position
 from kafka_replication.ledger.record_keys import decode_key

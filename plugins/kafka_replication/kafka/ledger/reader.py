@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka import clients, offsets, topics
-from kafka_replication.kafka.cursor import records
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.consumer_pool import lent
 from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
-from kafka_replication.kafka.pool import lent
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.cursor import records
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import Owner

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Replication
-from kafka_replication.kafka import topics
-from kafka_replication.kafka.defaults import topic_defaults
+from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka.metadata.broker_defaults import topic_defaults
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import LEDGER_PARTITIONS
-from kafka_replication.planning.ledger_topics import POLICIES, created
 from kafka_replication.planning.snapshot import Topic
+from kafka_replication.planning.topics.ledger_topics import POLICIES, created
 
 
 def exist(admin: AdminClient) -> bool:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     TopicDescription,
 )
 
-from kafka_replication.kafka import topics
+from kafka_replication.kafka.metadata import topics
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
 from kafka_replication.model.errors import NotAuthorized, ReplicationError, Unreachable
 from kafka_replication.model.rights import ClusterName, Operation, Resource, Right

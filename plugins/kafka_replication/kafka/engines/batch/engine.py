@@ -12,13 +12,14 @@ from functools import cached_property
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyTask, HandOver
 from kafka_replication.copying.pipeline import Pipeline
-from kafka_replication.kafka import clients, topics
-from kafka_replication.kafka.batches.lane import BatchRefused, BatchWriter
-from kafka_replication.kafka.batches.leader import connect, unsupported
 from kafka_replication.kafka.batches.scan import BatchScan
-from kafka_replication.kafka.sink import KafkaSink
-from kafka_replication.kafka.sink_session import KafkaSinkSession
-from kafka_replication.kafka.throttling import Throttling
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.metadata import topics
+from kafka_replication.kafka.metadata.leader import connect, unsupported
+from kafka_replication.kafka.write.batch_producer import BatchRefused, BatchWriter
+from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import combinations
 from kafka_replication.model.errors import BadInput, Refused, Unexpected

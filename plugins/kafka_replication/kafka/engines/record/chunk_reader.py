@@ -11,8 +11,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import OnlyAsStored
-from kafka_replication.kafka.pace import Pace
-from kafka_replication.kafka.scan import (
+from kafka_replication.kafka.client.pace import Pace
+from kafka_replication.kafka.read.scan import (
     consume,
     headers_of,
     is_left_over,
@@ -21,7 +21,7 @@ from kafka_replication.kafka.scan import (
     raise_read_error,
     settle,
 )
-from kafka_replication.kafka.unreadable import REPAIR, UnreadableBatch
+from kafka_replication.kafka.read.unreadable_batches import REPAIR, UnreadableBatch
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition

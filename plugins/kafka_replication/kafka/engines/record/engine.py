@@ -14,12 +14,13 @@ from kafka_replication.config import Copy
 from kafka_replication.copying.engine import Chunk, CopyTask
 from kafka_replication.copying.pipeline import Piped, Pipeline
 from kafka_replication.copying.steps import Origin
-from kafka_replication.kafka import clients, offsets, topics
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.pace import Pace, paced
+from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
-from kafka_replication.kafka.pace import Pace, paced
-from kafka_replication.kafka.scan import assign, is_unreadable, settle, without_gc
-from kafka_replication.kafka.throttling import Throttling
-from kafka_replication.kafka.unreadable import SecondLook, UnreadableBatch
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.scan import assign, is_unreadable, settle, without_gc
+from kafka_replication.kafka.read.unreadable_batches import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.keys import consumer_group

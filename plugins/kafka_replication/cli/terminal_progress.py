@@ -1,0 +1,167 @@
+"""What is seen of a run in a terminal: its progress on stderr, and where Spark's log is."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Display
+from rich.text import Text
+
+from kafka_replication.config import Replication
+from kafka_replication.connections.environment import EnvironmentConnections
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import NotAdmitted, ReplicationError, Unreachable
+from kafka_replication.model.times import duration
+from kafka_replication.planning.live import own, without_source
+from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.reporting.progress import Progress
+from kafka_replication.reporting.status import PartitionStatus
+from kafka_replication.reporting.table import amount
+from kafka_replication.runs.report.partition_status import standing, without_target
+from kafka_replication.runs.run import Run
+from kafka_replication.spark.launcher import Launcher
+from kafka_replication.spark.output import OutputFile
+
+WATCH_SECONDS = 2.0
+Result = tuple[Any, str, int]  # the document, its text, and the exit code
+Launch = Callable[[], Launcher]
+
+
+def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launch], Result]) -> Result:
+    """Act with a launcher, and show the progress. Spark's log goes to a file, which is removed if all went well and
+    named if not; with ``verbose`` it goes to stderr.
+    """
+    output = None if verbose else OutputFile(run.replication.name)
+    code = 1
+    try:
+        if verbose or not sys.stderr.isatty():
+            result = action(run, lambda: _launcher(run.replication, output))
+        else:
+            with displayed(run, Console(stderr=True)) as shown:
+                result = action(shown, lambda: _launcher(run.replication, output))
+        code = result[2]
+        return result
+    finally:
+        if output is not None:
+            _end(output, code)
+
+
+def _end(output: OutputFile, code: int) -> None:
+    if code == 0:
+        output.remove()
+    elif output.path is not None:
+        typer.echo(f"Spark's log: {output.path}", err=True)
+
+
+def _launcher(replication: Replication, output: OutputFile | None) -> Launcher:
+    from kafka_replication.spark.submit import terminal_launcher
+
+    connection = EnvironmentConnections().spark(replication.spark.connection)
+    return terminal_launcher(connection, replication.spark.conf, output)
+
+
+def snapshot(run: Run, view: LedgerView) -> Snapshot:
+    """A snapshot for showing: if the source does not answer or lets nobody in, its partitions have this `Problem`."""
+    try:
+        return run.snapshot(view)
+    except (Unreachable, NotAdmitted) as error:
+        if not own(run.replication, view).positions:
+            raise
+        return without_source(run.replication, view, Problem.of(error))
+
+
+def status_rows(run: Run) -> list[PartitionStatus]:
+    """Where each partition stands. While the target does not answer or lets nobody in: as far as the store knows it."""
+    try:
+        return standing(run, snapshot)
+    except (Unreachable, NotAdmitted) as error:
+        if rows := without_target(run, Problem.of(error)):
+            return rows
+        raise
+
+
+@contextmanager
+def displayed(run: Run, console: Console) -> Iterator[Run]:
+    """The run with one display of its progress in the last line of the terminal; log lines appear above it."""
+    display = Display(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[said]}"),
+        console=console,
+        transient=True,
+    )
+    task = display.add_task(run.replication.name, total=None, said="preparing")
+    newest: list[Progress] = []
+
+    def show(progress: Progress) -> None:
+        newest[:] = [progress]
+        display.update(task, total=100, completed=progress.percent, said=summary(progress))
+
+    with display, _logging_to(sys.stderr):  # which is rich's now: it prints above the display
+        yield replace(run, show=show)
+    for progress in newest:
+        console.print(f"{run.replication.name}: {progress}", markup=False, highlight=False, soft_wrap=True)
+
+
+def summary(progress: Progress) -> str:
+    """The progress in few words, beside a bar. A narrow terminal cuts the end off."""
+    parts = [f"{progress.percent}%"]
+    if progress.reading_back:
+        parts.append("reading back")
+    elif progress.seconds_left:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    if progress.waiting is not None:
+        parts.append("waits for a transaction")
+    if progress.throttled >= 1:
+        parts.append(f"waited {duration(progress.throttled)} for quotas")
+    speed = f"{amount(progress.bytes_per_second)}/s"
+    parts += [speed, f"{progress.records:,} records", f"{progress.ranges_done:,}/{progress.ranges:,} ranges"]
+    return "  ".join(parts)
+
+
+@contextmanager
+def _logging_to(stream: Any) -> Iterator[None]:
+    """Let the root logger's handlers write there. A handler keeps the stream that it was made with."""
+    handlers = [each for each in logging.getLogger().handlers if type(each) is logging.StreamHandler]
+    before = [each.setStream(stream) for each in handlers]
+    try:
+        yield
+    finally:
+        for handler, stream_before in zip(handlers, before, strict=True):
+            if stream_before is not None:
+                handler.setStream(stream_before)
+
+
+def watch(read: Callable[[], str]) -> None:
+    """Show what ``read`` returns, again every two seconds, until Ctrl-C. Without a terminal each text is printed."""
+    console = Console()
+    try:
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                text = _read(read)
+                if console.is_terminal:
+                    live.update(Text(text, no_wrap=True), refresh=True)
+                else:
+                    typer.echo(text + "\n")
+                time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:
+        pass
+
+
+def _read(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except ReplicationError as e:
+        if not e.retriable:
+            raise
+        return f"error: {e.what}\nremedy: {e.remedy}"

@@ -1,0 +1,1 @@
+"""Clients of one process: their settings, errors, quotas and pace; consumers that are used again."""

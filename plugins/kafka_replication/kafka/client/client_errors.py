@@ -1,0 +1,58 @@
+"""What a client's connections report by themselves: librdkafka tells it to ``error_cb``, not to the call that waits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.diagnosis.causes import of_text
+
+# As in: sasl_ssl://127.0.0.1:9094/bootstrap: SASL authentication error: ... (after 302ms in state AUTH_REQ)
+_SAID = re.compile(r"^(?:\w+://)?(?P<address>[^/\s]+)/\w+: (?P<what>.*?)(?: \(after \d+ms.*)?$", re.DOTALL)
+
+
+class Heard:
+    """A client's ``error_cb``: the newest error of each broker's address. The client calls it when it is polled."""
+
+    def __init__(self, settings: Mapping[str, Any] = {}, also: Callable[[KafkaError], Any] | None = None) -> None:
+        self.settings = settings  # of the connection
+        self._also = also  # the connection's own callback
+        self._suspicion = False
+        self.by_address: dict[str, str] = {}
+        self.anything = False
+
+    def __call__(self, error: KafkaError) -> None:
+        if said := _SAID.match(error.str()):
+            self.by_address[said["address"]] = said["what"]
+            cause = of_text(said["what"])
+            self._suspicion |= cause is not None and cause.is_final
+        self.anything = True
+        if self._also is not None:
+            self._also(error)
+
+    def take_suspicion(self) -> bool:
+        """Whether an error came since the last call that nothing but a change of settings seems to heal."""
+        suspicion, self._suspicion = self._suspicion, False
+        return suspicion
+
+
+class HearingAdmin(AdminClient):
+    """An admin client that keeps what its connections report."""
+
+    heard: Heard
+
+
+class HearingConsumer(Consumer):
+    """A consumer that does."""
+
+    heard: Heard
+
+
+class HearingProducer(Producer):
+    """A producer that does."""
+
+    heard: Heard

@@ -1,0 +1,288 @@
+"""Client configuration. The settings that the protocol needs always win over those of a connection.
+
+Clients are created where they are used, because they do not survive a fork. Compare them with ``is None``: an idle
+client is falsy.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client import callbacks
+from kafka_replication.kafka.client.client_errors import Heard, HearingAdmin, HearingConsumer, HearingProducer
+from kafka_replication.kafka.diagnosis import connect_diagnosis
+from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
+from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
+from kafka_replication.model.rights import Login, Side
+
+log = logging.getLogger(__name__)
+ClientConfig = Mapping[str, Any]
+C = TypeVar("C", HearingConsumer, HearingProducer, HearingAdmin)
+
+REFUSED = ("transactional.id", "group.id", "group.instance.id")
+CONSUMER: dict[str, Any] = {
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "check.crcs": True,
+    # The most. It also limits what a zstd batch may unpack to: a larger one would count as corrupted.
+    "receive.message.max.bytes": 2_147_483_647,
+}
+CONSUMER_DEFAULTS: dict[str, Any] = {
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 32 << 20,
+    "queued.max.messages.kbytes": 32 << 10,  # 32 MiB of prefetch; this limits a worker's memory
+    "queued.min.messages": 100_000,
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 2,  # the default of 1000 ms stalls a fast reader: 127k against 915k records/s
+}
+PRODUCER: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "allow.auto.create.topics": False,
+    "message.max.bytes": 1_000_000_000,  # compares uncompressed sizes: the broker decides
+}
+PRODUCER_DEFAULTS: dict[str, Any] = {
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.num.messages": 100_000,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 64 << 10,  # 64 MiB; this limits a worker's memory
+    # A new producer gives up its first connection when it learns the brokers' addresses, and waits so long before the
+    # next one (the default of 100 ms costs 40 ms a session). The wait doubles up to reconnect.backoff.max.ms.
+    "reconnect.backoff.ms": 10,
+}
+# A client that nobody polls keeps every document of its statistics, also without a callback.
+_STATISTICS = frozenset({"stats_cb", "statistics.interval.ms"})
+_ours = {*CONSUMER, *PRODUCER}
+_consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"})
+_producer_only = frozenset(
+    {*PRODUCER, *PRODUCER_DEFAULTS, "batch.size", "transaction.timeout.ms", "delivery.timeout.ms", "message.timeout.ms"}
+)
+
+
+def check_connection(name: str, config: ClientConfig, side: Side) -> dict[str, Any]:
+    """The connection's client settings, and what messages call the cluster. Raises BadInput naming a setting that is
+    missing or not allowed.
+    """
+    if not str(config.get("bootstrap.servers", "")).strip():
+        raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
+    for key in REFUSED:
+        if key in config:
+            raise BadInput(
+                f"connection {name!r} sets {key}, which the replication sets itself",
+                f"remove {key} from the connection's extra",
+            )
+    for key in sorted(_ours & config.keys()):
+        log.warning("connection %s sets %s; the replication's own setting is used instead", name, key)
+    return {**{key: value for key, value in config.items() if key not in _ours}, SIDE: side, CONNECTION: name}
+
+
+def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
+    """A ``read_committed`` consumer for explicit `assign`. It commits nothing to ``group``."""
+    return _consumer(config, {**more, **CONSUMER, "group.id": group})
+
+
+def uncommitted_consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
+    """A consumer for finding open transactions, or the next record of any kind; never for copying."""
+    ours = {**CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
+    return _consumer(config, {"fetch.wait.max.ms": 5, **more, **ours})
+
+
+def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
+    base = {key: value for key, value in config.items() if key not in _producer_only and key not in CONSUMER}
+    return _make(HearingConsumer, {**CONSUMER_DEFAULTS, **base, **ours})
+
+
+def producer(config: ClientConfig, **more: Any) -> Producer:
+    base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
+    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+
+
+def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
+    """A producer without transactions. ``ours``, which says what is acknowledged, wins over everything else."""
+    base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
+    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
+
+
+FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
+
+
+def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
+    """An admin client that has its metadata. Without metadata the first list_offsets may stall for seconds.
+
+    Raises NotAuthenticated, TlsFailed or NotResolved as soon as no bootstrap address can ever work with these settings,
+    and Unreachable after ``timeout`` seconds. Each names the side, the address and the cause.
+    """
+    client = _make(HearingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
+    until, look = time.monotonic() + timeout, FIRST_LOOK
+    while True:
+        left = until - time.monotonic()
+        try:
+            client.list_topics(timeout=max(0.1, min(look, left)))
+            return client
+        except KafkaException as e:
+            client.poll(0)
+            if client.heard.anything or left <= look:
+                found = connect_diagnosis.look(config, client.heard.by_address)
+                if connect_diagnosis.is_final(config, found) or left <= look:
+                    raise connect_diagnosis.error_of(config, found, e.args[0].str(), timeout) from e
+        look = min(2 * look, LONGEST_LOOK)
+
+
+TO_CONFIRM = 10.0  # seconds
+
+
+def raise_if_shut_out(client: object) -> None:
+    """Raise NotAdmitted if this client waits in vain, because its cluster lets no client with its settings in any more.
+
+    What the client reported decides nothing: it may be over, or concern one broker of many. A new client asks again.
+    Costs nothing unless the client has reported such an error since the last call.
+    """
+    heard = getattr(client, "heard", None)
+    if isinstance(client, HearingAdmin | HearingProducer):  # a consumer is polled by who reads
+        client.poll(0)
+    if heard is not None and heard.take_suspicion():
+        with suppress(Unreachable):  # what waits says so itself, and may be repeated
+            admin({name: value for name, value in heard.settings.items() if name not in REFUSED}, TO_CONFIRM)
+
+
+def _for_admin(config: ClientConfig) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in _consumer_only | _producer_only | _STATISTICS}
+
+
+def without_statistics(config: ClientConfig) -> ClientConfig:
+    """The settings for a client that is not polled all the time."""
+    return {key: value for key, value in config.items() if key not in _STATISTICS}
+
+
+def login(config: ClientConfig) -> Login:
+    """Who a client with these settings is, and where."""
+    return Login(connect_diagnosis.name_of(config), connect_diagnosis.principal_of(config))
+
+
+_shared: dict[str, Future[AdminClient]] = {}
+_inherited: list[object] = []  # a forked process has none of their threads: it must neither use nor free them
+_sharing = threading.Lock()  # of the dictionary: nobody connects while it is held
+
+
+def shared_admin(config: ClientConfig) -> AdminClient:
+    """This process's one admin client of a cluster. A forked process makes its own: clients do not survive a fork.
+
+    Raises Unreachable if the cluster does not answer when the client is made. Those who ask meanwhile wait for the same
+    attempt, and get its error; who asks later tries again. Nobody waits for another cluster.
+    """
+    name = repr(sorted(_for_admin(config).items()))
+    while True:
+        with _sharing:
+            is_first = name not in _shared
+            made = _shared.setdefault(name, Future())
+        if is_first:
+            return _made(name, made, config)
+        try:
+            return made.result()
+        except CancelledError:  # who connected was interrupted, which is no answer of the cluster
+            continue
+
+
+def _made(name: str, made: Future[AdminClient], config: ClientConfig) -> AdminClient:
+    try:
+        client = admin({"reconnect.backoff.max.ms": 1000, **config})
+    except BaseException as error:
+        with _sharing:
+            _shared.pop(name, None)
+        if isinstance(error, ReplicationError):
+            made.set_exception(error)
+        else:
+            made.cancel()
+        raise
+    made.set_result(client)
+    return client
+
+
+def _forked() -> None:
+    global _sharing
+    _sharing = threading.Lock()  # another thread of the parent may have held it
+    _inherited.append(dict(_shared))
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _make(kind: type[C], config: dict[str, Any]) -> C:
+    """A client that prints nothing by itself: what matters of its log is raised as an error.
+
+    Its lines go to this module's logger, whenever it is polled: those that the connection asks for by ``log_level``,
+    and the last one of a client that can do nothing any more, which level 0 has, too. An admin client has no such
+    line, and is polled only while it connects; later it prints on stderr what is asked for.
+    """
+    try:
+        asked = config if "stats_cb" in config else without_statistics(config)
+        settings = {"log_level": 0, **callbacks.resolved(asked)}
+        heard = Heard(config, settings.get("error_cb"))
+        theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
+        is_polled: bool = kind is not HearingAdmin
+        more: dict[str, Any] = {"logger": log} if is_polled else {}
+        ours: dict[str, Any] = {"error_cb": heard}
+        client = kind({**theirs, **ours}, **more)
+    except (KafkaException, ValueError, TypeError) as e:
+        reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
+        raise connect_diagnosis.unusable(config, reason) from e
+    client.heard = heard
+    return client
+
+
+def true_error(raised: BaseException, client: Producer) -> KafkaError:
+    """Why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the reason."""
+    if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
+        reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
+        return _copy(raised.args[0]) if reason is None else reason
+    try:
+        client.abort_transaction(5)
+    except KafkaException as reason:
+        without_transactions = reason.args[0].code() == KafkaError._NOT_CONFIGURED
+        known = raised if without_transactions and isinstance(raised, KafkaException) else reason
+        return _copy(known.args[0])
+    except SystemError:
+        pass
+    return KafkaError(KafkaError._FAIL, str(raised))
+
+
+def failure(client: Producer) -> KafkaError | None:
+    """Why the open transaction can no longer be committed, or None if it can. Changes nothing.
+
+    Delivery callbacks do not show the reason: the records after a refused one are purged or time out, like the records
+    in a fenced producer's queue. `produce` then raises ``_STATE``.
+    """
+    try:
+        client.begin_transaction()  # not allowed inside a transaction; a failed one answers with its first error
+    except KafkaException as e:
+        error = e.args[0]
+        return _copy(error) if error.txn_requires_abort() or error.fatal() else None
+    except SystemError as e:
+        return true_error(e, client)
+    return None
+
+
+def _copy(error: KafkaError) -> KafkaError:
+    """The error without a reference to the client's own one."""
+    return KafkaError(error.code(), error.str(), error.fatal(), error.retriable(), error.txn_requires_abort())
+
+
+def quietly_abort(client: Producer, timeout: float = 10.0) -> None:
+    """Abort the open transaction if there is one, so that readers need not wait for its time-out."""
+    with suppress(KafkaException, SystemError):
+        client.abort_transaction(timeout)

@@ -1,0 +1,167 @@
+"""Why a cluster does not let a client in: an error that names the side, the address, the cause and what to change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafka_replication.kafka.diagnosis import causes, setting_names
+from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.probe import addresses, probe
+from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed, Unreachable
+from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName
+
+SIDE, CONNECTION = "kafka-replication.side", "kafka-replication.connection"  # beside the client's own settings
+# How librdkafka 2.16.0 says that no client can be made of the settings.
+_MAKING = "Failed to create admin client: "
+_UNUSABLE = re.compile(r"(ssl\.[a-z.]+)(?: failed: | PKCS#12 file: .*?(?=error:)|: .*?(?=error:))(.*)")
+_MISSPELT = re.compile(r'No such configuration property: "(.*)"')
+_NO_KERBEROS = "No provider for SASL mechanism GSSAPI"
+_SETTING = re.compile(r"[a-z][a-z0-9_.]*[a-z0-9]")
+_KEYS, _KEY_PASSWORD = ("ssl.key.location", "ssl.key.pem"), "ssl.key.password"
+_STORE, _STORE_PASSWORD = "ssl.keystore.location", "ssl.keystore.password"
+_OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
+# The event says all there is; a probe would only add that the port is open.
+_SAID_IT_ALL = (causes.LOGIN_REFUSED, causes.MECHANISM_NOT_ENABLED, causes.CLIENT_CERTIFICATE_REFUSED)
+
+Found = Mapping[str, Cause]  # by address
+
+
+def name_of(settings: Mapping[str, Any]) -> ClusterName:
+    """What messages call the cluster."""
+    return ClusterName(
+        str(settings.get("bootstrap.servers", "")), settings.get(SIDE, ""), str(settings.get(CONNECTION, ""))
+    )
+
+
+def principal_of(settings: Mapping[str, Any]) -> str:
+    """Who the client is for the brokers, as far as its settings tell."""
+    protocol = str(settings.get("security.protocol", "plaintext")).upper()
+    if protocol.startswith("SASL"):
+        return f"User:{settings['sasl.username']}" if settings.get("sasl.username") else UNKNOWN_PRINCIPAL
+    return UNKNOWN_PRINCIPAL if any(name in settings for name in _OWN_CERTIFICATE) else "User:ANONYMOUS"
+
+
+def look(settings: Mapping[str, Any], heard: Mapping[str, str]) -> Found:
+    """The cause at each bootstrap address where there is one. ``heard`` is the newest error of each address."""
+    known = addresses(settings)
+    with ThreadPoolExecutor(max(1, len(known))) as threads:
+        found = dict(zip(known, threads.map(lambda at: _cause(at, heard.get(at, ""), settings), known), strict=True))
+    return {address: cause for address, cause in found.items() if cause is not None}
+
+
+def is_final(settings: Mapping[str, Any], found: Found) -> bool:
+    """Whether no address can ever work with these settings."""
+    known = addresses(settings)
+    return bool(known) and all(address in found and found[address].is_final for address in known)
+
+
+def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None:
+    cause = causes.of_text(said)
+    if cause in _SAID_IT_ALL:
+        return _told(cause, said, settings)
+    seen = probe(address, settings)
+    if cause is not None and (seen is None or (cause is causes.CERTIFICATE_NOT_VERIFIED and not seen.is_final)):
+        resolved = cause is causes.NAME_NOT_RESOLVED  # the probe found the address
+        return replace(_told(cause, said, settings), is_final=cause.is_final and not resolved)
+    return seen
+
+
+def _told(cause: Cause, said: str, settings: Mapping[str, Any]) -> Cause:
+    """The cause with what the connection has to do with it, and what was said."""
+    if cause is causes.CLIENT_CERTIFICATE_REFUSED and not any(name in settings for name in _OWN_CERTIFICATE):
+        cause = causes.CLIENT_CERTIFICATE_MISSING
+    what = cause.what
+    if cause is causes.LOGIN_REFUSED:
+        mechanism = _mechanism(settings) or "GSSAPI"
+        what = f"{what} of {settings.get('sasl.username', 'this client')!r} by {mechanism}"
+    return replace(cause, what=f"{what} ({said})")
+
+
+def _mechanism(settings: Mapping[str, Any]) -> object:
+    return settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+
+
+def error_of(
+    settings: Mapping[str, Any], found: Found, otherwise: str, waited: float | None = None
+) -> ReplicationError:
+    """The error. ``otherwise`` says what happened if no cause is known; ``waited`` is in seconds."""
+    cluster = name_of(settings)
+    if not found:
+        return Unreachable(
+            f"cannot reach {cluster} within {waited or 0:.0f} s: {otherwise}",
+            "check the address, port and security settings of the connection, and that the brokers run",
+        )
+    first = next((cause for cause in found.values() if cause.is_final), next(iter(found.values())))
+    several = len(addresses(settings)) > 1
+    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in found.items())
+    if is_final(settings, found):
+        return first.kind(f"{cluster}: {said}", first.remedy)
+    return Unreachable(f"cannot reach {cluster} within {waited or 0:.0f} s: {said}", first.remedy)
+
+
+def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
+    """The error if no client can be made of the settings: which one the client does not take, and what to change."""
+    cluster, reason = name_of(settings), reason.strip().removeprefix(_MAKING)
+    if match := _UNUSABLE.search(reason):
+        return _unusable_tls(settings, match[1], match[2])
+    if _STORE_PASSWORD in reason and not settings.get(_STORE_PASSWORD):
+        return _wrong_password(settings, _STORE, _STORE_PASSWORD, reason)
+    extra = f"the extra of connection {cluster.connection!r}" if cluster.connection else "the connection's extra"
+    if match := _MISSPELT.search(reason):
+        near = setting_names.near(match[1])
+        question = f", did you mean {near}?" if near else ""
+        return BadInput(
+            f"{cluster}: {match[1]} is no setting of the client{question}", f"correct or remove {match[1]} in {extra}"
+        )
+    if _NO_KERBEROS in reason:
+        unset = "" if _mechanism(settings) else ", as the connection does not set it"
+        return BadInput(
+            f"{cluster}: this client has no Kerberos (sasl.mechanism is GSSAPI{unset})",
+            f"set sasl.mechanism in {extra}, or install a confluent-kafka that is built with Kerberos, see"
+            " docs/connections.md",
+        )
+    name = next((word for word in _SETTING.findall(reason) if word in settings or word in setting_names.NAMES), None)
+    return BadInput(
+        f"{cluster}: the client settings are not usable: {reason}", f"correct {name or 'the settings'} in {extra}"
+    )
+
+
+def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed:
+    """The error for a file or text of the TLS settings, whose setting is ``name``."""
+    value, cluster, remedy = str(settings.get(name, "")), name_of(settings), causes.SETTING_UNUSABLE.remedy
+    is_file = name.endswith(".location")
+    if is_file and not Path(value).is_file():
+        return TlsFailed(f"{cluster}: {name} names the file {value}, which does not exist on this machine", remedy)
+    shown = f" ({value})" if is_file else ""
+    if "key values mismatch" in why:
+        cause = causes.KEY_OF_ANOTHER_CERTIFICATE
+        return TlsFailed(f"{cluster}: the key in {name}{shown} does not belong to the certificate", cause.remedy)
+    if name == _STORE and "mac verify failure" in why:
+        return _wrong_password(settings, name, _STORE_PASSWORD, why)
+    if name in _KEYS and _has_password(value, is_file=is_file):
+        return _wrong_password(settings, name, _KEY_PASSWORD, why)
+    return TlsFailed(f"{cluster}: {name}{shown} cannot be used: {why}", remedy)
+
+
+def _has_password(key: str, *, is_file: bool) -> bool:
+    """Whether a key is encrypted, as its PEM says (RFC 7468, section 11; RFC 1421, section 4.6.1.1)."""
+    try:
+        return "ENCRYPTED" in (Path(key).read_text(errors="replace") if is_file else key)
+    except OSError:
+        return False
+
+
+def _wrong_password(settings: Mapping[str, Any], name: str, password: str, why: str) -> TlsFailed:
+    shown = f" ({settings[name]})" if name.endswith(".location") else ""
+    thing = f"{'file' if name == _STORE else 'key'} in {name}{shown}"
+    what = (
+        f"{password} is not the password of the {thing}: {why}"
+        if settings.get(password)
+        else f"the {thing} has a password, and the connection has none"
+    )
+    return TlsFailed(f"{name_of(settings)}: {what}", causes.KEY_PASSWORD_WRONG.remedy)

@@ -1,0 +1,195 @@
+"""Asks one address itself why a client gets no connection: name, TCP, TLS, and whether the listener takes logins.
+
+It only explains failures: nothing is decided by it while the client works. Kafka's protocol guide describes the one
+request that is used, SaslHandshake, which every listener answers: with its mechanisms, or that it takes no login.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka_replication.kafka.diagnosis import causes
+from kafka_replication.kafka.diagnosis.causes import Cause
+
+SECONDS = 2.0  # for each step
+DEFAULT_PORT = 9092
+SASL_HANDSHAKE, VERSION, CORRELATION = 17, 1, 1
+NONE, UNSUPPORTED_MECHANISM, ILLEGAL_STATE = 0, 33, 34
+
+# OpenSSL's X509_V_ERR_*, as `ssl.SSLCertVerificationError.verify_code` has them.
+_VERIFY = {
+    9: causes.CERTIFICATE_NOT_YET_VALID,
+    10: causes.CERTIFICATE_EXPIRED,
+    18: causes.UNKNOWN_AUTHORITY,
+    19: causes.UNKNOWN_AUTHORITY,
+    20: causes.UNKNOWN_AUTHORITY,
+    21: causes.UNKNOWN_AUTHORITY,
+    62: causes.WRONG_HOST_NAME,
+    64: causes.WRONG_HOST_NAME,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a listener says about logins: its mechanisms, none if it takes no login."""
+
+    mechanisms: Sequence[str]
+
+
+def probe(address: str, settings: Mapping[str, Any]) -> Cause | None:
+    """Why a client with these settings gets no connection to ``host:port``; None if this is not seen."""
+    host, port = _split(address)
+    try:
+        with socket.create_connection((host, port), SECONDS):
+            pass
+    except socket.gaierror as e:
+        return replace(causes.NAME_NOT_RESOLVED, is_final=e.errno != socket.EAI_AGAIN)
+    except ConnectionRefusedError:
+        return causes.REFUSED
+    except OSError as e:
+        return replace(causes.NO_ANSWER, what=f"no answer to connecting ({e})")
+    try:
+        return _behind(host, port, str(settings.get("security.protocol", "plaintext")).upper(), settings)
+    except TimeoutError:
+        return replace(causes.NO_ANSWER, what=f"a program takes the connection, and says nothing for {SECONDS:.0f} s")
+
+
+def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) -> Cause | None:
+    """The cause at a port that takes connections."""
+    wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
+    if wants_tls:
+        if cause := certificate_problem(host, port, settings):
+            return cause
+        if login_of(host, port, with_tls=False) is not None:
+            return causes.BROKER_WITHOUT_TLS
+    elif login_of(host, port, with_tls=False) is None and _speaks_tls(host, port):
+        return causes.BROKER_WITH_TLS
+    login = login_of(host, port, with_tls=wants_tls)
+    if login is None:
+        return None
+    if login.mechanisms and not wants_login:
+        return replace(
+            causes.LOGIN_MISSING, what=f"{causes.LOGIN_MISSING.what} (it offers {', '.join(login.mechanisms)})"
+        )
+    return causes.LOGIN_NOT_EXPECTED if wants_login and not login.mechanisms else None
+
+
+def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> Cause | None:
+    """Why the broker's certificate does not satisfy these settings; None if it does, or if this cannot be told."""
+    try:
+        context = _context(settings)
+    except (OSError, ValueError):  # a form of certificates that Python does not read
+        return None
+    try:
+        with _connected(host, port) as plain, context.wrap_socket(plain, server_hostname=host):
+            return None
+    except ssl.SSLCertVerificationError as e:
+        cause = _VERIFY.get(e.verify_code, causes.CERTIFICATE_NOT_VERIFIED)
+        return replace(cause, what=f"{cause.what} ({e.verify_message})")
+    except TimeoutError:
+        raise
+    except OSError:
+        return None
+
+
+def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """A context that trusts what librdkafka would trust."""
+    text, place = settings.get("ssl.ca.pem"), settings.get("ssl.ca.location")
+    context = ssl.create_default_context(cadata=text, cafile=None if place in (None, "probe") else str(place))
+    if settings.get("ssl.endpoint.identification.algorithm") == "none":
+        context.check_hostname = False
+    if str(settings.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    """Whether the listener answers a TLS greeting; an alert is an answer."""
+    try:
+        with _connected(host, port) as plain, _careless().wrap_socket(plain, server_hostname=host):
+            return True
+    except ssl.SSLError as e:
+        return "ALERT" in (e.reason or "")
+    except TimeoutError:
+        raise
+    except OSError:
+        return False
+
+
+def login_of(host: str, port: int, *, with_tls: bool) -> Login | None:
+    """What a Kafka broker says about logins; None if what listens there is no broker, or speaks TLS unlike asked."""
+    try:
+        with _connected(host, port) as plain:
+            if not with_tls:
+                return _ask(plain)
+            with _careless().wrap_socket(plain, server_hostname=host) as secure:
+                return _ask(secure)
+    except TimeoutError:
+        raise
+    except (OSError, struct.error, UnicodeDecodeError):
+        return None
+
+
+def _ask(connection: socket.socket) -> Login | None:
+    """Send SaslHandshake, and read the answer."""
+    mechanism = b"PLAIN"
+    request = struct.pack(">hhihh", SASL_HANDSHAKE, VERSION, CORRELATION, -1, len(mechanism)) + mechanism
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _read(connection, 4))
+    if not 10 <= size <= 10_000:
+        return None
+    answer = _read(connection, size)
+    correlation, error, count = struct.unpack_from(">ihi", answer)
+    if correlation != CORRELATION or error not in (NONE, UNSUPPORTED_MECHANISM, ILLEGAL_STATE):
+        return None
+    return Login(tuple(_strings(answer[10:], count)))
+
+
+def _strings(left: bytes, count: int) -> list[str]:
+    found = []
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", left)
+        found.append(left[2 : 2 + length].decode())
+        left = left[2 + length :]
+    return found
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    got = b""
+    while len(got) < count:
+        part = connection.recv(count - len(got))
+        if not part:
+            raise ConnectionResetError("the broker closed the connection")
+        got += part
+    return got
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    return socket.create_connection((host, port), SECONDS)
+
+
+def _careless() -> ssl.SSLContext:
+    """A context that trusts everybody. Nothing secret is sent over it."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def addresses(settings: Mapping[str, Any]) -> list[str]:
+    """The bootstrap addresses as ``host:port``."""
+    named = (part.strip().rpartition("//")[2] for part in str(settings.get("bootstrap.servers", "")).split(","))
+    return [part if _has_port(part) else f"{part}:{DEFAULT_PORT}" for part in named if part]
+
+
+def _has_port(address: str) -> bool:
+    return address.rpartition(":")[2].isdigit() and not address.endswith("]")
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

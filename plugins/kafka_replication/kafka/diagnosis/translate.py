@@ -1,0 +1,69 @@
+"""Makes an error of this package of an error of Kafka's client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from confluent_kafka import KafkaError
+
+from kafka_replication.kafka.diagnosis.connect_diagnosis import name_of, principal_of
+from kafka_replication.kafka.diagnosis.error_table import row_of
+from kafka_replication.model.errors import Fenced, NotAuthorized, ReplicationError
+from kafka_replication.model.keys import replication_of
+from kafka_replication.model.rights import Operation, Resource, Right
+from kafka_replication.planning.checks.rights import on_transactions
+
+_RESOURCES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: Resource.GROUP,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Resource.TRANSACTIONAL_ID,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Resource.CLUSTER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which cluster was asked, and for what: the operation and the name on each kind of resource."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[Resource, tuple[Operation, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, client: object, **needs: tuple[Operation, str]) -> Self:
+        """What was asked by this client; ``needs`` by the names of `Resource`, in small letters."""
+        heard = getattr(client, "heard", None)
+        return cls(heard.settings if heard else {}, {Resource[name.upper()]: need for name, need in needs.items()})
+
+    def right(self, resource: Resource) -> Right | None:
+        """The right that is needed on this kind of resource; None if it, or the side, is not known. That on one
+        transactional id is the right on all ids of its replication: the next one would be denied, too.
+        """
+        side = name_of(self.settings).side
+        if resource not in self.needs or not side:
+            return None
+        operation, name = self.needs[resource]
+        if resource is Resource.TRANSACTIONAL_ID:
+            return on_transactions(replication_of(name))
+        return Right(side=side, operation=operation, resource=resource, name=name)
+
+
+NOTHING = Asked()
+
+
+def translate(error: KafkaError, doing: str, asked: Asked = NOTHING) -> ReplicationError:
+    """Kafka's error as one of ours, see `error_table`. A missing right is named, and how it is granted."""
+    row = row_of(error)
+    if row.kind is Fenced:
+        return Fenced(
+            f"{doing}: fenced ({row.name}): a newer copier took over, or the transaction outlived its time-out",
+            row.remedy,
+        )
+    if error.code() in _RESOURCES and (right := asked.right(_RESOURCES[error.code()])):
+        is_one = right.resource is Resource.TRANSACTIONAL_ID  # perhaps a rule denies this one alone
+        as_ = f" as {asked.needs[right.resource][1]}" if is_one else ""
+        return NotAuthorized.of(right, name_of(asked.settings), principal_of(asked.settings), f"{doing}{as_}")
+    cluster = name_of(asked.settings)
+    where = f"{cluster}: " if cluster.side else ""
+    return row.kind(f"{doing}: {where}{row.name}: {error.str()}", row.remedy)

@@ -1,0 +1,334 @@
+"""ListOffsets, and waiting until no transaction below an offset is open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+
+import tenacity
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
+
+from kafka_replication.kafka.client.clients import raise_if_shut_out
+from kafka_replication.kafka.diagnosis.translate import Asked, translate
+from kafka_replication.kafka.metadata.open_transactions import MOST, Telling, named
+from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
+from kafka_replication.model.times import from_millis, to_text
+from kafka_replication.planning.snapshot import PartitionOffsets, Problem
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# A partition that was just created, or whose leader just moved, returns these errors for a moment.
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._NOENT,
+        KafkaError._NO_OFFSET,
+    }
+)
+# What Kafka 4.3 answers to a search for a time that ends at a damaged compressed batch (measured).
+_CANNOT_DECODE = frozenset({KafkaError.UNKNOWN, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG})
+
+# Seconds; each further request may take twice as long. As long as librdkafka 2.16 takes a broker that is down for a
+# leader, a request keeps a processor busy until its end. The next one comes after new metadata, and fails at once.
+FIRST_REQUEST = 2.0
+Answers = dict[TopicPartition, ListOffsetsResultInfo]
+Failures = dict[TopicPartition, ReplicationError]  # why each of these partitions gave no answer
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long one request may take, and for how long a partition without a leader is asked again; in seconds.
+
+    The first requests take less, see `FIRST_REQUEST`.
+    """
+
+    request: float = 30.0
+    leader: float = 15.0
+
+    @classmethod
+    def within(cls, seconds: float) -> Patience:
+        """The patience of a step that should end after about ``seconds`` although some partitions do not answer."""
+        return cls(seconds / 3, seconds / 2)
+
+
+_USUAL = Patience()
+
+
+def _ask(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    spec: OffsetSpec,
+    *,
+    committed: bool,
+    patience: Patience = _USUAL,
+) -> Answers:
+    """ListOffsets of all ``partitions``. Raises an error naming the first partition that does not answer."""
+    answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience, all_or_none=True)
+    _raise_first(failures)
+    return answers
+
+
+def _raise_first(failures: Failures) -> None:
+    """Raise the first error, those first that no retry can help."""
+    if failures:
+        _, error = min(failures.items(), key=lambda item: (item[1].retriable, item[0]))
+        others = f" (and {len(failures) - 1} more partitions do not answer)" if len(failures) > 1 else ""
+        raise type(error)(error.what + others, error.remedy) from error.__cause__
+
+
+def _ask_each(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    spec: OffsetSpec,
+    *,
+    committed: bool,
+    patience: Patience,
+    all_or_none: bool = False,
+) -> tuple[Answers, Failures]:
+    """ListOffsets of each partition, or why it does not answer. Those that may answer soon are asked again, unless the
+    caller needs ``all_or_none`` and another partition will never answer.
+    """
+    answers, failures = Answers(), Failures()
+    left, seconds = set(partitions), min(FIRST_REQUEST, patience.request)
+
+    def ask() -> bool:
+        nonlocal seconds
+        failed = _ask_once(admin, left, spec, answers, committed=committed, timeout=seconds)
+        if failed:
+            raise_if_shut_out(admin)
+        failures.update({at: _why(admin, at, e) for at, e in failed.items()})
+        again = _PASSING if seconds >= patience.request else _PASSING | {KafkaError._TIMED_OUT}
+        left.intersection_update(at for at, e in failed.items() if e.args[0].code() in again)
+        seconds = min(2 * seconds, patience.request)
+        if all_or_none and len(left) < len(failed):
+            return False
+        _refresh_metadata(admin, {at.topic for at in left})
+        return bool(left)
+
+    tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        stop=tenacity.stop_after_delay(patience.leader),
+        wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
+        retry_error_callback=lambda _: None,
+    )(ask)
+    return answers, {at: error for at, error in failures.items() if at not in answers}
+
+
+def _ask_once(
+    admin: AdminClient,
+    wanted: Collection[TopicPartition],
+    spec: OffsetSpec,
+    answers: Answers,
+    *,
+    committed: bool,
+    timeout: float,
+) -> dict[TopicPartition, KafkaException]:
+    """Add what answers to ``answers``. Returns the errors of the others."""
+    failed: dict[TopicPartition, KafkaException] = {}
+    if not wanted:
+        return failed
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    asked = {ClientPartition(at.topic, at.partition): spec for at in sorted(wanted)}
+    for at, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
+        partition = TopicPartition(at.topic, at.partition)
+        try:
+            answers[partition] = answer_of(future, timeout + 30)
+        except KafkaException as e:
+            failed[partition] = e
+    return failed
+
+
+def _why(admin: AdminClient, at: TopicPartition, raised: KafkaException) -> ReplicationError:
+    error = raised.args[0]
+    if error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT):  # _NOENT: no partition asked has one
+        reason: ReplicationError = NotReady(
+            f"{at} has no leader: no broker that has its records is up",
+            f"start the brokers that hold it: kafka-topics.sh --describe --topic {at.topic}",
+        )
+    else:
+        reason = translate(error, f"listing offsets of {at}", Asked.of(admin, topic=(Operation.READ, at.topic)))
+    reason.__cause__ = raised
+    return reason
+
+
+def answer_of(future: Future[ListOffsetsResultInfo], seconds: float) -> ListOffsetsResultInfo:
+    """The answer for one partition. Raises KafkaException, also if its broker did not answer.
+
+    librdkafka 2.16 drops that broker's error: its partitions have no error, and no offset.
+    """
+    answer = future.result(seconds)
+    if answer.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "its broker did not answer"))
+    return answer
+
+
+def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
+    """Make the client ask for these topics' leaders again. Otherwise it keeps stale metadata for 15 minutes."""
+    with suppress(KafkaException):
+        if len(topics) > 1:  # one request for all topics of the cluster, instead of one for each
+            admin.list_topics(timeout=5)
+        elif topics:
+            admin.list_topics(next(iter(topics)), timeout=5)
+
+
+def _list(
+    admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
+) -> dict[TopicPartition, int]:
+    return {at: result.offset for at, result in _ask(admin, partitions, spec, committed=committed).items()}
+
+
+def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
+    """The current leader epoch of the partition, or None if the broker does not return it."""
+    epoch = _ask(admin, [at], _LATEST, committed=False)[at].leader_epoch
+    return epoch if epoch is not None and epoch >= 0 else None
+
+
+def log_starts(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return _list(admin, partitions, _EARLIEST, committed=False)
+
+
+def high_watermarks(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return _list(admin, partitions, _LATEST, committed=False)
+
+
+def last_stable(admin: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return _list(admin, partitions, _LATEST, committed=True)
+
+
+def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
+    offset.
+    """
+    found, failures = at_time_each(admin, partitions, timestamp)
+    _raise_first(failures)
+    return found
+
+
+def at_time_each(
+    admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int, patience: Patience = _USUAL
+) -> tuple[dict[TopicPartition, int], Failures]:
+    """As `at_time`, with the reason for each partition that does not answer."""
+    first, failures = _list_each(
+        admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
+    )
+    failures = {at: _not_searched(at, error, timestamp) for at, error in failures.items()}
+    without = [at for at, offset in first.items() if offset < 0]
+    ends, failed = last_stable_each(admin, without, patience)
+    found = {at: ends.get(at, offset) for at, offset in first.items() if at not in failed}
+    return found, failures | failed
+
+
+def _not_searched(at: TopicPartition, error: ReplicationError, timestamp: int) -> ReplicationError:
+    """The error of a search for a time; named if the broker could not decode the batch where the search ended."""
+    raised = error.__cause__
+    if not isinstance(raised, KafkaException) or raised.args[0].code() not in _CANNOT_DECODE:
+        return error
+    named = NotReady(
+        f"{at}: its broker cannot find the first record from {to_text(from_millis(timestamp))} on"
+        f" ({raised.args[0].name()}); most likely the batch there is damaged on its disk",
+        "name an offset, or another time; or repair the broker's log, or let a good replica lead",
+    )
+    named.__cause__ = raised
+    return named
+
+
+def log_starts_each(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+) -> tuple[dict[TopicPartition, int], Failures]:
+    return _list_each(admin, partitions, _EARLIEST, committed=False, patience=patience)
+
+
+def last_stable_each(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+) -> tuple[dict[TopicPartition, int], Failures]:
+    return _list_each(admin, partitions, _LATEST, committed=True, patience=patience)
+
+
+def _list_each(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    spec: OffsetSpec,
+    *,
+    committed: bool,
+    patience: Patience = _USUAL,
+) -> tuple[dict[TopicPartition, int], Failures]:
+    answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
+    return {at: answer.offset for at, answer in answers.items()}, failures
+
+
+def all_three(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
+) -> dict[TopicPartition, PartitionOffsets | Problem]:
+    """The three offsets of each partition, or why they are not known. A partition that fails once is not asked on."""
+    starts, failures = log_starts_each(admin, partitions, patience)
+    high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
+    stable, also_failed = last_stable_each(admin, high, patience)
+    known = {at: PartitionOffsets(starts[at], max(high[at], end), end) for at, end in stable.items()}
+    problems = {at: Problem.of(error) for at, error in (failures | failed | also_failed).items()}
+    return {**known, **problems}
+
+
+def stable_ends(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[TopicPartition, int]:
+    """Each partition's high watermark, once every transaction below it is committed or aborted.
+
+    An open transaction hides records that were committed after it began. It ends at its time-out at the latest.
+    The pauses grow from 0.02 s to 0.5 s, because the wait may take minutes on overloaded brokers.
+
+    Raises Stalled after ``deadline`` seconds, and Unreachable.
+    """
+    ends, failures = stable_ends_each(admin, partitions, deadline, pause)
+    _raise_first(failures)
+    return ends
+
+
+def stable_ends_each(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[dict[TopicPartition, int], Failures]:
+    """As `stable_ends`, with the reason for each partition whose end is not known after ``deadline`` seconds."""
+    ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
+    waiting, telling = set(ends), Telling(admin)
+
+    def look() -> dict[TopicPartition, int]:
+        stable, failed = last_stable_each(admin, waiting)
+        failures.update(failed)
+        waiting.intersection_update([at for at, offset in stable.items() if offset < ends[at]])
+        hidden = {at: stable[at] for at in waiting}
+        telling.still_hidden(hidden)
+        return hidden
+
+    left: dict[TopicPartition, int] = tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        stop=tenacity.stop_after_delay(deadline),
+        wait=tenacity.wait_exponential(multiplier=0.02, max=0.5),
+        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        sleep=pause,
+    )(look)
+    for number, (at, stable) in enumerate(sorted(left.items())):
+        who = named(admin, at) if number < MOST else ""
+        failures[at] = Stalled(
+            f"{at}: the last stable offset stays at {stable}, below {ends[at]}, for {deadline:.0f} s: a"
+            f" transaction is open{who}",
+            f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
+        )
+    return {at: end for at, end in ends.items() if at not in failures}, failures

@@ -1,0 +1,95 @@
+"""Names the transaction that hides what lies behind a partition's last stable offset: whose it is, and when it ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client.client_errors import HearingAdmin
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.keys import replication_of
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.times import to_text
+
+if TYPE_CHECKING:
+    from kafka_replication.wire.connection import Connection
+    from kafka_replication.wire.transactions import Described
+
+log = logging.getLogger(__name__)
+FIRST_WORD, AGAIN = 3.0, 60.0  # seconds of waiting after which it is told, and told again
+ANSWER = 5.0  # seconds that one broker may take
+MOST = 3  # partitions that one message names
+SWEEP = timedelta(seconds=10)  # brokers look for transactions whose time is over every so often, by default
+
+
+class Telling:
+    """Says in the log what a wait is for, once it is no short one."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin, self._next = admin, time.monotonic() + FIRST_WORD
+
+    def still_hidden(self, stable: Mapping[TopicPartition, int]) -> None:
+        """These partitions are still hidden from these offsets on."""
+        if not stable or time.monotonic() < self._next:
+            return
+        for at in sorted(stable)[:MOST]:
+            who = named(self._admin, at)
+            log.warning("waiting for the end of a transaction that hides %s from %d on%s", at, stable[at], who)
+        if len(stable) > MOST:
+            log.warning("and of those that hide %d more partitions", len(stable) - MOST)
+        self._next = time.monotonic() + AGAIN
+
+
+def named(admin: AdminClient, at: TopicPartition) -> str:
+    """``: `` and what the brokers tell of the transaction that is open first in this partition; empty if they do not
+    tell, such as those before Kafka 3.0. Never raises, and takes seconds at most.
+    """
+    try:
+        return f": {text}" if (text := _told(admin, at)) else ""
+    except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
+        log.debug("%s: nothing is known of its open transaction: %s", at, e)
+        return ""
+
+
+def _told(admin: AdminClient, at: TopicPartition) -> str:
+    if not isinstance(admin, HearingAdmin):
+        return ""
+    from kafka_replication.kafka.metadata.leader import security_of
+    from kafka_replication.wire import transactions
+    from kafka_replication.wire.connection import Connection
+
+    cluster, security = admin.list_topics(at.topic, timeout=ANSWER), security_of(admin.heard.settings)
+    leader = cluster.topics[at.topic].partitions[at.partition].leader
+
+    def connect(broker: int) -> Connection:
+        address = cluster.brokers[broker]
+        return Connection(str(address.host), int(address.port), security, ANSWER)
+
+    with connect(leader) as connection:
+        producer = transactions.first_open(connection, at.topic, at.partition)
+    if producer is None:
+        return ""
+    for broker in cluster.brokers:
+        with connect(broker) as connection:
+            if (described := transactions.transaction_of(connection, producer)) is not None:
+                return _text(described, producer)
+    return (
+        f"producer id {producer}, which no coordinator shows this login: its owner is somebody else, or the"
+        " transaction hangs and never ends by itself"
+    )
+
+
+def _text(told: Described, producer: int) -> str:
+    whose = replication_of(told.transactional_id)
+    owner = f"replication {whose}" if whose else "none of our replications"
+    text = f"transactional id {told.transactional_id} ({owner}), producer id {producer}"
+    if told.state != "Ongoing":  # the markers of its end are not written everywhere yet
+        return f"{text}, in state {told.state}"
+    end = to_text(told.begun + told.timeout + SWEEP)
+    return f"{text}, open since {to_text(told.begun)}; if nobody ends it, brokers abort it by {end}"

@@ -1,0 +1,194 @@
+"""Takes a `Snapshot` of both clusters for one replication."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Replication
+from kafka_replication.config.names import is_pattern
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.metadata.broker_defaults import topic_defaults
+from kafka_replication.ledger.entries import POSITIONS, RECEIPTS
+from kafka_replication.model.errors import PreflightFailed
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Resource, Right, Side
+from kafka_replication.model.times import ceil_millis
+from kafka_replication.planning.snapshot import Problem, Snapshot, Topic
+from kafka_replication.planning.topics import quarantine_topic
+
+_CORRECT = "correct topics.include, create the topic, or grant Describe on it"
+
+
+def take(
+    replication: Replication,
+    source: AdminClient,
+    target: AdminClient,
+    only: Collection[str] = (),
+    until: datetime | None = None,
+    known: Collection[TopicPartition] = (),
+    others: Collection[str] = (),
+    unresolved: Mapping[TopicPartition, datetime] = {},
+) -> Snapshot:
+    """Both sides of every selected topic, and the topics ``others`` of the target. A topic or partition that does not
+    answer has a `Problem`.
+
+    ``known`` partitions already have a start offset: ``start_from`` is not resolved for them. For ``unresolved`` ones
+    ``latest`` means the end that they had at that time.
+
+    Raises PreflightFailed if no selected topic exists, or if one of ``only`` does not; Unreachable if a cluster does
+    not answer.
+    """
+    patience = offsets.Patience.within(replication.timeouts.request)
+    described, sources, missing = _sources(replication, source, only, known, patience)
+    readable = [TopicPartition(name, number) for name, topic in sources.items() for number in topic.readable]
+    starts, unanswered = _starts(replication, source, set(readable) - set(known), unresolved, patience)
+    ends, also_unanswered = offsets.at_time_each(source, readable, ceil_millis(until), patience) if until else ({}, {})
+    wanted = {replication.target_name(name) for name in sources if not replication.target_problem(name)}
+    on_target = take_target(replication, target, wanted, others, patience)
+    return replace(
+        on_target,
+        source_cluster=topics.cluster_id(source),
+        source=_without(sources, unanswered | also_unanswered) | missing,
+        only=frozenset(only),
+        starts=starts,
+        until=ends,
+        denied=_rights("source", described) | on_target.denied,
+    )
+
+
+def take_target(
+    replication: Replication,
+    target: AdminClient,
+    wanted: Collection[str],
+    others: Collection[str] = (),
+    patience: offsets.Patience | None = None,
+) -> Snapshot:
+    """The target alone: the topics to be written to, the topics ``others``, the ledger's and the quarantine."""
+    patience = patience or offsets.Patience.within(replication.timeouts.request)
+    aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
+    described = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
+    targets = dict(described.topics)
+    ledger = {name: targets.pop(name) for name in (POSITIONS, RECEIPTS) if name in targets}
+    quarantine = targets.pop(replication.quarantine_topic, None)
+    absent = (set(wanted) if replication.target_topics.create else set()) - targets.keys()
+    created = absent or len(ledger) < 2 or (aside and quarantine is None)
+    return Snapshot(
+        source_cluster="",
+        target_cluster=topics.cluster_id(target),
+        source={},
+        target=targets,
+        ledger=ledger,
+        quarantine=quarantine,
+        defaults=topic_defaults(target) if created else None,
+        denied=_rights("target", described),
+    )
+
+
+def take_source(replication: Replication, source: AdminClient, known: Collection[TopicPartition]) -> Snapshot:
+    """The source alone: the selected topics. Raises PreflightFailed if none of those that the file names exists."""
+    patience = offsets.Patience.within(replication.timeouts.request)
+    described, sources, missing = _sources(replication, source, (), known, patience)
+    return Snapshot(
+        source_cluster=topics.cluster_id(source),
+        target_cluster="",
+        source=sources | missing,
+        target={},
+        denied=_rights("source", described),
+    )
+
+
+def _sources(
+    replication: Replication,
+    source: AdminClient,
+    only: Collection[str],
+    known: Collection[TopicPartition],
+    patience: offsets.Patience,
+) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
+    """What the source says of the selected topics, those that exist or may exist, and those that do not."""
+    described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
+    sources = _hidden(described, known)
+    return described, sources, _missing(replication, sources, only, {at.topic for at in known})
+
+
+def _wanted(
+    replication: Replication, listed: Collection[str], only: Collection[str], known: Collection[TopicPartition]
+) -> set[str]:
+    """The selected topics. A list of all topics has none that the client may not describe. So those that the file names
+    and those that were replicated before are asked for by name: the answer tells a topic that is gone from a right that
+    is missing.
+    """
+    named = {entry for entry in replication.topics.include if not is_pattern(entry)}
+    candidates = {*listed, *named, *(at.topic for at in known)}
+    return {name for name in candidates if replication.selects(name) and (not only or name in only)}
+
+
+def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> dict[str, Topic]:
+    """The topics that exist or may exist. One that may not be described gets the partitions that are known of it."""
+    numbers: dict[str, list[int]] = {}
+    for at in known:
+        numbers.setdefault(at.topic, []).append(at.partition)
+    return {
+        name: topics.without_description(name, topic.problem, sorted(numbers.get(name, [0])))
+        if topic.problem and not topic.topic_id
+        else topic
+        for name, topic in described.topics.items()
+    }
+
+
+def _rights(side: Side, described: topics.Described) -> frozenset[Right]:
+    return frozenset(
+        Right(side=side, operation=operation, resource=Resource.TOPIC, name=name)
+        for name, operations in described.denied.items()
+        for operation in operations
+    )
+
+
+def _without(sources: Mapping[str, Topic], unanswered: offsets.Failures) -> dict[str, Topic]:
+    """The topics with the problems of those partitions that did not answer a later question."""
+    problems: dict[str, dict[int, Problem]] = {}
+    for at, error in unanswered.items():
+        problems.setdefault(at.topic, {})[at.partition] = Problem.of(error)
+    return {
+        name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
+        for name, topic in sources.items()
+    }
+
+
+def _missing(
+    replication: Replication, selected: Collection[str], only: Collection[str], known: Collection[str]
+) -> dict[str, Topic]:
+    """The topics that the file names, and that neither exist nor were ever replicated. Raises PreflightFailed."""
+    named = {entry for entry in replication.topics.include if not is_pattern(entry)}
+    missing = sorted((set(only) or named) - set(selected) - set(known))
+    if missing and (only or not (selected or known)):
+        raise PreflightFailed(
+            f"replication {replication.name}: unknown source topic{'s' if len(missing) > 1 else ''}"
+            f" {', '.join(missing)}",
+            _CORRECT,
+        )
+    problem = Problem("the topic does not exist, or this client may not describe it", _CORRECT)
+    return {name: topics.without_description(name, problem, [0]) for name in missing}
+
+
+def _starts(
+    replication: Replication,
+    source: AdminClient,
+    partitions: Collection[TopicPartition],
+    unresolved: Mapping[TopicPartition, datetime],
+    patience: offsets.Patience,
+) -> tuple[dict[TopicPartition, int], offsets.Failures]:
+    match replication.start_from:
+        case "earliest":
+            return offsets.log_starts_each(source, partitions, patience)
+        case "latest":
+            starts, failures = offsets.last_stable_each(source, set(partitions) - unresolved.keys(), patience)
+            for at in set(partitions) & unresolved.keys():
+                found, failed = offsets.at_time_each(source, [at], ceil_millis(unresolved[at]), patience)
+                starts, failures = starts | found, failures | failed
+            return starts, failures
+        case moment:
+            return offsets.at_time_each(source, partitions, ceil_millis(moment), patience)

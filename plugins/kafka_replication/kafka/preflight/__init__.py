@@ -1,0 +1,1 @@
+"""Requests that find out before a run what it would be refused. They change nothing."""

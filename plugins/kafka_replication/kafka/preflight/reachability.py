@@ -1,0 +1,68 @@
+"""Checks that this process can reach a cluster. A worker may be in another network than the process that submitted."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
+
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.model.errors import Unreachable
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.runtime.deadline import Deadline, retry
+
+log = logging.getLogger(__name__)
+# Three attempts outlast a broker that restarts. A blocked network stays blocked: hours of attempts, as a copy makes for
+# a cluster that answered before, would only hide that.
+ATTEMPTS = 3
+_NO_ANSWER = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+        KafkaError._NO_OFFSET,
+    }
+)
+_answered: set[str] = set()  # bootstrap servers that answered this process
+
+
+def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: float, deadline: Deadline) -> None:
+    """Send a request to the cluster and to the leader of ``at``, once in the life of this process.
+
+    Any answer passes, even an error, which later steps handle. Raises Unreachable after `ATTEMPTS` attempts of
+    ``seconds`` each, and OutOfTime.
+    """
+    address = str(config["bootstrap.servers"])
+    if address in _answered:
+        return
+    try:
+        retry(f"{at}: reaching the {side}", lambda: _ask(config, at, deadline.within(seconds)), deadline, ATTEMPTS)
+    except Unreachable as e:
+        raise type(e)(
+            f"{at}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
+            "let the workers reach the advertised address of every broker (firewall, routes, names), see"
+            " docs/deployment.md; if the brokers were only down, run again",
+        ) from e
+    _answered.add(address)
+
+
+def _ask(config: clients.ClientConfig, at: TopicPartition, seconds: float) -> None:
+    client = clients.admin(config, seconds)
+    wanted = {ClientPartition(at.topic, at.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    try:
+        for future in client.list_offsets(wanted, request_timeout=seconds).values():
+            offsets.answer_of(future, seconds * 2)
+    except KafkaException as e:
+        error = e.args[0]
+        if error.code() in _NO_ANSWER:
+            raise Unreachable(
+                f"{config['bootstrap.servers']} answers, but the broker that leads {at} does not: {error.str()}", ""
+            ) from e
+        log.info("%s answered with %s", config["bootstrap.servers"], error.name())

@@ -1,0 +1,75 @@
+"""Finds the records of one partition in the quarantine topic, where the ledger's receipts of them have expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.quarantine import quarantine_record
+from kafka_replication.kafka.quarantine.target_limits import size_of
+from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.kafka.read.scan import headers_of, offset_of
+from kafka_replication.ledger.entries import FailedRecord, Place
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.verification.digest import key_digest
+
+
+def quarantined_records(
+    config: clients.ClientConfig, admin: AdminClient, topic: str, key: PartitionKey, generation: int, stall: float
+) -> Iterator[tuple[FailedRecord, str]]:
+    """The records of this key and generation, and when they were quarantined. Nothing if there is no topic.
+
+    Raises Stalled if a transaction stays open for ``stall`` seconds: it hides what lies behind it.
+    """
+    state = topics.states(admin, [topic]).get(topic)
+    partitions = [TopicPartition(topic, number) for number in sorted(state.partitions)] if state else []
+    starts, ends = offsets.log_starts(admin, partitions), offsets.stable_ends(admin, partitions, stall)
+    for at in partitions:
+        range_ = OffsetRange(min(starts[at], ends[at]), ends[at])
+        cursor = Cursor(config, consumer_group(key.replication), at, stall)
+        try:
+            for message in cursor.read(range_):
+                ours = quarantine_record.ours_of(headers_of(message))
+                if quarantine_record.is_of(ours, key) and ours["generation"] == str(generation):
+                    yield _record(message, ours, at), ours["time"]
+        finally:
+            cursor.close()
+
+
+class QuarantineEnds:
+    """Where the partitions of quarantine topics end, each asked for once: what was quarantined before lies below."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin, self._ends = admin, dict[TopicPartition, int]()
+
+    def has(self, place: Place) -> bool:
+        """Whether the place can be read. Not if the topic was deleted, or created again and is shorter now: a reader
+        would wait for it.
+        """
+        at = TopicPartition(place.topic, place.partition)
+        if at not in self._ends:
+            state = topics.states(self._admin, [at.topic]).get(at.topic)
+            there = state is not None and at.partition in state.partitions
+            self._ends[at] = offsets.high_watermarks(self._admin, [at])[at] if there else 0
+        return place.offset < self._ends[at]
+
+
+def _record(message: Message, ours: dict[str, str], at: TopicPartition) -> FailedRecord:
+    key = message.key()
+    original = quarantine_record.original(key, message.value(), headers_of(message))
+    return FailedRecord(
+        offset=int(ours["offset"]),
+        kind=ours["kind"],
+        reason=ours["reason"],
+        error=ours["error"],
+        size=-1 if original is None or ours["kind"] == FailureKind.UNREADABLE else size_of(original),
+        key_digest=key_digest(key),
+        digest=quarantine_record.digest_of(original) if original else "",
+        place=Place(at.topic, at.partition, offset_of(message)),
+    )

@@ -1,0 +1,1 @@
+"""Readers of bounded parts of a partition, record by record."""

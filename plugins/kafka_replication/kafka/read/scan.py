@@ -1,0 +1,175 @@
+"""The parts that every reader of a partition needs: assigning, consuming a batch, and translating read errors."""
+
+from __future__ import annotations
+
+import gc
+import operator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_replication.kafka.client.clients import raise_if_shut_out
+from kafka_replication.kafka.diagnosis.translate import Asked, translate
+from kafka_replication.model.errors import GapFound, Refused
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
+from kafka_replication.sinks.port import Record
+
+BATCH = 5_000
+POLL = 0.1  # seconds to wait for a first event
+AGAIN, SETTLE = 4, 10.0  # events for the same unreadable batch that show that the client stays there; most seconds
+# What is wrong with a batch that cannot be read, by the client's error.
+UNREADABLE = {
+    KafkaError._BAD_MSG: "its checksum is wrong",
+    KafkaError._BAD_COMPRESSION: "it cannot be decompressed",
+}
+
+
+# If a header name is not UTF-8, the client's `Message.headers` returns a broken list and sets an exception. A call from
+# C detects that and raises SystemError. A call that Python 3.11+ has specialised (as in a hot loop) does not, and the
+# process crashes later.
+headers_of: Callable[[Message], Any] = operator.methodcaller("headers")
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Stop garbage collection in a loop over records. Records make no reference cycles, and searching for cycles takes
+    6 % of a copy (py-spy, 1 KiB records).
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+    """Read from ``offset``. With a stored leader epoch the broker detects a log that was truncated since (KIP-320)."""
+    known = leader_epoch is not None and leader_epoch >= 0
+    start = (
+        ClientPartition(at.topic, at.partition, offset, leader_epoch=leader_epoch)
+        if known
+        else ClientPartition(at.topic, at.partition, offset)
+    )
+    reader.assign([start])
+
+
+def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, position: int) -> None:
+    """Raise the error that a consumer's error event means for a range that was read up to ``position``."""
+    code = error.code()
+    truncated = _is_truncation(error)
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and not truncated:
+        raise GapFound(
+            f"{at}: offset {position} can no longer be read ({error.str()})",
+            "retention or a deletion removed it: run again; the plan then names the lost offsets and how to give"
+            " them up",
+        )
+    if truncated:
+        raise Refused(
+            f"{at}: the log was truncated below offset {position} after it was copied ({error.str()})",
+            "find out which records were lost (unclean leader election?) before going on",
+        )
+    if code in UNREADABLE:
+        raise Refused(
+            f"{at}: a batch at or after offset {position} is corrupted ({error.str()})",
+            "repair the broker's log or its replica",
+        )
+    raise translate(error, f"reading {at} at offset {position}", _asked(reader, at))
+
+
+def _is_truncation(error: KafkaError) -> bool:
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # librdkafka reports it this way with our reset policy
+        return "truncation" in error.str()
+    return error.code() == KafkaError._LOG_TRUNCATION
+
+
+def _asked(reader: Consumer, at: TopicPartition) -> Asked:
+    """The rights that reading needs: a client with a group id always looks up the group's coordinator."""
+    settings = Asked.of(reader).settings
+    group = (Operation.DESCRIBE, str(settings.get("group.id", "")))
+    return Asked.of(reader, topic=(Operation.READ, at.topic), group=group)
+
+
+def code_of(event: Message) -> int | None:
+    """The code of the event's error; None for a record."""
+    error = event.error()
+    return None if error is None else error.code()
+
+
+def is_end(event: Message) -> bool:
+    """Whether this is the event at the end of the partition."""
+    return code_of(event) == KafkaError._PARTITION_EOF
+
+
+def is_unreadable(event: Message) -> bool:
+    """Whether this is the event for a batch that cannot be read. It has the batch's first offset."""
+    return code_of(event) in UNREADABLE and offset_of(event) >= 0
+
+
+def is_left_over(event: Message, start: int) -> bool:
+    """Whether the first event since ``start`` was assigned says that an earlier assignment lost its place: librdkafka
+    2.16 does not always drop that one. A truncation of the log is news whichever assignment met it.
+    """
+    error = event.error()
+    if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET or _is_truncation(error):
+        return False
+    return offset_of(event) != start
+
+
+def settle(reader: Consumer, unreadable: Message, arrived: Iterable[Message]) -> None:
+    """Wait until the consumer is at rest after the event for an unreadable batch; ``arrived`` came behind it. Only then
+    it can be assigned anew, or closed.
+
+    After a wrong checksum librdkafka 2.16 may go on at an offset that it finds in the batch (measured). If the broker
+    answers that there is no such offset while the consumer is closed, closing never ends: a thread waits for a lock
+    that it holds. Otherwise it fetches the batch again and again, which harms nothing.
+    """
+    if code_of(unreadable) != KafkaError._BAD_MSG:
+        return
+    waiting, met, until = list(arrived)[::-1], 1, time.monotonic() + SETTLE
+    while met < AGAIN and time.monotonic() < until:
+        event = waiting.pop() if waiting else reader.poll(POLL)
+        if event is None:
+            continue
+        if is_unreadable(event):
+            met += 1
+        elif code_of(event) != KafkaError._NOT_IMPLEMENTED:
+            return
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a record, or that of an event: the end of the partition, an unreadable batch, an unknown offset."""
+    return message.offset()  # type: ignore[return-value]  # None only for messages not yet sent
+
+
+def record_of(message: Message) -> Record:
+    """The record as engines and audits take it. Raises SystemError for a header name that is not UTF-8."""
+    return offset_of(message), message.timestamp()[1], message.key(), message.value(), headers_of(message)
+
+
+def consume(reader: Consumer, at: TopicPartition, position: int) -> list[Message]:
+    """The events that have arrived, at most about BATCH. Returns when the first one is there; `consume` alone waits for
+    BATCH events.
+
+    An event of another partition, from an earlier assignment of this consumer, comes before those of this one, and is
+    dropped.
+    """
+    try:
+        first = reader.poll(POLL)
+        if first is None:
+            raise_if_shut_out(reader)
+        if first is None or (first.partition() is not None and _place(first) != (at.topic, at.partition)):
+            return []
+        return [first, *reader.consume(BATCH, 0)]
+    except KafkaException as e:
+        raise translate(e.args[0], f"reading {at} at offset {position}", _asked(reader, at)) from e
+
+
+def _place(message: Message) -> tuple[str | None, int | None]:
+    return message.topic(), message.partition()

@@ -1,0 +1,195 @@
+"""Batches of the source that nobody can read: their checksum is wrong, or they cannot be decompressed.
+
+librdkafka 2.16 (measured) gives an event with the batch's first offset, behind all records before it. What the same
+consumer gives later means nothing: it may take the last bytes of the batch for the next one and go on at an offset that
+it finds there, or fetch the batch again and again. So what follows the event is not used, and the end of the batch is
+searched by assigning anew: what a consumer gives first is true.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+from confluent_kafka import Consumer, Message
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.read.scan import (
+    UNREADABLE,
+    assign,
+    consume,
+    is_end,
+    is_left_over,
+    is_unreadable,
+    offset_of,
+    raise_read_error,
+    settle,
+)
+from kafka_replication.model.errors import Refused, Stalled
+from kafka_replication.model.failures import Failure, FailureKind
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK
+
+LOOKS = 3  # times that a batch is read again before it counts as unreadable: each with new connections and metadata
+PAUSE = 1.0  # seconds before each of them; meanwhile a replica with a good copy may become leader
+REPAIR = (
+    "repair the broker's log or let a good replica lead, then run again; or choose what happens to such batches:"
+    " failures.unreadable (quarantine, skip). Nothing after it is copied"
+)
+# By default the client waits 100 ms before its second connection, and 500 ms after a failed decompression. One batch is
+# enough.
+_EAGER: dict[str, Any] = {
+    "reconnect.backoff.ms": 10,
+    "fetch.error.backoff.ms": 10,
+    "fetch.wait.max.ms": 5,
+    "fetch.message.max.bytes": 64 << 10,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableBatch:
+    """The offsets from the batch to the next record that can be read. ``error`` is Kafka's name, ``why`` is for people.
+
+    Which of the offsets have a record, and which are of control or aborted records or were compacted, nobody can know.
+    A reader that starts at ``met_below`` or behind does not meet the batch: either the batch ends there, or its header
+    is damaged, and says so.
+    """
+
+    offsets: OffsetRange
+    met_below: int
+    error: str
+    why: str
+
+    @classmethod
+    def of(cls, event: Message, unreadable: OffsetRange, met_below: int) -> Self:
+        error = event.error()
+        assert error is not None
+        return cls(unreadable, met_below, error.name(), UNREADABLE[error.code()])
+
+    def end_within(self, within: OffsetRange) -> int:
+        """Where its part of ``within`` ends. Behind that end a new reader has to meet the rest of the batch.
+
+        Raises Refused if no part can be set aside without the rest.
+        """
+        end, rest = min(self.offsets.until, within.until), OffsetRange(self.met_below, self.offsets.until)
+        if end not in rest and rest.span <= MOST_IN_CHUNK:
+            return end
+        if self.met_below - 1 > within.from_:
+            return min(end, self.met_below - 1)
+        raise Refused(
+            f"offsets {self.offsets} cannot be read ({self.why}), and a reader that starts in {rest} does not notice"
+            f" that: they have to be set aside together, but {within} ends before, or they are more than"
+            f" {MOST_IN_CHUNK}",
+            "raise what the run may have (max_records_per_run, failures.limit), or repair the broker's log",
+        )
+
+    def failure(self, offset: int) -> Failure:
+        reason = (
+            f"its batch is corrupted: {self.why}. Offsets {self.offsets} cannot be read; those among them that are not"
+            " visible (control, aborted, compacted) are not known"
+        )
+        return Failure(offset, FailureKind.UNREADABLE, reason, self.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondLook:
+    """Reads a partition again where a batch could not be read."""
+
+    source: clients.ClientConfig
+    admin: AdminClient
+    group: str
+    at: TopicPartition
+    stall: float
+
+    def batch(self, position: int) -> UnreadableBatch | None:
+        """The batch that stops a reader at ``position``, if nobody can read it. Its offsets below are left out.
+
+        None if it can be read now. Raises Stalled, GapFound, Refused, Unreachable.
+        """
+        first = position
+        for _ in range(LOOKS):
+            time.sleep(PAUSE)
+            with closing(clients.consumer(self.source, self.group, **_EAGER)) as consumer:
+                event = self._first(consumer, position)
+                if not is_unreadable(event):
+                    return None
+                first = offset_of(event)
+        with closing(clients.uncommitted_consumer(self.source, self.group, **_EAGER)) as consumer:
+            return self._extent(consumer, position, first)
+
+    def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> UnreadableBatch | None:
+        """How far it goes. Aborted records count as records that can be read: the copier then passes over them.
+
+        So nothing visible may lie before it: if it does not begin at or before ``nothing_below``, where a
+        ``read_committed`` consumer met a batch, that batch can be read now, and this is another one.
+
+        The header, which may be damaged, is believed only if it says what reading says.
+        """
+        for event in self._events(consumer, position):
+            if event.error() is not None:
+                break
+            position = offset_of(event) + 1
+        if not is_unreadable(event) or offset_of(event) > nothing_below:
+            return None
+        first, end = offset_of(event), offsets.high_watermarks(self.admin, [self.at])[self.at]
+        met_below, behind = self._behind(consumer, first, OffsetRange(position, max(position + 1, end)))
+        from_ = max(position, first) if first < behind else position
+        return UnreadableBatch.of(event, OffsetRange(from_, behind), met_below)
+
+    def _behind(self, consumer: Consumer, first: int, within: OffsetRange) -> tuple[int, int]:
+        """The lowest offset at which a reader does not meet the batch at ``first``, and the first one from there on
+        where there is a record, or another such batch; the end of ``within`` if there is none.
+        """
+
+        def is_in(offset: int) -> bool:
+            event = self._first(consumer, offset)
+            return is_unreadable(event) and offset_of(event) == first
+
+        inside, step = within.from_, 1
+        while inside + step < within.until and is_in(inside + step):
+            inside, step = inside + step, 2 * step
+        outside = min(inside + step, within.until)
+        while outside - inside > 1:
+            middle = (inside + outside) // 2
+            inside, outside = (middle, outside) if is_in(middle) else (inside, middle)
+        if outside == within.until:
+            return outside, outside
+        event = self._first(consumer, outside)
+        next_ = offset_of(event)
+        # A header that is damaged may name any offset. A record, or the end of what a new leader gives, is there.
+        if next_ < outside or (is_unreadable(event) and next_ > within.until):
+            return outside, outside
+        return outside, min(next_, within.until)
+
+    def _first(self, consumer: Consumer, offset: int) -> Message:
+        """The first event at or after the offset: a record, an unreadable batch, or the end of the partition."""
+        return next(self._events(consumer, offset))
+
+    def _events(self, consumer: Consumer, offset: int) -> Iterator[Message]:
+        """The events from an offset on, up to the first one that is no record."""
+        assign(consumer, self.at, offset)
+        heard = time.monotonic()
+        while True:
+            arrived = consume(consumer, self.at, offset)
+            for number, event in enumerate(arrived):
+                error = event.error()
+                if is_left_over(event, offset):
+                    continue
+                if is_unreadable(event):
+                    settle(consumer, event, arrived[number + 1 :])
+                elif error is not None and not is_end(event):
+                    raise_read_error(consumer, error, self.at, offset)
+                yield event
+                if error is not None:
+                    return
+            if arrived:
+                heard = time.monotonic()
+            if time.monotonic() - heard > self.stall:
+                raise Stalled(
+                    f"{self.at}: nothing arrived for {self.stall:.0f} s at offset {offset}", "check the brokers"
+                )

@@ -1,0 +1,1 @@
+"""Readers that compare copies with their receipts, and with the source."""

@@ -1,0 +1,115 @@
+"""Reads one partition on source and target, to find out what became of the records that were sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.model.errors import NotReady
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.stall_clock import StallClock
+from kafka_replication.verification.audit import Seen
+from kafka_replication.verification.digests import RecordDigest
+from kafka_replication.verification.verify import PartDigest
+
+AT_REST = 3.0  # seconds; a log that has not grown for so long gets no more of the records that were sent
+LOOK = 0.1
+
+
+def target_log(admin: AdminClient, at: TopicPartition, expected: int) -> OffsetRange:
+    """What can be read of a target partition, once it has reached ``expected`` or does not grow any more."""
+    rest, end = StallClock(AT_REST), 0
+    while (end := offsets.last_stable(admin, [at])[at]) < expected and not rest.is_over(-end):
+        time.sleep(LOOK)
+    start = offsets.log_starts(admin, [at])[at]
+    return OffsetRange(min(start, end), end)
+
+
+def check_all_shown(admin: AdminClient, topic: str, ends: Mapping[int, int]) -> None:
+    """Raise NotReady if a partition of the target topic may have more than was read of it up to its entry in ``ends``.
+
+    With fewer in-sync replicas than min.insync.replicas a leader takes records with acks=0 and acks=1, and shows them
+    to nobody until the replicas are back (KIP-966). What is not shown is not lost.
+    """
+    needed = int(topics.config(admin, topic)["min.insync.replicas"])
+    for partition in topics.descriptions(admin, [topic])[topic].partitions:
+        if partition.id in ends and len(partition.isr) < needed:
+            raise NotReady(
+                f"{topic}-{partition.id} on the target has {len(partition.isr)} in-sync replicas of {needed}"
+                " (min.insync.replicas), so it may hide records that it has: what is lost cannot be counted",
+                "bring the missing replicas back; the next run goes on",
+            )
+    now = offsets.last_stable(admin, [TopicPartition(topic, number) for number in ends])
+    for at, end in now.items():
+        if end > ends[at.partition]:
+            raise NotReady(f"{at} on the target has grown from {ends[at.partition]} to {end} meanwhile", "run again")
+
+
+class KafkaSides:
+    """A `BothSides` with a consumer for each side, made when it is first needed."""
+
+    def __init__(
+        self,
+        source: clients.ClientConfig,
+        target: clients.ClientConfig,
+        key: PartitionKey,
+        stall: float,
+    ) -> None:
+        self._config, self._key, self._stall = {"source": source, "target": target}, key, stall
+        self._cursors: dict[str, Cursor] = {}
+
+    def source_log(self) -> OffsetRange:
+        admin, at = clients.shared_admin(self._config["source"]), self._key.source
+        start, end = offsets.log_starts(admin, [at])[at], offsets.last_stable(admin, [at])[at]
+        return OffsetRange(min(start, end), end)
+
+    def target_log(self, expected: int) -> OffsetRange:
+        return target_log(clients.shared_admin(self._config["target"]), self._key.target, expected)
+
+    def check_all_shown(self, until: int) -> None:
+        admin, at = clients.shared_admin(self._config["target"]), self._key.target
+        check_all_shown(admin, at.topic, {at.partition: until})
+
+    def source(self, wanted: OffsetRange, without: Container[int] = ()) -> Iterator[Seen]:
+        return self._cursor("source").seen(wanted, without=without)
+
+    def source_digest(self, wanted: OffsetRange, digest: RecordDigest) -> PartDigest:
+        self._cursor("source").add_to(digest, wanted)
+        return PartDigest(digest.count, digest.hexdigest())
+
+    def around(self, wanted: OffsetRange, unreadable: Container[int] = ()) -> Iterator[Seen]:
+        return self._cursor("source").seen(wanted, lenient=True, unreadable=unreadable)
+
+    def target(self, wanted: OffsetRange) -> Iterator[Seen]:
+        return self._cursor("target").seen(wanted)
+
+    def _cursor(self, side: str) -> Cursor:
+        if side not in self._cursors:
+            at = self._key.source if side == "source" else self._key.target
+            self._cursors[side] = Cursor(self._config[side], consumer_group(self._key.replication), at, self._stall)
+        return self._cursors[side]
+
+    def close(self) -> None:
+        for cursor in self._cursors.values():
+            cursor.close()
+
+
+@contextmanager
+def both_sides(
+    source: clients.ClientConfig,
+    target: clients.ClientConfig,
+    key: PartitionKey,
+    stall: float,
+) -> Iterator[KafkaSides]:
+    sides = KafkaSides(source, target, key, stall)
+    try:
+        yield sides
+    finally:
+        sides.close()

@@ -1,0 +1,1 @@
+"""The target: producers, sessions of one partition, and writers of chunks."""

@@ -1,0 +1,51 @@
+"""Ends the transactions that dead sessions, and sessions that were given up, have left open: several at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.model.errors import Busy, OutOfTime, ReplicationError
+from kafka_replication.runtime import background
+
+log = logging.getLogger(__name__)
+AT_ONCE = 8  # producers; each has some threads and connections for as long as it fences
+Make = Callable[[str, str], TransactionalProducer]  # of a transactional id, and of what messages call it
+
+
+def fence_each(ids: Mapping[str, str], make: Make, check: Callable[[], None] = lambda: None) -> None:
+    """Fence the producers with these transactional ids, which ends their open transactions. ``ids`` says what messages
+    call each. A producer that cannot be fenced is only logged: the next session of its id fences it again, or fails.
+
+    ``check`` is called before each; what it raises ends all, and so do Busy and OutOfTime.
+    """
+    left = deque(ids.items())
+
+    def work() -> None:
+        while left:
+            try:
+                one = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            check()
+            _fence(*one, make)
+
+    threads = [background.begin(work, "fence") for _ in range(min(AT_ONCE, len(left)))]
+    try:
+        for thread in threads:
+            thread.result()
+    finally:
+        left.clear()
+
+
+def _fence(transactional_id: str, what: str, make: Make) -> None:
+    try:
+        with closing(make(transactional_id, what)) as producer:
+            producer.fence()
+    except (Busy, OutOfTime):
+        raise
+    except ReplicationError as error:
+        log.warning("%s: its producer was not fenced, so its transaction may stay open: %s", what, error)

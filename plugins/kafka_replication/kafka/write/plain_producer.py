@@ -1,0 +1,132 @@
+"""A producer without transactions, for the profiles that have none: `AcknowledgedProducer`.
+
+No broker fences it. Who uses it has the lease, and looks at the ledger again before each entry.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.write.producer_base import Sender
+from kafka_replication.model.delivery import Delivery
+from kafka_replication.model.rights import Operation
+from kafka_replication.runtime import failpoints
+from kafka_replication.runtime.deadline import Deadline
+
+
+def _acknowledgement(delivery: Delivery, settings: Copy) -> dict[str, Any]:
+    """The producer settings of a profile. 0 is no limit for the time of a record: the stall clock ends the wait."""
+    match delivery:
+        case "leader_ack":  # one request at a time, or a repeated one would change the order
+            return {
+                "acks": 1,
+                "enable.idempotence": False,
+                "max.in.flight.requests.per.connection": 1,
+                "message.timeout.ms": 0,
+            }
+        case "fire_and_forget":
+            return {
+                "acks": 0,
+                "enable.idempotence": False,
+                "message.send.max.retries": 0,
+                "message.timeout.ms": settings.stall_timeout * 1000,
+            }
+        case _:
+            return {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 0}
+
+
+class AcknowledgedProducer(Sender):
+    """Sends records with the acknowledgement of a profile. Also a `TransactionPort`, whose guarantee is ``ordered``.
+
+    Entries are kept until `commit`, which sends them in their order: those of one topic together, and those of the next
+    topic when all before are acknowledged. A crash can leave the first of them written.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        what: str,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline,
+    ) -> None:
+        super().__init__(what, target, settings, deadline)
+        self.undelivered = 0  # records that the client knows to be lost; only without acknowledgements it goes on then
+        self.sent = 0  # records of the chunk at work, with those that are about to be sent
+        self._delivery: Delivery = delivery
+        self._failed: KafkaError | None = None
+        self._entries: list[tuple[str, int, bytes, bytes | None]] = []
+
+    def _make(self) -> Producer:
+        return clients.acknowledged_producer(
+            self.throttling.listening(self._target),
+            **self.options,
+            **_acknowledgement(self._delivery, self._settings),
+            # A callback for every record would cost 0.3 s per million.
+            **{"delivery.report.only.error": True, "on_delivery": self.not_delivered},
+        )
+
+    def _needs(self) -> dict[str, tuple[Operation, str]]:
+        return {"cluster": (Operation.IDEMPOTENT_WRITE, "")}
+
+    def not_delivered(self, error: KafkaError | None, _: Message) -> None:
+        """The client's callback."""
+        if error is None or error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            return
+        self.undelivered += 1
+        self._failed = self._failed or error
+
+    def failure(self) -> KafkaError | None:
+        """The first error. Without acknowledgements it counts only if no record was delivered at all."""
+        if self._delivery == "fire_and_forget" and self.undelivered < self.sent:
+            return None
+        return self._failed
+
+    def begin_chunk(self) -> None:
+        """The records of a new chunk follow."""
+        self.sent, self.undelivered, self._failed = 0, 0, None
+
+    def fence(self) -> None:
+        """Connect. Nothing can be fenced: the lease says that nobody else is at work."""
+        self._connect()
+
+    def begin(self) -> None:
+        self._entries.clear()
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        self.writes_to(topic)
+        self._entries.append((topic, partition, key, value))
+
+    def flush(self) -> None:
+        """Wait until everything that was produced is acknowledged, as far as the profile waits for that."""
+        super().flush()
+        self.check_failed()
+
+    def commit(self) -> None:
+        self.flush()
+        for topic, entries in itertools.groupby(self._entries, operator.itemgetter(0)):
+            failpoints.reached("P2")
+            for _, partition, key, value in entries:
+                self._produce(topic, partition, key, value)
+            self.flush()
+        self._entries.clear()
+
+    def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        while True:
+            try:
+                self.guard("sending", lambda: self.producer.produce(topic, value, key, partition))
+                return
+            except BufferError:  # the queue is full
+                self.flush()
+
+    def close(self) -> None:
+        """Give up what was not sent yet. What was sent may still arrive."""
+        self._entries.clear()
+        if self._is_made:
+            self.producer.purge()

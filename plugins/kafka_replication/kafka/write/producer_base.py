@@ -1,0 +1,137 @@
+"""What a producer of ours does with and without transactions: sends, waits for acknowledgements, names its errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.client.throttling import Throttling
+from kafka_replication.kafka.diagnosis.translate import Asked, translate
+from kafka_replication.kafka.metadata import topics
+from kafka_replication.ledger.entries import POSITIONS
+from kafka_replication.model.errors import ReplicationError, Stalled
+from kafka_replication.model.rights import Operation
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runtime.stall_clock import StallClock
+
+T = TypeVar("T")
+SLICE = 2.0  # seconds; Python cannot handle a signal during one call
+
+
+class Sender(ABC):
+    """One confluent-kafka producer of one session. Errors name ``what``."""
+
+    def __init__(self, what: str, target: clients.ClientConfig, settings: Copy, deadline: Deadline) -> None:
+        self.what, self.deadline = what, deadline
+        self.options: dict[str, Any] = {}  # further producer settings; read once, when the producer is created
+        self._target, self._settings = target, settings
+        self.throttling = Throttling(what, "target")
+        self._topics = set[str]()  # to which it has written
+
+    @abstractmethod
+    def _make(self) -> Producer: ...
+
+    @cached_property
+    def producer(self) -> Producer:
+        return self._make()
+
+    @property
+    def _is_made(self) -> bool:
+        return "producer" in self.__dict__
+
+    def guard(self, doing: str, call: Callable[[], T]) -> T:
+        """Run a producer call. Raises any failure as a ReplicationError."""
+        try:
+            return call()
+        except (KafkaException, SystemError) as e:
+            raise self.error(clients.true_error(e, self.producer), doing) from e
+
+    def error(self, error: KafkaError, doing: str) -> ReplicationError:
+        """Kafka's error as one of ours."""
+        return translate(error, f"{self.what}: {doing}", self._asked(error))
+
+    def _asked(self, error: KafkaError) -> Asked:
+        """The rights that this producer needs. Kafka does not say which of several topics it may not write."""
+        topic = ""
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            topic = next(iter(topics.not_writable(clients.shared_admin(self._target), self._topics)), "")
+        needs = {"topic": (Operation.WRITE, topic)} if topic else {}
+        return Asked.of(self.producer, **needs, **self._needs())
+
+    @abstractmethod
+    def _needs(self) -> dict[str, tuple[Operation, str]]:
+        """The rights that this kind of producer needs beside those on topics."""
+
+    def _connect(self) -> None:
+        """Connect to a broker first. A producer that has no connection when it first asks for its id tries again only
+        500 ms later (measured).
+
+        Asks twice: the first answer may come over the bootstrap connection, which librdkafka then closes.
+        """
+        for _ in range(2):
+            with suppress(KafkaException):  # the request that follows will report the error
+                self.producer.list_topics(POSITIONS, timeout=self.deadline.within(SLICE))
+            clients.raise_if_shut_out(self.producer)
+
+    def writes_to(self, topic: str) -> None:
+        """Remember a topic that is written to, for messages."""
+        self._topics.add(topic)
+
+    def flush(self) -> None:
+        """Wait until the producer's queue is empty. The stall clock restarts whenever records leave the queue."""
+        stall = self.stall_clock()
+        while left := self.guard("sending", lambda: self.producer.flush(1.0)):
+            self.check_failed()
+            self.check_progress(stall, left)
+
+    def takes(self, produce: Callable[[], object]) -> bool:
+        """Call ``produce``, and call it again while the producer's queue is full. False if an empty queue is too small.
+
+        Raises what `check_progress` raises.
+        """
+        stall, was_empty = self.stall_clock(), False
+        while True:
+            try:
+                produce()
+                return True
+            except BufferError:
+                if was_empty:
+                    return False
+                left = len(self.producer)
+                was_empty = not left
+                if left:
+                    self.check_progress(stall, left)
+                    self.producer.poll(0.05)
+
+    def stall_clock(self) -> StallClock:
+        """A clock that is over when the target has acknowledged nothing for ``copy.stall_timeout``."""
+        return StallClock(self._settings.stall_timeout)
+
+    def check_failed(self) -> None:
+        """Raise the reason if what was sent can no longer be committed: the rest would only time out."""
+        if (reason := self.failure()) is not None:
+            raise self.error(reason, "sending")
+
+    def failure(self) -> KafkaError | None:
+        """Why what was sent can no longer be committed, or None if it can."""
+        return clients.failure(self.producer)
+
+    def check_progress(self, stall: StallClock, left: int) -> None:
+        """Raise Stalled if ``left`` records wait and none leaves the queue. Raise OutOfTime or NoProgress at the
+        deadline.
+        """
+        self.deadline.check(f"{self.what}: sending")
+        clients.raise_if_shut_out(self.producer)
+        if stall.is_over(left):
+            raise Stalled(
+                f"{self.what}: the target acknowledged nothing for {self._settings.stall_timeout} s,"
+                f" {left} records are not delivered",
+                "check the target's brokers; the next run continues after the last commit",
+            )

@@ -1,0 +1,90 @@
+"""Commits the start offsets of new partitions in one transaction, before anything is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.read.target_records import Ends, TargetRecords
+from kafka_replication.kafka.write.entry_writer import writer_of
+from kafka_replication.ledger.entries import Entry, Position
+from kafka_replication.ledger.placement import Spread
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
+from kafka_replication.model.keys import PartitionKey, opening_id
+from kafka_replication.model.partitioning import SOLE, PartitionedBy, Partitioning
+from kafka_replication.runtime.deadline import NEVER, Deadline
+
+
+class StartOffsets:
+    """Commits the start offsets of one replication's new partitions. A later instance fences an earlier one."""
+
+    def __init__(
+        self,
+        replication: str,
+        ledger: Ledger,
+        target: clients.ClientConfig,
+        admin: AdminClient,
+        settings: Copy,
+        deadline: Deadline = NEVER,
+        partitioning: Partitioning = SOLE,
+        delivery: Delivery = EXACTLY_ONCE,
+    ) -> None:
+        self._ledger = ledger
+        self._partitioning = partitioning
+        self.records = TargetRecords(replication, target, admin, partitioning)
+        what = f"committing start offsets of {replication}"
+        self._delivery: Delivery = delivery
+        self._transaction = writer_of(delivery, opening_id(replication), what, target, settings, deadline)
+
+    def close(self) -> None:
+        self._transaction.close()
+
+    def fence(self) -> LedgerView:
+        """Fence every earlier instance. Returns the entries that exist then; only this instance can add positions."""
+        self._transaction.fence()
+        return self._ledger.view()
+
+    def commit(
+        self,
+        positions: Mapping[PartitionKey, Position],
+        ends: Mapping[PartitionKey, Ends],
+        more: Iterable[tuple[PartitionKey, Entry]] = (),
+    ) -> dict[PartitionKey, Position]:
+        """Commit all of these positions and ``more`` entries, or none; without transactions, some.
+
+        Below ``ends`` a target may have records of others: ours follow them. Other targets must be empty.
+        """
+        more = tuple(more)
+        receipts = self._ledger.receipt_ends()  # read after fencing: all receipts of these partitions will lie above
+        started = {
+            key: replace(
+                beginning(position, key, self._partitioning, ends.get(key, {})),
+                receipts_from=receipts[key.ledger_partition],
+                delivery=self._delivery,
+            )
+            for key, position in positions.items()
+        }
+        if started or more:
+            self._transaction.begin()
+            for key, entry in (*started.items(), *more):
+                self._ledger.write(self._transaction, key, entry)
+            self._transaction.commit()
+        return started
+
+
+def beginning(position: Position, key: PartitionKey, partitioning: Partitioning, ends: Ends) -> Position:
+    """The position of a partition of which nothing was copied yet. Others wrote to its target partitions up to
+    ``ends``, as far as that is known.
+    """
+    if partitioning.keeps:
+        return replace(position, target_end=ends.get(key.source.partition, 0), spread=None)
+    if not ends:
+        return replace(position, target_end=0, spread=None)
+    by = PartitionedBy(name=partitioning.name, hash="", partitions=max(ends) + 1)
+    return replace(position, target_end=0, spread=Spread.nothing(by).with_(by, ends))

@@ -1,0 +1,153 @@
+"""Transactions of a confluent-kafka producer: the `TransactionPort` that Kafka implements."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.write.producer_base import SLICE, Sender
+from kafka_replication.model.errors import Stalled, Unreachable
+from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.rights import Operation
+from kafka_replication.runtime import failpoints
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.runtime.stall_clock import StallClock
+
+INIT_TIMEOUT = 60.0
+COMMIT_TIMEOUT = 120.0
+TO_SEND = 0.8  # of the transaction's time-out; the rest is for the commit. A transaction that outlives it is fenced
+
+
+def longest_wait(settings: Copy, deadline: Deadline) -> float:
+    """Seconds for which our open transaction may hide records on the target: its time-out and the brokers' sweep, but
+    not longer than the run's time.
+    """
+    return deadline.within(settings.transaction_timeout + 60.0)
+
+
+class TransactionalProducer(Sender):
+    """A `TransactionPort` over one confluent-kafka producer. Errors name ``what``."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        what: str,
+        target: clients.ClientConfig,
+        settings: Copy,
+        deadline: Deadline,
+    ) -> None:
+        super().__init__(what, target, settings, deadline)
+        self.transactional_id = transactional_id
+        self._stored = deque[tuple[TopicPartition, int]](maxlen=1)  # where the last acknowledged entry lies
+        self._begun = math.inf  # when the open transaction was begun
+
+    def _make(self) -> Producer:
+        return clients.producer(
+            self.throttling.listening(self._target),
+            **self.options,
+            **{
+                "transactional.id": self.transactional_id,
+                "transaction.timeout.ms": self._settings.transaction_timeout * 1000,
+            },
+        )
+
+    def _needs(self) -> dict[str, tuple[Operation, str]]:
+        return {"transactional_id": (Operation.WRITE, self.transactional_id)}
+
+    def close(self) -> None:
+        """Abort the open transaction, so that no reader has to wait for its time-out."""
+        if self._is_made:
+            clients.quietly_abort(self.producer)
+
+    def fence(self) -> None:
+        """End every earlier producer of this transactional id, and wait for the end of its open transaction."""
+        self._connect()
+        self._repeat("init_transactions", self.producer.init_transactions, INIT_TIMEOUT)
+
+    def commit_alone(self, write: Callable[[], None]) -> tuple[TopicPartition, int]:
+        """Commit the entries that ``write`` sends, in a transaction of their own. Return where one of them lies.
+
+        Brokers take it only while no later session has fenced this one, and store it under this session's identity.
+        Raises Unreachable, Fenced.
+        """
+        self._stored.clear()
+        self.begin()
+        write()
+        self.flush()
+        self._end()
+        if not self._stored:
+            raise Unreachable(f"{self.what}: the target did not tell where it stored a ledger entry", "run again")
+        return self._stored[-1]
+
+    def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
+        """The client's callback for a ledger entry."""
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if error is None and topic is not None and partition is not None and offset is not None and offset >= 0:
+            self._stored.append((TopicPartition(topic, partition), offset))
+
+    def begin(self) -> None:
+        self.guard("begin_transaction", self.producer.begin_transaction)
+        self._begun = time.monotonic()
+
+    def send(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        """Add one record to the open transaction."""
+        self.writes_to(topic)
+        self.guard(
+            "sending",
+            lambda: self.producer.produce(
+                topic, key=key, value=value, partition=partition, on_delivery=self._acknowledged
+            ),
+        )
+
+    @property
+    def seconds_left(self) -> float:
+        """How long an answer may be waited for: not longer than the target may be silent, and than the open transaction
+        may take. At least a moment.
+        """
+        most = self._begun + TO_SEND * self._settings.transaction_timeout - time.monotonic()
+        return max(0.1, min(most, self._settings.stall_timeout))
+
+    def check_progress(self, stall: StallClock, left: int) -> None:
+        """As any sender. Raise Stalled, too, if the transaction would outlive its time-out."""
+        self.deadline.check(f"{self.what}: sending")
+        if time.monotonic() - self._begun > TO_SEND * self._settings.transaction_timeout:
+            raise Stalled(
+                f"{self.what}: the target is too slow for this chunk: {left} records are not delivered after"
+                f" {TO_SEND:.0%} of copy.transaction_timeout ({self._settings.transaction_timeout} s)",
+                "smaller chunks are tried by themselves; lower copy.chunk_seconds if this stays",
+            )
+        super().check_progress(stall, left)
+
+    def commit(self) -> None:
+        """Commit the transaction. Retriable errors are retried, bounded. Any other error leaves the outcome unknown."""
+        self.flush()
+        failpoints.reached("P2")
+        self._end()
+
+    def _end(self) -> None:
+        self._repeat("commit_transaction", self.producer.commit_transaction, COMMIT_TIMEOUT)
+
+    def _repeat(self, doing: str, call: Callable[[float], None], seconds: float) -> None:
+        """Call, and repeat the call while the client says that this is allowed; that resumes the operation.
+
+        Raises Unreachable after ``seconds``.
+        """
+        until = time.monotonic() + self.deadline.within(seconds)
+        while True:
+            try:
+                return call(SLICE)
+            except (KafkaException, SystemError) as e:
+                if not (isinstance(e, KafkaException) and e.args[0].retriable() and not e.args[0].txn_requires_abort()):
+                    raise self.error(clients.true_error(e, self.producer), doing) from e
+                clients.raise_if_shut_out(self.producer)
+                if time.monotonic() > until:
+                    raise Unreachable(
+                        f"{self.what}: {doing} was not answered for {seconds:.0f} s: {e.args[0].str()}", "run again"
+                    ) from e
+                time.sleep(0.05)

@@ -1,0 +1,158 @@
+"""Give source offsets back whose copies are gone, so that they are copied a second time. Pure.
+
+The offsets leave the position's coverage, and the receipts of the lost copies leave the ledger. What the ledger then
+says is what is on the target, so that copying and verifying need no other rules than for any backfill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from kafka_replication.ledger.entries import Entry, Position, Receipt, Removed
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.planning.target_retention import records_below
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """A chunk of which only the first records are gone: those below ``first``, a source offset. ``receipt`` is about
+    the others.
+    """
+
+    chunk: OffsetRange
+    first: int
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """What one transaction writes: the changed entries, and which receipts it deletes. ``left_over`` are receipts of
+    offsets that were given back before, by somebody who had no transactions and died then.
+    """
+
+    offsets: Coverage
+    entries: tuple[Entry, ...]
+    deleted: tuple[Receipt, ...]
+    left_over: tuple[Receipt, ...] = ()
+
+
+def to_copy_again(
+    key: PartitionKey, view: LedgerView, receipts: Collection[Receipt], wanted: OffsetRange, source_start: int
+) -> Coverage:
+    """The offsets to copy a second time for ``wanted``: they are gone from the target, and the source still has them.
+
+    Chunks that are gone as a whole are taken as a whole, because a receipt cannot be divided.
+    """
+    position = view.positions[key]
+    entry = view.removal(key, position.generation)
+    if entry is None:
+        return Coverage()
+    gone = entry.coverage.intersection(position.coverage)
+    # The copies of records that were retried lie elsewhere, and may still be there: they would be doubled.
+    retried = view.decided(key, position.generation, "retried")
+    gone = gone.subtract(Coverage.of(receipt.range for receipt in receipts if retried.within(receipt.range)))
+    asked = gone.within(wanted)
+    chunks = Coverage.of(
+        receipt.range for receipt in receipts if is_gone(receipt, entry) and asked.within(receipt.range)
+    )
+    return gone.intersection(chunks.union(asked)).within(OffsetRange(source_start, MAX_OFFSET))
+
+
+def is_gone(receipt: Receipt, entry: Removed) -> bool:
+    """Whether all records of the chunk were removed. A chunk without records has nothing that can be removed."""
+    return bool(receipt.parts) and all(part.until <= entry.start(part.partition) for part in receipt.parts)
+
+
+def is_gone_in_part(receipt: Receipt, entry: Removed) -> bool:
+    return not is_gone(receipt, entry) and any(
+        records_below(part, entry.start(part.partition)) for part in receipt.parts
+    )
+
+
+def give_back(
+    key: PartitionKey,
+    view: LedgerView,
+    receipts: Iterable[Receipt],
+    wanted: Coverage,
+    remainder: Remainder | None,
+    stamp: tuple[str, str],
+) -> GivenBack:
+    """What to write so that ``wanted``, from `to_copy_again`, is copied again. ``stamp`` is run id and time.
+
+    Raises Refused for offsets of a chunk that is gone in part, if ``remainder`` does not say in which.
+    """
+    position, receipts = view.positions[key], tuple(receipts)
+    entry = view.removal(key, position.generation)
+    assert entry is not None
+    before, wanted = wanted.subtract(position.coverage), wanted.intersection(position.coverage)
+    left_over = tuple(
+        receipt
+        for receipt in receipts
+        if before.within(receipt.range) and (is_gone(receipt, entry) or is_gone_in_part(receipt, entry))
+    )
+    receipts = tuple(receipt for receipt in receipts if receipt not in left_over)
+    cut = [receipt for receipt in receipts if is_gone_in_part(receipt, entry)]
+    _refuse_unknown(key, wanted, cut, remainder)
+    offsets = wanted.subtract(Coverage.of(receipt.range for receipt in cut))
+    deleted = [receipt for receipt in receipts if is_gone(receipt, entry) and offsets.within(receipt.range)]
+    new: list[Entry] = []
+    if remainder is not None and wanted.within(remainder.chunk):
+        offsets = offsets.add(OffsetRange(remainder.chunk.from_, remainder.first))
+        deleted += [receipt for receipt in cut if receipt.range == remainder.chunk]
+        new.append(remainder.receipt)
+    run_id, time = stamp
+    noted = replace(
+        entry,
+        coverage=entry.coverage.subtract(offsets),
+        unexplained=entry.unexplained.subtract(offsets),
+        again=entry.again.union(offsets),
+        passed=max(entry.passed, view.verified_end(key)),
+        run_id=run_id,
+        time=time,
+    )
+    changed = (
+        _without(position, offsets, deleted),
+        *_verified(key, view, offsets),
+        *_decisions(key, view, offsets),
+        noted,
+        *new,
+    )
+    return GivenBack(offsets, changed, tuple(deleted), left_over)
+
+
+def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], known: Remainder | None) -> None:
+    """Raise Refused if some offsets are of a chunk of which it is not known which offsets are gone."""
+    for receipt in cut:
+        if wanted.within(receipt.range) and (known is None or known.chunk != receipt.range):
+            why = "the source no longer has this range as it was copied"
+            if receipt.spread:
+                why = "they lie in several partitions there, or between records of others"
+            raise Refused(
+                f"{key.source}: only the first records of {receipt.range} are gone from {key.target_topic}, and {why}:"
+                " which offsets are gone cannot be found out",
+                f"request only offsets outside of {receipt.range}",
+            )
+
+
+def _without(position: Position, offsets: Coverage, deleted: Iterable[Receipt]) -> Position:
+    for receipt in deleted:
+        position = position.counting(receipt, -1)
+    return replace(position, coverage=position.coverage.subtract(offsets))
+
+
+def _decisions(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
+    """What was decided about records of the lost copies says nothing about the second ones."""
+    for entry in view.handled_in(key, view.positions[key].generation):
+        if more := entry.decided.intersection(offsets):
+            yield replace(entry, given_back=entry.given_back.union(more))
+
+
+def _verified(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
+    """What was read back of the lost copies says nothing about the second ones."""
+    entry = view.verified.get(key)
+    if entry is not None and entry.generation == view.positions[key].generation:
+        yield replace(entry, coverage=entry.coverage.subtract(offsets))

@@ -1,0 +1,1 @@
+"""Checks before anything is copied, and their findings."""

@@ -1,0 +1,1 @@
+"""Settings of topics that are created, and what is checked on existing ones."""

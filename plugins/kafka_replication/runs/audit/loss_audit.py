@@ -1,0 +1,113 @@
+"""Audits chunks that were written without transactions: what is lost, and what is there more than once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from kafka_replication.kafka.read.cursor import Cursor
+from kafka_replication.ledger.entries import Receipt
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.reporting.audit import PartitionAudit
+from kafka_replication.runs.audit.sides import Sides
+from kafka_replication.verification.audit import Difference, Kind, Seen, area_of, claimed
+from kafka_replication.verification.digests import digest_for
+from kafka_replication.verification.loss_count import all_set_aside, balance, near_to, origins, set_aside
+
+
+def delivered_window(receipts: Sequence[Receipt], log: OffsetRange, *, complete: bool) -> OffsetRange | None:
+    """The target offsets in which these chunks and their left-overs lie; None if there are no such chunks.
+
+    A complete audit goes to the end of the log: what was left over last lies there.
+    """
+    first = min((receipt.after for receipt in receipts if receipt.after is not None), default=None)
+    if first is None:
+        return None
+    areas = [area for receipt in receipts if (area := area_of(receipt))]
+    until = MAX_OFFSET if complete else max((area.until for area in areas), default=first)
+    return OffsetRange(first, max(first, until)).intersection(log)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryAudit:
+    """Compares the chunks of one partition with the target, by content.
+
+    ``readable`` is what the source still has. The target's log may end before a chunk whose records are lost.
+    """
+
+    result: PartitionAudit
+    sides: Sides
+    readable: OffsetRange
+    target_log: OffsetRange
+    source: Cursor
+    target: Cursor
+
+    def all(self, receipts: Sequence[Receipt], stretches: Coverage) -> None:
+        """Add what differs to the result. ``stretches`` are the target offsets where chunks and left-overs lie.
+
+        A chunk that can no longer be made from the source is compared with its receipt.
+        """
+        known = [receipt for receipt in receipts if self._can_be_made(receipt)]
+        others = [receipt for receipt in receipts if receipt not in known]
+        for receipt in others:
+            self._by_receipt(receipt)
+        result, stretches = self.result, stretches.subtract(claimed(others))
+        result.chunks += len(receipts)
+        result.by_content += sum(receipt.range.span for receipt in known)
+        in_order = sorted(known, key=_place)
+        lost, extra = balance(
+            chain.from_iterable(map(self._made, in_order)), chain.from_iterable(map(self.target.seen, stretches))
+        )
+        near = chain.from_iterable(self._around(known, range_) for range_ in near_to(known, self.readable))
+        copies, foreign = origins(extra, near) if extra else ([], [])
+        counted = min(len(foreign), sum(receipt.duplicates for receipt in others))  # which ones, nothing tells any more
+        result.duplicates += len(copies) + counted
+        result.differ(Difference(Kind.EXTRA, None, record.offset, record.digest) for record in foreign[counted:])
+        self._lost(known, sorted(set(lost)))
+
+    def _can_be_made(self, receipt: Receipt) -> bool:
+        there = receipt.range.intersection(self.readable) == receipt.range
+        return there and self.result.recomputes(receipt, self.sides.transform)
+
+    def _made(self, receipt: Receipt) -> Iterator[Seen]:
+        change = self.sides.change(self.result.key, receipt)
+        return self.source.seen(receipt.range, change=change, without=set_aside(receipt))
+
+    def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Seen]:
+        """What could be made of these source records, which perhaps were never copied."""
+        change = self.sides.change(self.result.key, receipts[0])
+        return self.source.seen(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
+
+    def _by_receipt(self, receipt: Receipt) -> None:
+        area, total = area_of(receipt), digest_for(receipt)()
+        there = area.intersection(self.target_log) if area else None
+        for _ in self.target.seen(there, total) if there else ():
+            pass
+        if receipt.lost_in_delivery or (area and area.span != receipt.count):
+            self.result.lost_in_delivery += receipt.lost_in_delivery
+            self.result.notes.append(
+                f"the chunk {receipt.range} was written without a transaction and was not whole, and the source no"
+                " longer shows what is missing: it was not compared"
+            )
+            return
+        self.result.by_receipt += receipt.range.span
+        if (total.count, total.hexdigest()) != (receipt.count, receipt.digest):
+            self.result.differ_by_receipt(receipt, total.count)
+
+    def _lost(self, receipts: Sequence[Receipt], lost: Sequence[int]) -> None:
+        """What verification counted as lost is no difference; what is lost since then is."""
+        of = defaultdict[OffsetRange, list[int]](list)
+        for offset in lost:
+            of[next(receipt.range for receipt in receipts if offset in receipt.range)].append(offset)
+        for receipt in receipts:
+            offsets = of[receipt.range]
+            accepted = min(receipt.lost_in_delivery, len(offsets))
+            self.result.lost_in_delivery += accepted
+            self.result.differ(Difference(Kind.MISSING, offset, None) for offset in offsets[accepted:])
+
+
+def _place(receipt: Receipt) -> tuple[int, OffsetRange]:
+    area = area_of(receipt)
+    return (area.from_ if area else -1), receipt.range

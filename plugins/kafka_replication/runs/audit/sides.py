@@ -1,0 +1,102 @@
+"""What an audit compares: both sides, the ledger, and what the replication makes of a record today."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.ledger.entries import Handled, Receipt, Transform
+from kafka_replication.ledger.placement import Part
+from kafka_replication.ledger.receipts import Receipts
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning.snapshot import Topic
+from kafka_replication.runs.run import Run
+from kafka_replication.sinks.port import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Source, target and ledger. The target's ends are read first, so the ledger has an entry for all copies below
+    them.
+    """
+
+    target: Mapping[str, Topic]
+    ends: Mapping[TopicPartition, int]
+    failures: Mapping[TopicPartition, ReplicationError]  # why the end of these target partitions is not known
+    source_cluster: str
+    source: Mapping[str, Topic]
+    view: LedgerView
+    receipts: Receipts
+    pipeline: Pipeline | None  # as the replication's file and the user's functions are today
+
+    def log(self, at: TopicPartition) -> OffsetRange | None:
+        """What can be read of a target partition; None if it is gone or does not answer."""
+        topic = self.target.get(at.topic)
+        if topic is None or at not in self.ends:
+            return None
+        return OffsetRange(min(topic.offsets(at.partition).log_start, self.ends[at]), self.ends[at])
+
+    def is_current(self, key: PartitionKey, generation: int) -> bool:
+        return self.view.positions[key].generation == generation
+
+    def was_reset(self, target_topic: str) -> bool:
+        """Whether earlier generations may have left records there, also such as no receipt names."""
+        positions = self.view.positions.items()
+        return any(position.generation > 1 for key, position in positions if key.target_topic == target_topic)
+
+    @property
+    def transform(self) -> Transform | None:
+        """What a receipt of today would say about the pipeline."""
+        return self.pipeline.identity if self.pipeline else None
+
+    def change(self, key: PartitionKey, receipt: Receipt) -> Callable[[Record], Iterable[Record]] | None:
+        """What the copier makes today of a source record of this chunk; None if it changes nothing."""
+        if self.pipeline is None:
+            return None
+        origin = Origin(receipt.ids.source_cluster, key.source.topic, key.source.partition)
+        return partial(self.pipeline.outputs, origin=origin)
+
+    def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
+        """Where records are that were set aside first, and copied later."""
+        topic, position = self.target.get(key.target_topic), self.view.positions[key]
+        for entry in self.view.handled_in(key, position.generation, "retried"):
+            if topic is not None and entry.ids.target_topic == topic.topic_id:
+                yield from ((entry, part) for part in entry.parts)
+
+
+def look(run: Run, keys: Collection[PartitionKey]) -> Sides:
+    """Look at both sides. Raises BadInput for a transform that cannot be imported, Unreachable."""
+    pipeline = run.pipeline
+    target = topics.describe_all(run.clusters.target_admin, {key.target_topic for key in keys})
+    positions = run.view().positions
+    wanted = {
+        TopicPartition(key.target_topic, number) for key in keys for number in positions[key].ends(key.source.partition)
+    }
+    there = [at for at in wanted if at.topic in target and at.partition in target[at.topic].partitions]
+    admin = run.clusters.target_admin
+    if run.replication.placing.shared:  # transactions of others may stay open
+        ends, failures = offsets.last_stable_each(admin, there)
+    else:
+        ends, failures = offsets.stable_ends_each(admin, there, longest_wait(run.replication.copying, run.deadline))
+    cluster, source = (
+        topics.cluster_id(run.clusters.source_admin),
+        topics.describe_all(run.clusters.source_admin, {key.source.topic for key in keys}),
+    )
+    return Sides(
+        target=target,
+        ends=ends,
+        failures=failures,
+        source_cluster=cluster,
+        source=source,
+        view=run.view(),
+        receipts=run.clusters.ledger.receipts(dict.fromkeys(keys)),
+        pipeline=pipeline,
+    )

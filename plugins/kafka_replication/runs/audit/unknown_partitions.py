@@ -1,0 +1,42 @@
+"""What an audit says of partitions that were copied, and that the ledger does not know any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.planning import refusals
+from kafka_replication.reporting.audit import PartitionAudit
+from kafka_replication.runs.run import Run
+
+
+def lost_from_ledger(run: Run, view: LedgerView) -> Mapping[PartitionKey, PartitionAudit]:
+    """The partitions that have a watermark in the store and no position, each with an error that says what stands on
+    the target. Nothing can be compared there: nothing says which records of the target are ours.
+    """
+    lost = {key: mark for key, mark in run.store.watermarks(run.replication.name).items() if key not in view.positions}
+    there = _on_target(run, {key.target for key in lost})
+    return {key: _told(key, mark.generation, mark.offset, there.get(key.target)) for key, mark in sorted(lost.items())}
+
+
+def _told(key: PartitionKey, generation: int, watermark: int, there: OffsetRange | None) -> PartitionAudit:
+    result = PartitionAudit(key=key, generation=generation, range=OffsetRange(0, 0))
+    refusal = refusals.ledger_lost(key, watermark)
+    standing = f"{key.target} on the target holds offsets {there}, and nothing says which of them are ours"
+    if there is None:
+        standing = f"{key.target} on the target is gone or does not answer"
+    elif not there.span:
+        standing = f"{key.target} on the target is empty"
+    result.errors.append(f"{refusal.what}; {standing}. Remedy: {refusal.remedy}")
+    return result
+
+
+def _on_target(run: Run, wanted: set[TopicPartition]) -> Mapping[TopicPartition, OffsetRange]:
+    """The readable offsets of these target partitions, without those that do not answer."""
+    patience, admin = offsets.Patience.within(run.replication.timeouts.request), run.clusters.target_admin
+    ends, _ = offsets.last_stable_each(admin, wanted, patience)
+    starts, _ = offsets.log_starts_each(admin, ends, patience)
+    return {at: OffsetRange(min(start, ends[at]), ends[at]) for at, start in starts.items()}

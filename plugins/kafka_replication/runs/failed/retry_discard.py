@@ -1,0 +1,397 @@
+"""Copy failed records again, or give them up. Each is one transaction of the partition's own transactional id.
+
+The transaction has the records, the entry that says what was decided, and the position with its new end of the target.
+So a copier that is at work is fenced, the next one takes the records for ours, and after a crash the ledger says which
+records are left. That is so in every delivery profile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kafka_replication.copying.engine import Chunk
+from kafka_replication.copying.pipeline import Pipeline
+from kafka_replication.copying.steps import Origin
+from kafka_replication.kafka.quarantine.failed_contents import FailedContents, failed_contents
+from kafka_replication.kafka.quarantine.target_limits import TargetLimits
+from kafka_replication.kafka.read_back.segment_reader import segment_reader
+from kafka_replication.kafka.write.sink import KafkaSink
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.ledger.entries import Handled, Position
+from kafka_replication.ledger.placement import KafkaSegments, Placement
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.errors import (
+    BadInput,
+    NotAdmitted,
+    Refused,
+    ReplicationError,
+    Unreachable,
+    VerificationFailed,
+)
+from kafka_replication.model.failures import FailureKind
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.times import now
+from kafka_replication.runs import steps
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.work.failed_records import set_aside, was_given_back
+from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
+from kafka_replication.watermarks.failed import (
+    DISCARDED,
+    NOT_VISIBLE,
+    RETRIED,
+    SKIPPED,
+    FailedId,
+    FailedRow,
+    with_decisions,
+)
+
+log = logging.getLogger(__name__)
+MOST_RECORDS, MOST_BYTES = 500, 32 << 20  # of one transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person wants. Raises BadInput for a name or a reason that is no line of text."""
+
+    by: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        for text in (self.by, self.reason):
+            if len(text) > 1000 or not (text.isprintable() or not text):
+                raise BadInput(
+                    "name and reason must each be one line of at most 1000 printable characters",
+                    "shorten it, and leave out line breaks and tabs",
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one failed record. ``why`` says why it stays as it was; ``target`` is its new target offset."""
+
+    row: FailedRow
+    why: str = ""
+    before: str = ""  # who had decided the same before
+    target: str = ""  # where it is on the target now
+    behind_newer: bool = False  # records that are newer at the source lie before it on the target
+
+    @property
+    def done(self) -> bool:
+        return not self.why
+
+
+def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
+    """Give these records up. They stay where they are; nobody is asked about them again."""
+
+    def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
+        with _session(run, key) as (session, position):
+            view = run.view()
+            left, outcomes = _left(run, view, position, some, (DISCARDED,))
+            yield from outcomes
+            if left:
+                session.begin()
+                entry = _entry(run, view, DISCARDED, position, left, decision)
+                session.decide(position, entry)
+                yield from _noted(run, left, entry)
+
+    return _for_each(run, rows, one)
+
+
+def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
+    """Copy these records to their target, behind everything that is there. A record that is refused again stays."""
+
+    def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
+        copying = run.replication.copying
+        with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
+            yield from _Retry(run=run, key=key, contents=contents, decision=decision, pipeline=run.pipeline).all(some)
+
+    return _for_each(run, rows, one)
+
+
+Handle = Callable[[PartitionKey, Sequence[FailedRow]], Iterable[Outcome]]
+
+
+def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list[Outcome]:
+    """What became of the records, partition by partition. One that is refused or does not answer holds up no other."""
+    steps.fence_stale_producers(run)
+    done = dict[FailedId, Outcome]()
+    for key, some in _by_key(rows):
+        try:
+            for outcome in handle(key, some):
+                done[outcome.row.id] = outcome
+        except NotAdmitted:
+            raise
+        except (Refused, Unreachable) as error:
+            log.warning("%s: %s", key.source, error)
+            done |= {row.id: Outcome(row=row, why=str(error)) for row in some if row.id not in done}
+    return list(done.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A failed record, and what is written for it: the record itself, or what the pipeline makes of it.
+
+    Nothing, if the offset could not be read before and turned out to have no visible record.
+    """
+
+    row: FailedRow
+    written: Sequence[Record]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Retry:
+    """The retry of failed records of one partition."""
+
+    run: LeasedRun
+    key: PartitionKey
+    contents: FailedContents
+    decision: Decision
+    pipeline: Pipeline | None
+
+    def all(self, rows: Sequence[FailedRow]) -> Iterator[Outcome]:
+        with _session(self.run, self.key) as (session, position):
+            unreadable = _unreadable(self.run, self.key, position.generation)
+            self.contents.look(self.run.clusters.source_admin, position.ids, unreadable)
+            left, done = _left(self.run, self.run.view(), position, rows, (RETRIED, NOT_VISIBLE))
+            limits = session.limits()
+        yield from done
+        chunk, size = list[_Content](), 0
+        for row in left:
+            content = self._content(row, limits, position.ids.source_cluster)
+            if isinstance(content, Outcome):
+                yield content
+                continue
+            chunk.append(content)
+            size += max(0, row.record.size)
+            if len(chunk) >= MOST_RECORDS or size >= MOST_BYTES:
+                yield from self._some(chunk)
+                chunk, size = [], 0
+        if chunk:
+            yield from self._some(chunk)
+
+    def _content(self, row: FailedRow, limits: TargetLimits, cluster: str) -> _Content | Outcome:
+        """What to write for the record, or why it cannot be written now."""
+        if row.record.kind == FailureKind.UNFAITHFUL:
+            return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
+        record = self.contents.of(row.record)
+        if record is None and self.contents.is_not_visible(row.record):
+            return _Content(row, ())
+        if record is None and row.record.kind == FailureKind.UNREADABLE:
+            return Outcome(
+                row=row, why="the source has no batch there that can be read, or not all of those next to it"
+            )
+        if record is None:
+            return Outcome(row=row, why="neither the source nor the quarantine topic has its content")
+        try:
+            origin = Origin(cluster, self.key.source.topic, self.key.source.partition)
+            written = self.pipeline.outputs(record, origin) if self.pipeline else (record,)
+        except RefusedAt as refused:
+            return Outcome(row=row, why=refused.what)
+        if not written:
+            return Outcome(row=row, why="the filter or the transform leaves it out now: discard it")
+        if failure := next(filter(None, map(limits.refusal, written)), None):
+            return Outcome(row=row, why=f"the target still refuses it: {failure.reason}")
+        return _Content(row, written)
+
+    def _some(self, chunk: Sequence[_Content]) -> Iterator[Outcome]:
+        """Copy them in one transaction; if the target refuses one, in smaller ones."""
+        try:
+            yield from self._together(chunk)
+        except RefusedAt as refused:
+            if len(chunk) == 1:
+                yield Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")
+            elif named := {failure.offset: failure.reason for failure in refused.failures}:
+                left = [one for one in chunk if one.row.record.offset not in named]
+                yield from (Outcome(row=one.row, why=named[one.row.offset]) for one in chunk if one not in left)
+                yield from self._some(left) if left else ()
+            else:
+                half = len(chunk) // 2
+                yield from self._some(chunk[:half])
+                yield from self._some(chunk[half:])
+
+    def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
+        self.run.check()
+        digest = Fingerprint()
+        for content in chunk:
+            for record in content.written:
+                digest.add(*record[1:])
+        rows = [content.row for content in chunk]
+        with _session(self.run, self.key) as (session, position):
+            view = self.run.view()
+            if len(_left(self.run, view, position, rows, ())[0]) < len(rows):
+                raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
+            session.check_target(position)
+            writer = session.begin()
+            writer.write([record for content in chunk for record in content.written])
+            placement = writer.finish(digest.hexdigest())
+            session.check_ids(position.ids)
+            entry = replace(
+                _entry(self.run, view, RETRIED, position, rows, self.decision),
+                placement=placement,
+                count=digest.count,
+                digest=digest.hexdigest(),
+                digest_kind=DIGEST_KIND,
+                not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
+            )
+            session.decide(_moved(position, placement), entry)
+        noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
+        return [
+            replace(outcome, why=why, target=at, behind_newer=position.next_offset > outcome.row.offset + 1)
+            if at
+            else outcome
+            for outcome, at in zip(noted, self._places(chunk, entry), strict=True)
+        ]
+
+    def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
+        """Where each record is on the target; empty for none. In several partitions only the entry of the ledger says
+        it exactly.
+        """
+        if not isinstance(entry.placement, KafkaSegments):
+            where = f"{self.key.target_topic} (by {self.run.replication.placing.name})"
+            yield from (where if content.written else "" for content in chunk)
+            return
+        at = entry.parts[0].first if entry.parts else 0
+        for content in chunk:
+            yield f"{self.key.target} offset {at}" if content.written else ""
+            at += len(content.written)
+
+    def _not_proven(self, entry: Handled) -> str:
+        """Why it is not certain that what was committed is on the target as it was sent; empty if it is."""
+        try:
+            self._read_back(entry)
+        except NotAdmitted:
+            raise
+        except (Refused, Unreachable) as error:
+            return f"it was sent, but not read back as it should be: {error}"
+        return ""
+
+    def _read_back(self, entry: Handled) -> None:
+        stall = self.run.replication.copying.stall_timeout
+        with segment_reader(self.run.clusters.target, self.key, stall) as reader:
+            for part in entry.parts:
+                digest = Fingerprint()
+                reader.read(part, digest)
+                if (digest.count, digest.hexdigest()) != (part.count, part.digest):
+                    raise VerificationFailed(
+                        f"{self.key.source}: the records {entry.offsets} that were retried differ at"
+                        f" {self.key.target_topic}-{part.partition} offsets [{part.first}, {part.until})",
+                        "find out who changed the target, then audit the topic (kafka-replication audit)",
+                    )
+
+
+def _unreadable(run: LeasedRun, key: PartitionKey, generation: int) -> Coverage:
+    """All offsets of a partition that could not be read when they were to be copied, whatever became of them.
+
+    The store forgets what was decided, the ledger does not. It does not tell the kinds: they are read for nothing then.
+    """
+    rows = run.store.failed(run.replication.name)
+    known = (row for row in rows if (row.key, row.generation) == (key, generation))
+    unread = _offsets([row.offset for row in known if row.record.kind == FailureKind.UNREADABLE])
+    handled = run.view().handled_in(key, generation)
+    return Coverage.of(range_ for entry in handled for range_ in entry.offsets).union(unread)
+
+
+def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:
+    for key in sorted({row.key for row in rows}):
+        yield key, sorted((row for row in rows if row.key == key), key=lambda row: row.id)
+
+
+@contextmanager
+def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSession, Position]]:
+    """A session of the partition's own producer, and the position that it read after fencing."""
+    run.check()
+    position = run.view().positions.get(key)
+    if position is None:
+        raise Refused(f"{key.source}: the ledger has no position for {key}", "restore the ledger topics of the target")
+    copying, placing = run.replication.copying, run.replication.placing
+    sink = KafkaSink(run.clusters.target, copying, run.deadline, partitioning=placing)
+    with sink.session(key, position.ids, SetAside(searching=True)) as session:
+        session.fence()
+        fenced = session.position()
+        if fenced is None or fenced.generation != position.generation:
+            raise Refused(f"{key.source}: its position changed meanwhile", "list the failed records again")
+        session.check_ids(fenced.ids)
+        yield session, fenced
+
+
+def _left(
+    run: LeasedRun, view: LedgerView, position: Position, rows: Sequence[FailedRow], wanted: Sequence[str]
+) -> tuple[list[FailedRow], list[Outcome]]:
+    """What of one partition can still be decided, by the ``view`` of after fencing; and outcomes for the rest."""
+    key = rows[0].key
+    handled, again = view.handled.get(key, ()), [row.id for row in rows if was_given_back(row, view)]
+    copied = set[FailedId]()
+    if again:  # then only a receipt says what is set aside
+        copied = set(again) - set_aside(view, run.clusters.ledger.receipts({key: None}), key).keys()
+    left, done = list[FailedRow](), list[Outcome]()
+    for row in (with_decisions(row, handled) for row in rows):
+        if row.generation != position.generation:
+            done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
+        elif row.state in wanted:
+            done.append(Outcome(row=row, before=row.decided_by))
+        elif not row.is_open:
+            done.append(Outcome(row=row, why=f"it was {row.state} {row.decided_by}"))
+        elif row.id in copied:
+            done.append(Outcome(row=row, why="its range was given back to a backfill, which copies it again"))
+        else:
+            left.append(row)
+    return left, done
+
+
+def _entry(
+    run: LeasedRun,
+    view: LedgerView,
+    state: str,
+    position: Position,
+    rows: Sequence[FailedRow],
+    decision: Decision,
+) -> Handled:
+    skipped = [row.record.offset for row in rows if row.state == SKIPPED]
+    quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
+    first = quarantined.union(_offsets(skipped)).ranges[0].from_
+    earlier = view.handled_in(rows[0].key, position.generation)
+    return Handled(
+        generation=position.generation,
+        state=state,
+        quarantined=quarantined,
+        skipped=_offsets(skipped),
+        ids=position.ids,
+        by=decision.by,
+        reason=decision.reason,
+        run_id=run.run_id,
+        time=now(),
+        number=sum(entry.offsets.ranges[0].from_ == first for entry in earlier),
+    )
+
+
+def _moved(position: Position, placement: Placement) -> Position:
+    """The position with the new ends of the target. Nothing else changes: these offsets are covered already.
+
+    Without transactions, what an attempt left over may lie before the records: it is still to be explained.
+    """
+    if position.delivery != EXACTLY_ONCE:
+        return position
+    nothing = OffsetRange(position.start, position.start)
+    chunk = Chunk(range=nothing, count=0, bytes=0, digest="", placement=placement, leader_epoch=None)
+    return replace(chunk.moved(position), transform=position.transform)
+
+
+def _offsets(offsets: Sequence[int]) -> Coverage:
+    return Coverage.of(OffsetRange(offset, offset + 1) for offset in offsets)
+
+
+def _noted(run: LeasedRun, rows: Sequence[FailedRow], entry: Handled) -> list[Outcome]:
+    """The outcomes, and the store's rows. A store that is away gets them when it is asked next."""
+    decided = [with_decisions(row, [entry]) for row in rows]
+    try:
+        run.store.record_failed(decided)
+    except ReplicationError as error:
+        log.warning("%s: the store does not know yet of %s: %s", run.replication.name, entry.offsets, error)
+    return [Outcome(row=row) for row in decided]

@@ -1,0 +1,214 @@
+"""Approve a gap: give up exactly the source offsets that can no longer be read, with a reason and a name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from kafka_replication.config import Replication
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.target_records import Ends, Failed
+from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.ledger.entries import Gap, Ids, Position
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model import commands
+from kafka_replication.model.errors import BadInput, GapFound, Refused
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.times import now
+from kafka_replication.planning import gaps
+from kafka_replication.planning.live import plan, refuse_occupied
+from kafka_replication.planning.plan import PartitionPlan, State
+from kafka_replication.runs import steps
+from kafka_replication.runs.plan.target_topics import create_targets
+from kafka_replication.runs.run import LeasedRun, Request
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """The offsets that a person gives up. Raises BadInput if the range, the reason or the name is missing."""
+
+    at: TopicPartition
+    range: OffsetRange
+    reason: str
+    by: str
+    target_topic: str | None = None  # None: the replication's own
+
+    def __post_init__(self) -> None:
+        if not self.range.span:
+            raise BadInput(f"{self.range} is empty", "--until is the first offset after the gap")
+        for name, text in (("--reason", self.reason), ("--by", self.by)):
+            if not text.strip() or len(text) > 1000 or not text.isprintable():
+                raise BadInput(f"{name} must be one line of 1 to 1000 printable characters", f"pass it with {name}")
+
+    def key(self, replication: Replication) -> PartitionKey:
+        return PartitionKey(replication.name, self.at, self.target_topic or replication.target_topic(self.at.topic))
+
+
+def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
+    """Record the gap. Returns it, and whether it is new: approving the same gap twice changes nothing.
+
+    Raises BadInput, Refused, or GapFound if other offsets are lost than the approval names.
+    """
+    steps.fence_stale_producers(run)
+    view = run.view()
+    key = approval.key(run.replication)
+    known = _recorded_gap(view, key, approval.range)
+    if known is None:
+        planned = _planned(run, view, key)
+        if planned.state is State.OVERRUN:
+            gap, new = _cross(run, planned, approval), True
+        elif planned.state is State.LATE_GAP:
+            gap, new = _open(run, view, planned, approval), True
+        elif planned.refused:
+            raise Refused(f"no gap can be approved: {planned.what}", planned.remedy)
+        else:
+            gap, new = _give_up_verification(run, planned, approval), True
+        log.info("%s: gave up %s", key, gap.range)
+    else:
+        gap, new = known, False
+    steps.advance(run, [key])
+    return gap, new
+
+
+def _recorded_gap(view: LedgerView, key: PartitionKey, range_: OffsetRange) -> Gap | None:
+    position = view.positions.get(key)
+    return next(
+        (
+            gap
+            for gap in view.gaps.get(key, ())
+            if position and gap.generation == position.generation and gap.range == range_
+        ),
+        None,
+    )
+
+
+def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPlan:
+    snapshot = run.snapshot(view, Request(topics=(key.source.topic,)))
+    run_plan = plan(run.replication, snapshot, view, run.watermarks(view))
+    planned = next((candidate for candidate in run_plan.partitions if candidate.key == key), None)
+    if planned is None:
+        raise BadInput(
+            f"{run.replication.name} does not replicate {key.source} to {key.target_topic}, or has nothing to give up"
+            " there",
+            "check --topic, --partition and --target-topic",
+        )
+    return planned
+
+
+@contextmanager
+def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
+    """A session with the partition's own transactional id. It fences a running copier, or a later copier fences it."""
+    run.check()
+    with closing(run.session(planned.key)) as session:
+        session.fence()
+        position = session.position()
+        if position is None or position.generation != planned.generation:
+            raise Refused(
+                f"{planned.key.source}: its position changed meanwhile",
+                "run kafka-replication plan, then approve again",
+            )
+        topics.check_id(run.clusters.source_admin, planned.key.source.topic, position.ids.source_topic, "source")
+        session.check_ids(position.ids)
+        yield session, position
+
+
+def _cross(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
+    with _fenced(run, planned) as (session, position):
+        at = planned.key.source
+        _check_exact(
+            planned.key, approval.range, gaps.lost(position, offsets.log_starts(run.clusters.source_admin, [at])[at])
+        )
+        gap = _gap(run, approval, position.generation, "retention", position.ids)
+        session.move(gaps.crossing(position, gap.range), gap)
+    return gap
+
+
+def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
+    """Give up the verification of chunks that the target deleted before they were read back.
+
+    The position does not change.
+    """
+    key = planned.key
+    with _fenced(run, planned) as (session, position):
+        view = run.view()
+        read = run.clusters.ledger.receipts({key: view.receipts_from(key)})
+        receipts = read.of(key, position.generation)
+        pending = position.coverage.subtract(view.verified_or_waived(key, position.generation))
+        missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
+        # Receipts of copies that are gone were deleted when a part of these was given back.
+        expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
+        gone = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
+        if gone is None:  # what was verified, and removed from the target after that
+            gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
+            gone = gone or next(iter(planned.missed), None)
+        if gone is None:
+            raise Refused(
+                f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
+                " can be verified",
+                "run again",
+            )
+        _check_exact(key, approval.range, gone)
+        gap = _gap(run, approval, position.generation, "unverifiable", position.ids)
+        session.move(position, gap)
+    return gap
+
+
+def _open(run: LeasedRun, view: LedgerView, planned: PartitionPlan, approval: Approval) -> Gap:
+    """Open the partition as a run does, with a gap from offset 0 to its log start."""
+    key = planned.key
+    request = Request(topics=(key.source.topic,))
+    snapshot = create_targets(run, view, run.snapshot(view, request), request)
+    source, target = snapshot.source[key.source.topic], snapshot.target[key.target_topic]
+    _check_exact(key, approval.range, OffsetRange(0, source.offsets(key.source.partition).log_start))
+    ids = Ids(snapshot.source_cluster, source.topic_id, target.topic_id)
+    run.check()
+    with closing(run.opening()) as opening:
+        if key in opening.fence().positions:
+            raise Refused(f"{key.source} was opened meanwhile", "run kafka-replication plan, then approve again")
+        failures: Failed = {}
+        ends, wait = dict[PartitionKey, Ends](), longest_wait(run.replication.copying, run.deadline)
+        if run.replication.on_existing_target == "refuse":
+            occupied, failures = opening.records.occupied_each([key], wait, view.positions)
+            for refused in refuse_occupied([planned], occupied, {}).values():
+                raise Refused(refused.what, refused.remedy)
+        elif run.replication.on_existing_target == "append":
+            ends, failures = opening.records.ends([key], wait)
+        for error in failures.values():
+            raise error
+        gap = _gap(run, approval, 1, "late", ids)
+        position = Position(
+            generation=1, ids=ids, start=0, next_offset=gap.range.until, coverage=Coverage((gap.range,))
+        )
+        opening.commit({key: position}, ends, [(key, gap)])
+    return gap
+
+
+def _check_exact(key: PartitionKey, range_: OffsetRange, lost: OffsetRange | None) -> None:
+    if lost is None:
+        raise GapFound(
+            f"{key.source}: every offset after the position can be read", "run again: there is no gap to approve"
+        )
+    if range_ != lost:
+        raise GapFound(
+            f"{key.source}: the approval is for {range_}, but lost are exactly {lost}",
+            f"to give up these offsets: {commands.approve_gap(key, lost)}",
+        )
+
+
+def _gap(run: LeasedRun, approval: Approval, generation: int, kind: str, ids: Ids) -> Gap:
+    return Gap(
+        generation=generation,
+        kind=kind,
+        range=approval.range,
+        reason=approval.reason.strip(),
+        approved_by=approval.by.strip(),
+        ids=ids,
+        run_id=run.run_id,
+        time=now(),
+    )

@@ -1,0 +1,129 @@
+"""The last step: report every range of the plan, and finish the run in the store."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Mapping
+
+from kafka_replication.ledger.view import LedgerView, weakest
+from kafka_replication.model.delivery import weakest_delivery
+from kafka_replication.model.errors import Refused, ReplicationError
+from kafka_replication.model.keys import PartitionKey
+from kafka_replication.planning import gaps
+from kafka_replication.planning.live import as_compared
+from kafka_replication.planning.plan import Plan
+from kafka_replication.planning.target_retention import removal_text
+from kafka_replication.reporting.arithmetic import Evidence, account
+from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs.run import LeasedRun
+from kafka_replication.runs.work.failed_records import note
+from kafka_replication.verification.verify import VerifyResult
+from kafka_replication.watermarks.values import RangeOutcome
+
+log = logging.getLogger(__name__)
+
+
+def report(
+    run: LeasedRun,
+    plan: Plan,
+    verified: Collection[VerifyResult] = (),
+    not_advanced: Mapping[PartitionKey, Refused] = {},
+) -> RunReport:
+    """Compute the report of every range from the ledger, store the outcomes, and finish the run in the store.
+
+    ``not_advanced`` has the reasons of watermarks that could not be moved, if they are known.
+    """
+    outcomes = {(outcome.key, outcome.range): outcome for outcome in run.store.outcomes(run.run_id)}
+    patience = run.patience_after_failure if verified or _has_failed(plan, outcomes.values()) else math.inf
+    view = run.retry("reading the ledger", run.view, patience)
+    view = _as_it_is(run, plan, view)
+    known = [p for p in plan.to_account_for if p.key in view.positions]
+    wanted = {p.key: plan.receipts_from.get(p.key.ledger_partition) for p in known}
+    read = run.retry("reading receipts", lambda: run.clusters.ledger.receipts(wanted), patience)
+    evidence = Evidence(
+        run_id=run.run_id,
+        level=run.replication.verify.level,
+        plan=plan,
+        view=view,
+        watermarks=run.watermarks(view),
+        receipts={p.key: read.of(p.key, p.generation) for p in known},
+        outcomes=outcomes,
+        not_verified={result.key: result for result in verified if result.error},
+        not_advanced=not_advanced,
+        foreign=_foreign(run, plan, view),
+    )
+    document = RunReport(
+        replication=run.replication.name,
+        run_id=run.run_id,
+        ranges=account(evidence),
+        gaps=gaps.listed(view.gaps),
+        removed=tuple(
+            removal_text(p.key, gone, view.missed(p.key))
+            for p in plan.partitions
+            if p.key in view.positions and (gone := view.gone(p.key))
+        ),
+        level=weakest(view.level(p.key, p.generation) for p in plan.partitions if p.key in view.positions),
+        notes=plan.notes,
+        delivery=weakest_delivery(
+            entry.delivery for p in plan.partitions if (entry := view.delivered(p.key, p.generation))
+        ),
+    )
+    _store(run, document)
+    note(run, view, read, list(wanted))
+    return document
+
+
+def _as_it_is(run: LeasedRun, plan: Plan, view: LedgerView) -> LedgerView:
+    """The ledger with what is gone from the target now. Where all is verified, the plan knew it."""
+    if not any(view.pending(p.key) for p in plan.to_account_for if p.key in view.positions):
+        return view
+    try:
+        return as_compared(view, run.snapshot(view))
+    except ReplicationError as error:  # the next run looks again
+        log.warning("%s: what is gone from the target was not found out: %s", run.replication.name, error)
+        return view
+
+
+def _foreign(run: LeasedRun, plan: Plan, view: LedgerView) -> Mapping[PartitionKey, int]:
+    """Records of others behind ours that came during this run. What was there before is in the plan."""
+    keys = [p.key for p in plan.partitions if (p.copy or p.verify) and p.key in view.positions]
+    try:
+        return run.comparison.foreign_now(view, keys) if keys else {}
+    except ReplicationError as error:  # the next run looks again, before it copies
+        log.warning("%s: whether others wrote to the target was not found out: %s", run.replication.name, error)
+        return {}
+
+
+def _has_failed(plan: Plan, outcomes: Collection[RangeOutcome]) -> bool:
+    """Whether a range failed, or a planned one has no outcome: the run ended before it."""
+    known = {outcome.key for outcome in outcomes}
+    return any(outcome.error for outcome in outcomes) or any(planned.key not in known for planned in plan.to_copy)
+
+
+def _store(run: LeasedRun, document: RunReport) -> None:
+    if run.store.run(run.run_id) is None:
+        return
+    outcomes = [
+        RangeOutcome(
+            run_id=run.run_id,
+            key=line.key,
+            range=line.range,
+            copied=line.copied,
+            not_visible=line.not_visible,
+            digest_ok=line.digest_ok,
+            level=run.replication.verify.level,
+            watermark=line.watermark,
+            error=line.error,
+            remedy=line.remedy or None,
+            seconds=line.seconds,
+            bytes=line.bytes,
+        )
+        for line in document.ranges
+    ]
+    run.store.record_outcomes(outcomes)
+    run.store.finish_run(run.run_id, document.outcome)
+    try:
+        run.store.prune(run.replication.name, run.replication.retention.history)
+    except ReplicationError as problem:  # this run is finished; the next one deletes old rows
+        log.warning("%s: old rows of the store were not deleted: %s", run.replication.name, problem)

@@ -1,0 +1,25 @@
+"""The steps of a run: prepare, replicate, report.
+
+A DAG task and a command call these same functions. Each may be called again after a crash at any moment.
+"""
+
+from kafka_replication.runs.plan.one_side import findings as findings_of_one_side
+from kafka_replication.runs.plan.preparing import prepare
+from kafka_replication.runs.plan.previewing import check_functions, preview
+from kafka_replication.runs.report.reporting import report
+from kafka_replication.runs.work.advancing import advance
+from kafka_replication.runs.work.fencing import fence_stale_producers
+from kafka_replication.runs.work.replicating import Replicated, replicate, verify
+
+__all__ = [
+    "Replicated",
+    "advance",
+    "check_functions",
+    "fence_stale_producers",
+    "findings_of_one_side",
+    "prepare",
+    "preview",
+    "replicate",
+    "report",
+    "verify",
+]

@@ -1,0 +1,172 @@
+"""Compares the target as it is with what the ledger says is there: what was removed, and what others wrote behind us.
+
+Two offsets of each partition show that nothing has changed; only where they differ something is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from kafka_replication.config import Replication
+from kafka_replication.kafka.metadata import offsets
+from kafka_replication.kafka.read.cursor import first_record
+from kafka_replication.ledger.entries import Removed
+from kafka_replication.ledger.view import LedgerView
+from kafka_replication.model.delivery import EXACTLY_ONCE
+from kafka_replication.model.errors import ReplicationError
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.times import now
+from kafka_replication.planning.snapshot import Snapshot
+from kafka_replication.planning.target_retention import (
+    Looked,
+    Retention,
+    expected_end,
+    may_be_gone,
+    offsets_on,
+    removed,
+)
+from kafka_replication.runs.clusters import Clusters
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Compares one snapshot, or the targets' present ends, with the ledger."""
+
+    replication: Replication
+    clusters: Clusters
+    run_id: str
+
+    def compared(self, view: LedgerView, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what was removed from the target, and with records of others behind ours."""
+        return replace(
+            snapshot,
+            removed=self._removed(view, snapshot),
+            foreign=self._foreign_in(view, snapshot),
+        )
+
+    def _removed(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, Removed]:
+        keys = [key for key in view.positions if may_be_gone(key, view, snapshot.target.get(key.target_topic))]
+        if not keys:
+            return {}
+        wanted = dict[PartitionKey, int | None]()
+        for key in keys:
+            known = view.removal(key, view.positions[key].generation)
+            wanted[key] = known.receipts_from if known else None
+        receipts, young = self.clusters.ledger.receipts(wanted), self._young(keys, snapshot)
+        return {
+            key: removed(
+                key,
+                view,
+                Looked(
+                    receipts=receipts,
+                    log_starts=_log_starts(key, view, snapshot),
+                    retention=Retention.of(snapshot.target[key.target_topic]),
+                    young=young.get(key.source),
+                    run_id=self.run_id,
+                    time=now(),
+                ),
+            )
+            for key in keys
+        }
+
+    def _young(self, keys: Collection[PartitionKey], snapshot: Snapshot) -> Mapping[TopicPartition, int]:
+        """For each source partition the first offset whose record is younger than the target's ``retention.ms``."""
+        asked: dict[int, set[TopicPartition]] = {}
+        for key in keys:
+            source = snapshot.source.get(key.source.topic)
+            millis = Retention.of(snapshot.target[key.target_topic]).millis
+            if millis is not None and source is not None and key.source.partition in source.readable:
+                asked.setdefault(millis, set()).add(key.source)
+        present, found = int(datetime.now(UTC).timestamp() * 1000), dict[TopicPartition, int]()
+        patience = offsets.Patience.within(self.replication.timeouts.request)
+        for millis, partitions in asked.items():
+            answers, _ = offsets.at_time_each(
+                self.clusters.source_admin, partitions, max(0, present - millis), patience
+            )
+            found |= answers
+        return found
+
+    def _foreign_in(self, view: LedgerView, snapshot: Snapshot) -> dict[PartitionKey, int]:
+        ends = dict[TopicPartition, OffsetRange]()
+        for key, position in view.positions.items():
+            for number, there in offsets_on(key, position, snapshot.target.get(key.target_topic)).items():
+                at = TopicPartition(key.target_topic, number)
+                ends[at] = OffsetRange(min(there.log_start, there.last_stable), there.last_stable)
+        return self._foreign(view, ends)
+
+    def foreign_now(self, view: LedgerView, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+        """The partitions that hold a record of somebody else behind our last one now, with its offset.
+
+        A partition that does not answer is left out.
+        """
+        wanted = {at for key in keys for at in _ours(key, view)}
+        patience = offsets.Patience.within(self.replication.timeouts.request)
+        ends, _ = offsets.last_stable_each(self.clusters.target_admin, wanted, patience)
+        starts, _ = offsets.log_starts_each(self.clusters.target_admin, ends, patience)
+        logs = {at: OffsetRange(min(start, ends[at]), ends[at]) for at, start in starts.items()}
+        return {key: offset for key, offset in self._foreign(view, logs).items() if key in keys}
+
+    def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
+        """``logs`` has what is readable of each target partition. All keys that write there must be in ``view``.
+
+        Where several keys write, a foreign record is found behind the last record of all of them, and told for each.
+        What lies behind copies that were made without transactions is judged by who reads them back.
+        """
+        if self.replication.placing.shared:
+            return {}
+        writers = _writers(view)
+        suspects = [
+            at
+            for at, there in logs.items()
+            if all(view.positions[key].delivery == EXACTLY_ONCE for key in writers[at])
+            and there.until > _expected_end(writers[at], view, at)
+        ]
+        if not suspects:
+            return {}
+        view, found = self.clusters.ledger.view(), dict[PartitionKey, int]()  # a run may be at work: as of now
+        writers = _writers(view)
+        for at in suspects:
+            behind = _behind(view, writers.get(at, ()), at, logs[at])
+            try:
+                first = first_record(self.clusters.target, consumer_group(self.replication.name), at, behind)
+            except ReplicationError as error:
+                log.warning("%s: what lies behind our last record was not read: %s", at, error)
+                continue
+            if first is not None:
+                found |= dict.fromkeys(writers[at], first)
+        return found
+
+
+def _ours(key: PartitionKey, view: LedgerView) -> list[TopicPartition]:
+    """The target partitions that have records of the key."""
+    return [TopicPartition(key.target_topic, number) for number in view.positions[key].ends(key.source.partition)]
+
+
+def _writers(view: LedgerView) -> dict[TopicPartition, list[PartitionKey]]:
+    writers: dict[TopicPartition, list[PartitionKey]] = {}
+    for key in view.positions:
+        for at in _ours(key, view):
+            writers.setdefault(at, []).append(key)
+    return writers
+
+
+def _expected_end(keys: Collection[PartitionKey], view: LedgerView, at: TopicPartition) -> int:
+    return max(expected_end(key, view, at.partition) for key in keys)
+
+
+def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition, there: OffsetRange) -> OffsetRange:
+    """What lies behind the last record of all of these keys."""
+    ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in keys]
+    ours = max(ends, default=there.until)
+    return OffsetRange(min(max(there.from_, ours), there.until), there.until)
+
+
+def _log_starts(key: PartitionKey, view: LedgerView, snapshot: Snapshot) -> dict[int, int]:
+    there = offsets_on(key, view.positions[key], snapshot.target.get(key.target_topic))
+    return {number: offsets_.log_start for number, offsets_ in there.items()}

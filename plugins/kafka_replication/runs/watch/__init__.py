@@ -1,0 +1,1 @@
+"""Watching from outside of runs: causes of trouble are found and told."""

@@ -1,0 +1,397 @@
+"""Watches a replication from outside its runs: looks at store, clusters and schedule, and tells what is wrong.
+
+Airflow's DAG ``replications.watch``, the command ``watch``, and a run that has just ended look in the same way. What is
+open is remembered in the store, so that they tell a cause once together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+from kafka_replication.alerting import channels
+from kafka_replication.alerting.channels import AppriseChannel, Channel, LogChannel
+from kafka_replication.alerting.decide import CLAIM, decide
+from kafka_replication.alerting.memory import AlertMemory, FileMemory
+from kafka_replication.alerting.text import Message, message
+from kafka_replication.alerting.values import Alert, Cause, CauseKey, Decision, Kind, Observation, OpenCause
+from kafka_replication.config import Replication
+from kafka_replication.connections.port import Connections
+from kafka_replication.model.errors import NotAdmitted, OutOfTime, ReplicationError, Stalled, Unreachable
+from kafka_replication.reporting.causes import (
+    BACKFILL,
+    Life,
+    Planning,
+    RunFacts,
+    RunsSeen,
+    failures,
+    is_first_copy,
+    lasting,
+    ledger_causes,
+    partition_causes,
+    run_causes,
+)
+from kafka_replication.runs.report.partition_status import standing
+from kafka_replication.runs.run import Run, open_run
+from kafka_replication.runtime import background
+from kafka_replication.runtime.deadline import Deadline
+from kafka_replication.watermarks.store import WatermarkStore
+from kafka_replication.watermarks.values import Lease, RangeOutcome, RunRecord
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+RUNS = 20  # the latest runs that are looked at
+AT_ONCE = 8  # replications
+LATELY = timedelta(minutes=5)
+TOLD, STORED = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
+_PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
+_NOTHING: frozenset[Kind] = frozenset()
+_OF_CLUSTERS = frozenset(
+    {Kind.CLUSTER, Kind.ADMISSION, Kind.GAP, Kind.REMOVED, Kind.REFUSED, Kind.LAG, Kind.QUARANTINED}
+)
+_OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRun:
+    """A run that Airflow shows as failed. If it failed before it had a plan, the store does not know it."""
+
+    run_id: str
+    began_at: datetime
+    ended_at: datetime
+
+
+def side_by_side(replications: Sequence[Replication], look: Callable[[Replication], T]) -> list[T]:
+    """What ``look`` returns for each. A replication whose clusters do not answer holds up its own thread only."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(look, replications))
+
+
+class Orchestrator(Protocol):
+    """What knows of runs from outside the store: Airflow."""
+
+    def state(self, run_id: str) -> str | None:
+        """``queued``, ``running``, ``success`` or ``failed``; None if it does not know this run."""
+
+    def paused(self) -> bool:
+        """Whether the replication's schedule is switched off."""
+
+    def lost(self) -> LostRun | None:
+        """The newest run, if it has failed; it may be in the store or not."""
+
+    def link(self, run_id: str) -> str:
+        """The page of this run for people, or else of the replication; empty if its address is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Looks at one replication. ``more`` are channels beside the replication's Apprise connection. ``budget`` is how
+    many seconds telling may take.
+    """
+
+    replication: Replication
+    connections: Connections
+    open_store: Callable[[], WatermarkStore]
+    orchestrator: Orchestrator | None = None
+    more: Sequence[Channel] = ()
+    fallback: AlertMemory = field(default_factory=FileMemory)
+    budget: float = CLAIM.total_seconds()
+
+    def tell(self, problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Decision:
+        """Tell what a run failed of. Asks nobody but the store: what a run knows must not wait for a cluster.
+
+        Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
+        `look` does.
+        """
+        until = Deadline.after(TOLD * self.budget)
+        *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
+
+        def remembered() -> tuple[WatermarkStore, Decision]:
+            store = self.open_store()
+            observed = Observation(causes=(*cluster, *_of_run(store, reported)), judged=_NOTHING)
+            return store, self._settle(store, _Seen(observed, None))
+
+        try:
+            opened, decision = _within(STORED * self.budget, remembered)
+            with closing(opened) as store:
+                self._tell(store, decision, until.left)
+                return decision
+        except ReplicationError as away:
+            log.warning("%s: the store cannot be used: %s", self.replication.name, away)
+            return self._tell_without_store(away, (*cluster, reported), until.left)
+
+    def look(self) -> Decision:
+        """Look once, tell what has to be told, and return what was found.
+
+        Takes at most about four times ``timeouts.request``. Raises BadInput if neither the store nor a file can
+        remember what was told.
+        """
+        name = self.replication.name
+        try:
+            with closing(self.open_store()) as store:
+                decision = self._settle(store, self._observe(store))
+                self._tell(store, decision)
+                healed = self._store_answers()
+                return Decision(open=decision.open, alerts=(*decision.alerts, *healed))
+        except ReplicationError as problem:
+            log.warning("%s: the store cannot be used: %s", name, problem)
+            return self._tell_without_store(problem)
+
+    def _observe(self, store: WatermarkStore) -> _Seen:
+        seen, of_runs = RunsSeen(), _NOTHING
+        records = store.runs(self.replication.name, RUNS)
+        if self.orchestrator is not None or not self._watched_by_airflow(store):
+            seen, of_runs = self._runs(store, records), _OF_RUNS
+        causes = run_causes(self.replication, seen, datetime.now(UTC))
+        of_clusters, judged = self._clusters(store)
+        if is_first_copy(records):
+            of_clusters = [cause for cause in of_clusters if cause.key.kind is not Kind.LAG]
+        observed = Observation(causes=(*causes, *of_clusters), judged=judged | of_runs)
+        return _Seen(observed, seen.runs if of_runs else None)
+
+    def _clusters(self, store: WatermarkStore) -> tuple[Sequence[Cause], frozenset[Kind]]:
+        """What is wrong with the clusters, the ledger and the partitions, and the kinds that could be judged."""
+        causes, judged = list[Cause](), set[Kind]()
+        try:
+            deadline = Deadline.after(2 * self.replication.timeouts.request)
+            run = open_run(self.replication, self.connections, store, f"watch-{self.replication.name}", deadline)
+            _reach(run)
+            causes += ledger_causes(self.replication, run.clusters.ledger.obstacle())
+            judged.add(Kind.LEDGER)
+            causes += partition_causes(self.replication, standing(run))
+            judged |= _OF_CLUSTERS
+        except ReplicationError as problem:
+            causes += _problem_of_clusters(self.replication, problem)
+            judged.add(Kind.CLUSTER)
+        return causes, frozenset(judged)
+
+    def _watched_by_airflow(self, store: WatermarkStore) -> bool:
+        """Whether Airflow's watch has looked lately. It knows more about runs: two opinions would open and heal the
+        same alert for ever.
+        """
+        look = store.last_look(self.replication.name)
+        return look is not None and datetime.now(UTC) - look.at < LATELY
+
+    def _runs(self, store: WatermarkStore, records: Sequence[RunRecord]) -> RunsSeen:
+        name = self.replication.name
+        leases = [lease for lease in store.leases(name) if not lease.waiting]
+        facts = [self._facts(store, record, leases) for record in records]
+        known = {record.run_id for record in records}
+        planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
+        lease = next((lease for lease in planners if lease.owner not in known), None)
+        planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
+        runs = (*self._lost(known), *(run for run in facts if run is not None))
+        runs = tuple(sorted(runs, key=lambda run: run.record.created_at, reverse=True))  # wherever they were started
+        return RunsSeen(runs=runs, planning=planning, paused=self._paused(store))
+
+    def _lost(self, known: Collection[str]) -> Iterator[RunFacts]:
+        """A run that failed before it had a plan."""
+        run = self.orchestrator.lost() if self.orchestrator is not None else None
+        if run is not None and run.run_id not in known:
+            record = RunRecord(
+                run_id=run.run_id,
+                replication=self.replication.name,
+                kind="live",
+                state="failed",
+                plan="",
+                created_at=run.began_at,
+                finished_at=run.ended_at,
+            )
+            why = "it ended before it had a plan; its log in Airflow says why"
+            yield RunFacts(record=record, life=Life.ENDED, moved_at=run.ended_at, why=why)
+
+    def _paused(self, store: WatermarkStore) -> bool:
+        """Whether the schedule is switched off; without Airflow, whether it was when Airflow looked last."""
+        if self.orchestrator is None:
+            look = store.last_look(self.replication.name)
+            return look is not None and look.paused
+        paused = self.orchestrator.paused()
+        store.record_look(self.replication.name, paused)
+        return paused
+
+    def _facts(self, store: WatermarkStore, record: RunRecord, leases: Sequence[Lease]) -> RunFacts | None:
+        said = None
+        if record.state == "planned":
+            said = self.orchestrator.state(record.run_id) if self.orchestrator else None
+            if said == "success":  # a person has decided so
+                return None
+        life, why = life_of(record, leases, said)
+        failed: tuple[RangeOutcome, ...] = ()
+        if life is not Life.AT_WORK and record.state not in ("done", "nothing_to_do"):
+            failed = tuple(outcome for outcome in store.outcomes(record.run_id) if outcome.error)
+        return RunFacts(record=record, life=life, moved_at=_moved_at(record), failed=failed, why=why)
+
+    def _settle(self, memory: AlertMemory, seen: _Seen) -> Decision:
+        def settle(open_: Sequence[OpenCause], now: datetime) -> Decision:
+            observed = seen.observed if seen.runs is None else lasting(seen.observed, open_, seen.runs)
+            return decide(open_, observed, now, timedelta(seconds=self.budget), tuple(self._channels()))
+
+        return memory.settle_causes(self.replication.name, settle)
+
+    def _tell(self, memory: AlertMemory, decision: Decision, seconds: float | None = None) -> None:
+        if not decision.alerts:
+            return
+        name, link = self.replication.name, self.orchestrator.link if self.orchestrator else _unknown
+        messages = {
+            way: (channel, message(name, alerts, link))
+            for way, channel in self._channels().items()
+            if (alerts := [alert for alert in decision.alerts if way in alert.to])
+        }
+        whole = message(name, decision.alerts, link)
+        took = channels.deliver(messages, whole, TOLD * self.budget if seconds is None else seconds)
+        sent = [replace(alert, to=tuple(took.intersection(alert.to))) for alert in decision.alerts]
+        memory.confirm_alerts(name, sent)
+
+    def _channels(self) -> dict[str, Channel]:
+        connection = self.replication.alerts.apprise
+        by_connection = () if connection is None else (_ByConnection(connection, self.connections),)
+        return channels.by_name((*self.more, *by_connection) or (LogChannel(),))
+
+    def _tell_without_store(
+        self, problem: ReplicationError, reported: Sequence[Cause] = (), seconds: float | None = None
+    ) -> Decision:
+        cause = Cause(
+            key=CauseKey(Kind.STORE),
+            what=f"{problem.what}. Runs cannot start or move watermarks; nothing else can be watched",
+            remedy=problem.remedy,
+            patience=self.replication.alerts.stalled_after if problem.retriable else 0,
+        )
+        decision = self._settle(
+            self.fallback, _Seen(Observation(causes=(cause, *reported), judged=frozenset({Kind.STORE})), None)
+        )
+        self._tell(self.fallback, decision, seconds)
+        return decision
+
+    def _store_answers(self) -> tuple[Alert, ...]:
+        """What the file remembers of a store that was away is over."""
+        if not self.fallback.open_causes(self.replication.name):
+            return ()
+        decision = self._settle(self.fallback, _Seen(Observation(), None))
+        self._tell(self.fallback, decision)
+        return decision.alerts
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    observed: Observation
+    runs: Sequence[RunFacts] | None  # None: they were not looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _ByConnection:
+    """An Apprise connection that is looked up when there is something to tell."""
+
+    connection: str
+    connections: Connections
+
+    @property
+    def name(self) -> str:
+        return AppriseChannel(self.connection, ()).name
+
+    def deliver(self, message: Message) -> None:
+        AppriseChannel(self.connection, self.connections.apprise(self.connection)).deliver(message)
+
+
+def _unknown(_run_id: str) -> str:
+    return ""
+
+
+def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
+    """Whether the run is at work, and how it ended if that is known. ``leases`` are those that are held or reserved,
+    ``said`` is the state that Airflow names.
+    """
+    if record.state in ("done", "nothing_to_do", "failed"):
+        return Life.ENDED, ""
+    if record.state != "planned":
+        return Life.GONE, ""
+    if said == "failed":
+        return Life.GONE, "it was marked as failed, or its task was killed; Airflow shows the DAG run as failed"
+    if said is not None or any(lease.owner == record.run_id for lease in leases):
+        return Life.AT_WORK, ""
+    if record.alive or record.run_id.startswith("airflow-"):
+        return Life.UNKNOWN, "its next task has not begun; Airflow shows what became of it"
+    return Life.GONE, "its process is gone, and its lease has expired"
+
+
+def _moved_at(record: RunRecord) -> datetime:
+    """When something of the run was last committed or verified; else when it was planned."""
+    try:
+        document = json.loads(record.progress or "{}")
+        return datetime.fromisoformat(document.get("moved") or document["at"])
+    except (ValueError, KeyError, TypeError):
+        return record.created_at
+
+
+def _reach(run: Run) -> None:
+    """Raises Unreachable or NotAdmitted, which name the side and its connection."""
+    _ = run.clusters.target_admin, run.clusters.source_admin
+
+
+def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:
+    """The cause why the clusters could not be read."""
+    if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
+        return
+    if isinstance(problem, (Unreachable, OutOfTime)):
+        yield Cause(
+            key=CauseKey(Kind.CLUSTER),
+            what=problem.what,
+            remedy=problem.remedy,
+            patience=replication.alerts.stalled_after,
+        )
+    else:
+        kind = Kind.ADMISSION if isinstance(problem, NotAdmitted) else Kind.REFUSED
+        yield Cause(key=CauseKey(kind), what=problem.what, remedy=problem.remedy)
+
+
+def _within(seconds: float, act: Callable[[], T]) -> T:
+    """What ``act`` returns or raises. Raises Unreachable if it takes longer; then it is left behind."""
+    asked = background.begin(act, "store")
+    if not wait([asked], seconds).done:
+        what = f"the watermark store does not answer within {seconds:.0f} s"
+        raise Unreachable(what, "make the database reachable from this host")
+    return asked.result()
+
+
+def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause, ...]:
+    """The cluster that does not answer, or does not let this client in, if the run failed of that: the later looks find
+    the same cause.
+    """
+    away = isinstance(problem, Unreachable) and not isinstance(problem, Stalled)
+    if not isinstance(problem, ReplicationError) or problem.of_store or not (away or isinstance(problem, NotAdmitted)):
+        return ()
+    key = CauseKey(Kind.CLUSTER if away else Kind.ADMISSION)
+    return (Cause(key=key, what=problem.what, remedy=problem.remedy, run_id=reported.run_id),)
+
+
+def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
+    """What the store knows of the run that failed: one cause for each topic. Else what the run says itself."""
+    record = store.run(reported.run_id)
+    failed = tuple(outcome for outcome in store.outcomes(reported.run_id) if outcome.error) if record else ()
+    if record is None or not failed or reported.key.subject == BACKFILL:
+        yield reported
+    else:
+        yield from failures(RunFacts(record=record, life=Life.ENDED, moved_at=datetime.now(UTC), failed=failed))
+
+
+def failures_of(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> tuple[Cause, ...]:
+    """What a run that failed says itself: the failure, behind what explains it."""
+    reported = reported_failure(problem, run_id, is_backfill=is_backfill)
+    return *_explaining(problem, reported), reported
+
+
+def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
+    """What a run that failed says itself."""
+    what, remedy = (problem, "") if isinstance(problem, str) else (problem.what, problem.remedy)
+    return Cause(
+        key=CauseKey(Kind.FAILED, BACKFILL if is_backfill else ""),
+        what=f"run {run_id} failed: {what}",
+        remedy=remedy or "look at its log, then run again: only what is left is repeated",
+        at=datetime.now(UTC),
+        run_id=run_id,
+    )

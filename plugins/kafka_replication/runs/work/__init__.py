@@ -1,0 +1,1 @@
+"""The second step of a run: copy, read back and advance each partition by itself."""
