@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 
-from kafka_replication.model.errors import Busy, Refused
+from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning import plan_codec
 from kafka_replication.store import migrations, open_store, schema
-from kafka_replication.watermarks.boundaries import BoundaryKey
 from kafka_replication.watermarks.store import WatermarkStore
 from tests.support import watermarks
-from tests.support.leases import acquire, exactly
+from tests.support.leases import acquire
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 NAME = "orders-dr"
@@ -52,10 +50,10 @@ def rows(db: Connection, table: str, *columns: str) -> list[Any]:
 
 
 @pytest.fixture
-def first_schema(store_url: str) -> str:
-    """The url of a store as version 1 of the schema left it."""
+def golden_store(store_url: str) -> str:
+    """The url of a store as the first release leaves it."""
     with database(store_url) as db:
-        script = (GOLDEN / f"schema_1.{db.dialect.name}.sql").read_text()
+        script = (GOLDEN / f"schema_6.{db.dialect.name}.sql").read_text()
         if db.dialect.name == "sqlite":
             db.connection.driver_connection.executescript(script)  # type: ignore[union-attr]
         else:
@@ -63,8 +61,8 @@ def first_schema(store_url: str) -> str:
     return store_url
 
 
-def test_a_store_of_the_first_schema_keeps_everything(first_schema: str) -> None:
-    store = open_store(first_schema)
+def test_a_store_of_the_first_schema_keeps_everything(golden_store: str) -> None:
+    store = open_store(golden_store)
     marks = store.watermarks(NAME)
     assert {key: (mark.generation, mark.offset, mark.version) for key, mark in marks.items()} == {
         KEYS[0]: (1, 300, 2),
@@ -91,8 +89,8 @@ def test_a_store_of_the_first_schema_keeps_everything(first_schema: str) -> None
     assert f"{newest:%H:%M}" == "06:15"
 
 
-def test_a_run_that_the_old_version_planned_goes_on(first_schema: str) -> None:
-    store = open_store(first_schema)
+def test_a_run_that_the_old_version_planned_goes_on(golden_store: str) -> None:
+    store = open_store(golden_store)
     run = store.run(PLANNED)
     assert run is not None
     made = plan_codec.decode(run.plan, PLANNED)
@@ -112,53 +110,17 @@ def test_a_run_that_the_old_version_planned_goes_on(first_schema: str) -> None:
     assert [each.run_id for each in store.runs(NAME, 2)] == ["next", PLANNED]
 
 
-def test_a_store_from_before_there_were_boundaries_gets_their_table(first_schema: str) -> None:
-    with database(first_schema) as db:
-        db.execute(text("DROP TABLE kafka_replication_boundaries"))
-    one = BoundaryKey(KEYS[0].source, "id")
-    six = datetime(2030, 1, 1, 6, tzinfo=UTC)
-    assert open_store(first_schema).store_boundaries(NAME, six, {one: 5}) == {one: 5}
+@pytest.mark.parametrize("table", ["schema SET version = 5", "alembic_version SET version_num = '0005'"])
+def test_a_store_of_a_build_before_the_first_release_is_refused_by_name(golden_store: str, table: str) -> None:
+    with database(golden_store) as db:
+        db.execute(text(f"UPDATE kafka_replication_{table}"))
+    with pytest.raises(Refused, match="has schema version 5, which only builds before the first release made"):
+        open_store(golden_store)
 
 
-def test_a_process_of_the_first_version_refuses_a_store_that_was_brought_up_to_date(first_schema: str) -> None:
-    """It compares the number in this row with its own, 1; it would otherwise share a lease between attempts."""
-    open_store(first_schema)
-    with database(first_schema) as db:
-        assert rows(db, "schema", "version > 1") == [(True,)]
-
-
-def test_a_process_of_the_first_version_that_is_still_at_work_can_finish(first_schema: str) -> None:
-    """It looked at the version as it opened the store. These are the statements that it writes with."""
-    store = open_store(first_schema)
-    with database(first_schema) as db:
-        table, columns = "kafka_replication_", "replication, owner, held, acquired_at, expires_at, token"
-        db.execute(text(f"UPDATE {table}leases SET owner = 'old', held = true, expires_at = 0, token = 7"))
-        db.execute(text(f"INSERT INTO {table}leases ({columns}) VALUES ('another', 'old', true, 1, 2, 1)"))
-        db.execute(text(f"UPDATE {table}range_outcomes SET verified_at = 5, digest_ok = true"))
-    assert acquire(store, "another", "new", "try-1", 60).token == 2
-    assert acquire(store, NAME, "new", "try-1", 60).token == 8
-
-
-def test_the_lease_of_a_process_of_an_older_version_is_one_of_all_topics(first_schema: str) -> None:
-    store = open_store(first_schema)
-
-    def old_lease(expires_at: str) -> None:
-        with database(first_schema) as db:
-            changed = f"UPDATE kafka_replication_leases SET owner = 'old', held = true, expires_at = {expires_at}"
-            db.execute(text(changed))
-
-    old_lease("9999999999999")
-    with pytest.raises(Busy, match="is being worked on by old"):
-        acquire(store, NAME, "new", "try-1", 60, exactly("orders"))
-    old_lease("1")
-    acquire(store, NAME, "new", "try-1", 60, exactly("orders"))
-    with database(first_schema) as db:
-        assert [held for name, held in rows(db, "leases", "replication", "held") if name == NAME] == [False]
-
-
-def test_the_tables_are_the_same_however_they_came_about(first_schema: str) -> None:
-    open_store(first_schema)
-    with database(first_schema) as db:
+def test_the_tables_are_the_same_however_they_came_about(golden_store: str) -> None:
+    open_store(golden_store)
+    with database(golden_store) as db:
         options = {"version_table": schema.ALEMBIC_TABLE, "compare_type": True}
         context = MigrationContext.configure(db, opts=options)
         assert compare_metadata(context, schema.metadata) == []
@@ -195,9 +157,9 @@ print(len(open_store(sys.argv[1]).watermarks("orders-dr")))
 """
 
 
-def test_processes_that_open_an_old_store_together_upgrade_it_once(first_schema: str) -> None:
+def test_processes_that_open_a_new_store_together_make_it_once(store_url: str) -> None:
     (ready, say), (go, gate) = os.pipe(), os.pipe()
-    command = [sys.executable, "-c", OPEN, first_schema, str(say), str(go)]
+    command = [sys.executable, "-c", OPEN, store_url, str(say), str(go)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     started = [
         subprocess.Popen(command, env=environment, pass_fds=(say, go), stdout=subprocess.PIPE, text=True)
@@ -206,8 +168,8 @@ def test_processes_that_open_an_old_store_together_upgrade_it_once(first_schema:
     for _ in started:
         os.read(ready, 1)
     os.write(gate, b"." * len(started))
-    assert [each.communicate()[0].strip() for each in started] == ["3"] * len(started)
+    assert [each.communicate()[0].strip() for each in started] == ["0"] * len(started)
     for end in (ready, say, go, gate):
         os.close(end)
-    with database(first_schema) as db:
+    with database(store_url) as db:
         assert rows(db, "alembic_version", "version_num") == [(f"{schema.SCHEMA_VERSION:04}",)]

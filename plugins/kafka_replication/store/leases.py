@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
@@ -47,7 +46,6 @@ def _grant(db: Connection, granted: Granted, now: int) -> None:
     lease = granted.lease
     for dead in granted.replaces:
         _delete(db, dead)
-    _release_older(db, [lease, *granted.replaces])
     _put(db, lease)
     changes = {"token": lease.token}
     db.execute(update(_replications).where(_replications.c.replication == lease.replication).values(changes))
@@ -113,20 +111,7 @@ def of_replication(db: Connection, replication: str, *, for_update: bool = False
     """Every lease, reservation and place in the queue that is stored, also those that are over."""
     query = select(_table).where(_table.c.replication == replication)
     rows = db.execute(query.with_for_update() if for_update else query)
-    leases = [_lease(row) for row in rows]
-    return leases + [older for older in _older(db, replication) if older.owner not in {one.owner for one in leases}]
-
-
-def _older(db: Connection, replication: str) -> list[Lease]:
-    """The lease that a process of an older version has."""
-    held = select(_replications).where(_replications.c.replication == replication, _replications.c.held)
-    return [_of_everything(row) for row in db.execute(held)]
-
-
-def _release_older(db: Connection, over: list[Lease]) -> None:
-    owners = [lease.owner for lease in over]
-    mine = and_(_replications.c.replication == over[0].replication, _replications.c.owner.in_(owners))
-    db.execute(update(_replications).where(mine, _replications.c.held).values(held=False))
+    return [_lease(row) for row in rows]
 
 
 def _is_run(row: Lease | Claim) -> Any:
@@ -168,8 +153,7 @@ def _values(lease: Lease) -> dict[str, Any]:
     }
 
 
-def _of_everything(row: Row[Any]) -> Lease:
-    """The lease of a row of either table, for all target topics."""
+def _lease(row: Row[Any]) -> Lease:
     return Lease(
         replication=row.replication,
         owner=row.owner,
@@ -177,12 +161,6 @@ def _of_everything(row: Row[Any]) -> Lease:
         acquired_at=from_millis(row.acquired_at),
         expires_at=from_millis(row.expires_at),
         token=row.token,
-    )
-
-
-def _lease(row: Row[Any]) -> Lease:
-    return replace(
-        _of_everything(row),
         topics=TargetTopics.decode(row.topics),
         process=IDENTITY.validate_json(row.process) if row.process else None,
         waiting=row.waiting,

@@ -37,6 +37,7 @@ from kafka_replication.store.connect import FIRST_TABLE
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 6  # the newest revision in `migrations`, as a number
+FIRST_VERSION: Final = 6  # that a release had
 ALEMBIC_TABLE: Final = "kafka_replication_alembic_version"  # Airflow has its own table "alembic_version"
 # Any number, but every version of this package must use the same one.
 _ADVISORY_LOCK: Final = 4_217_061_881
@@ -75,8 +76,8 @@ history = Table(
     Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
 )
 
-# One row for each replication, which stays: it is locked while leases change, and its token never restarts. It is only
-# held if a process of schema version 3 or older has the lease; that is a lease of all target topics.
+# One row for each replication, which stays: it is locked while leases change, and its token never restarts. The other
+# columns are not read.
 replication_leases = Table(
     "kafka_replication_leases",
     metadata,
@@ -139,7 +140,7 @@ outcomes = Table(
     Column("seconds", Float, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    Column("verified_at", BigInteger),  # unused; processes of schema version 1 that are still at work write it
+    Column("verified_at", BigInteger),  # unused
 )
 
 # The offset of a time in a partition, resolved once: both data intervals that meet there use it.
@@ -191,7 +192,9 @@ failed_records = Table(
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether the tables are those of this version. Raises Refused if a newer version created or changed them."""
+    """Whether the tables are those of this version. Raises Refused if a newer version created or changed them,
+    or a build before the first release.
+    """
     there = set(inspect(connection).get_table_names())
     versions: list[int] = []
     for name, number in ((schema_table.name, "version"), (ALEMBIC_TABLE, "version_num")):
@@ -203,6 +206,11 @@ def is_current(connection: Connection) -> bool:
             f"the watermark store has schema version {max(versions)}; this version of kafka-replication knows up to"
             f" {SCHEMA_VERSION}",
             "upgrade kafka-replication here too, or use the store of the older version",
+        )
+    if versions and min(versions) < FIRST_VERSION:
+        raise Refused(
+            f"the watermark store has schema version {min(versions)}, which only builds before the first release made",
+            "name a new store: a run fills it from the ledger (kafka-replication ledger --rebuild-store)",
         )
     return versions == [SCHEMA_VERSION, SCHEMA_VERSION]  # a store that was made without Alembic has the first only
 

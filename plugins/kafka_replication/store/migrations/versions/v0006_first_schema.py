@@ -1,4 +1,4 @@
-"""The first schema. Version 1 of this package made it without Alembic: what is there already stays as it is."""
+"""The first schema that was released. The versions before it, 1 to 5, were made by builds before the first release."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0006"
 down_revision = None
 
 
@@ -16,17 +16,14 @@ def upgrade() -> None:
     _create_watermarks()
     _create_runs()
     _create_boundaries()
-
-
-def _create(name: str, *columns: sa.schema.SchemaItem) -> None:
-    op.create_table(name, *columns, if_not_exists=True)
+    _create_alerts()
+    _create_failed_records()
 
 
 def _create_version() -> None:
-    """The row that also those versions read that know nothing of Alembic."""
     name = "kafka_replication_schema"
-    _create(name, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
-    op.execute(f"INSERT INTO {name} (version) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {name})")
+    op.create_table(name, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+    op.execute(f"INSERT INTO {name} (version) VALUES (6)")
 
 
 def _key(primary: bool) -> list[sa.Column[Any]]:
@@ -51,9 +48,11 @@ def _value(version_is_key: bool) -> list[sa.Column[Any]]:
 
 
 def _create_watermarks() -> None:
-    _create("kafka_replication_watermarks", *_key(primary=True), *_value(version_is_key=False))
-    _create("kafka_replication_watermark_history", *_key(primary=True), *_value(version_is_key=True))
-    _create(
+    op.create_table("kafka_replication_watermarks", *_key(primary=True), *_value(version_is_key=False))
+    history = "kafka_replication_watermark_history"
+    op.create_table(history, *_key(primary=True), *_value(version_is_key=True))
+    op.create_index("kafka_replication_watermark_history_age", history, ["replication", "updated_at"])
+    op.create_table(
         "kafka_replication_leases",
         sa.Column("replication", sa.String, primary_key=True),
         sa.Column("owner", sa.String, nullable=False),
@@ -61,12 +60,26 @@ def _create_watermarks() -> None:
         sa.Column("acquired_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),
         sa.Column("token", sa.BigInteger, nullable=False),
+        sa.Column("holder", sa.String),
+    )
+    op.create_table(
+        "kafka_replication_target_leases",
+        sa.Column("replication", sa.String, primary_key=True),
+        sa.Column("owner", sa.String, primary_key=True),
+        sa.Column("holder", sa.String),
+        sa.Column("waiting", sa.Boolean, nullable=False),
+        sa.Column("topics", sa.Text, nullable=False),
+        sa.Column("process", sa.Text),
+        sa.Column("acquired_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger, nullable=False),
+        sa.Column("token", sa.BigInteger, nullable=False),
     )
 
 
 def _create_runs() -> None:
-    _create(
-        "kafka_replication_runs",
+    runs = "kafka_replication_runs"
+    op.create_table(
+        runs,
         sa.Column("sequence", sa.Integer, primary_key=True),
         sa.Column("run_id", sa.String, nullable=False, unique=True),
         sa.Column("replication", sa.String, nullable=False),
@@ -75,13 +88,14 @@ def _create_runs() -> None:
         sa.Column("plan", sa.Text, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("finished_at", sa.BigInteger),
+        sa.Column("progress", sa.Text),
+        sa.Column("expected_until", sa.BigInteger),
     )
-    op.create_index(
-        "kafka_replication_runs_latest", "kafka_replication_runs", ["replication", "sequence"], if_not_exists=True
-    )
-    outcomes = "kafka_replication_range_outcomes"
-    _create(
-        outcomes,
+    op.create_index("kafka_replication_runs_latest", runs, ["replication", "sequence"])
+    op.create_index("kafka_replication_runs_age", runs, ["replication", "created_at"])
+    op.create_index("kafka_replication_runs_open", runs, ["replication", "state"])
+    op.create_table(
+        "kafka_replication_range_outcomes",
         sa.Column("run_id", sa.String, sa.ForeignKey("kafka_replication_runs.run_id"), primary_key=True),
         *_key(primary=True),
         sa.Column("from_offset", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -98,13 +112,10 @@ def _create_runs() -> None:
         sa.Column("recorded_at", sa.BigInteger, nullable=False),
         sa.Column("verified_at", sa.BigInteger),
     )
-    op.create_index(
-        "kafka_replication_range_outcomes_verified", outcomes, ["replication", "verified_at"], if_not_exists=True
-    )
 
 
 def _create_boundaries() -> None:
-    _create(
+    op.create_table(
         "kafka_replication_boundaries",
         sa.Column("replication", sa.String, primary_key=True),
         sa.Column("source_topic", sa.String, primary_key=True),
@@ -112,4 +123,42 @@ def _create_boundaries() -> None:
         sa.Column("source_topic_id", sa.String, primary_key=True),
         sa.Column("time", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("next_offset", sa.BigInteger, nullable=False),
+    )
+
+
+def _create_alerts() -> None:
+    op.create_table(
+        "kafka_replication_alerts",
+        sa.Column("replication", sa.String, primary_key=True),
+        sa.Column("kind", sa.String, primary_key=True),
+        sa.Column("subject", sa.String, primary_key=True),
+        sa.Column("since", sa.BigInteger, nullable=False),
+        sa.Column("last_seen", sa.BigInteger, nullable=False),
+        sa.Column("announced_at", sa.BigInteger),
+        sa.Column("claimed_until", sa.BigInteger),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+
+
+def _create_failed_records() -> None:
+    op.create_table(
+        "kafka_replication_failed_records",
+        sa.Column("replication", sa.String, primary_key=True),
+        sa.Column("source_topic", sa.String, primary_key=True),
+        sa.Column("source_partition", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("target_topic", sa.String, primary_key=True),
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("source_offset", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("kind", sa.String, nullable=False),
+        sa.Column("state", sa.String, nullable=False),
+        sa.Column("size", sa.BigInteger, nullable=False),
+        sa.Column("key_digest", sa.String, nullable=False),
+        sa.Column("digest", sa.String, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+        sa.Column("error", sa.String, nullable=False),
+        sa.Column("place_topic", sa.String),
+        sa.Column("place_partition", sa.Integer),
+        sa.Column("place_offset", sa.BigInteger),
+        sa.Column("history", sa.Text, nullable=False),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
     )
