@@ -66,6 +66,20 @@ def test_only_the_partition_that_did_not_answer_is_asked_again() -> None:
     assert admin.metadata == ["b", "b"]
 
 
+def test_while_one_partition_after_the_other_answers_the_rest_is_asked_again() -> None:
+    """A broker needs a while for a new topic of 1,000 partitions; then each answer shows that it goes on."""
+    wanted, ready = [TopicPartition("a", number) for number in range(6)], list[int]()
+
+    def answer(at: ClientPartition, level: IsolationLevel) -> int | KafkaError:
+        return 7 if at.partition < len(ready) else KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+
+    admin = Admin(answer)
+    admin.list_topics = lambda *_, **__: ready.append(0)  # type: ignore[method-assign]
+    assert ask(admin, *wanted, patience=1.7).keys() == set(wanted)
+    with pytest.raises(Unreachable, match="NOT_LEADER_FOR_PARTITION"):
+        ask(Admin(answer), TopicPartition("a", 7), patience=0.0)
+
+
 def test_a_partition_without_an_error_and_without_an_offset_is_asked_again() -> None:
     """So librdkafka answers for the partitions of a broker that closed the connection."""
     answers = [OFFSET_INVALID, OFFSET_INVALID, 7]

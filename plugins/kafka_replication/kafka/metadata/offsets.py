@@ -21,6 +21,7 @@ from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
 from kafka_replication.model.times import from_millis, to_text
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem
+from kafka_replication.runtime.stall_clock import StallClock
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -50,7 +51,8 @@ Failures = dict[TopicPartition, ReplicationError]  # why each of these partition
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one request may take, and for how long a partition without a leader is asked again; in seconds.
+    """How long one request may take, and for how long partitions without a leader are asked again since one of those
+    that are asked answered; in seconds.
 
     The first requests take less, see `FIRST_REQUEST`.
     """
@@ -103,6 +105,7 @@ def _ask_each(
     """
     answers, failures = Answers(), Failures()
     left, seconds = set(partitions), min(FIRST_REQUEST, patience.request)
+    silence = StallClock(patience.leader)
 
     def ask() -> bool:
         nonlocal seconds
@@ -120,7 +123,7 @@ def _ask_each(
 
     tenacity.Retrying(
         retry=tenacity.retry_if_result(bool),
-        stop=tenacity.stop_after_delay(patience.leader),
+        stop=lambda _: silence.is_over(len(left)),
         wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
         retry_error_callback=lambda _: None,
     )(ask)
