@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -47,7 +46,7 @@ class GivenUp:
 
 @pytest.fixture
 def given_up(scene: Scenario, monkeypatch: pytest.MonkeyPatch) -> Iterator[GivenUp]:
-    monkeypatch.setattr(failpoints, "_reached", Counter[str]())  # each test reaches its own for the first time
+    failpoints.forget()  # each test reaches its own for the first time
     with ThreadPoolExecutor(1) as threads:
         yield GivenUp(scene, threads)
 

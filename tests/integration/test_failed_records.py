@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from kafka_replication.model.failures import Action
 from kafka_replication.planning.backfill import backfill_request
 from kafka_replication.runs import backfill as backfilling
 from kafka_replication.runs.audit.audit import audit
+from kafka_replication.runtime import failpoints
 from tests.support.checker import read
 from tests.support.children import end_of, run_process
 from tests.support.failed import QUARANTINE, ask, assert_each_once, failures, lose_receipts, lose_store, quarantined
@@ -244,8 +244,8 @@ def test_a_retry_that_is_killed_and_repeated_copies_each_record_once(
             patch.setattr(PartitionSession, "decide", die)
         elif point == "P2":
             patch.setenv("KAFKA_REPLICATION_FAILPOINT", "P2")
-            patch.setattr("kafka_replication.runtime.failpoints._reached", Counter())
-            patch.setattr("kafka_replication.runtime.failpoints.die", die)
+            failpoints.forget()
+            patch.setattr(failpoints, "die", die)
         else:
             patch.setattr("kafka_replication.runs.failed.retry_discard._noted", die)
         with pytest.raises(Killed):

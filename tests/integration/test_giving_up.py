@@ -28,7 +28,7 @@ def test_a_thread_that_a_worker_leaves_behind_leaves_no_open_transaction(
     scene.source.produce(scene.topic, numbered(10))
     job, gate = scene.copy_job(), tmp_path / "gate"
     gate.touch()
-    failpoints._reached.clear()
+    failpoints.forget()
     monkeypatch.setenv(failpoints.VARIABLE, f"P2={gate}")  # the commit halts
     halted = failpoints.at_gate(gate)
     monkeypatch.setattr(small_ranges, "_wait_while_some_end", lambda results, quiet: wait_until(halted.exists))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pytest
 
@@ -38,7 +37,7 @@ def copied_while(
         scene.source.produce(scene.topic, numbered(100, first), linger_ms=500)
     with monkeypatch.context() as patch:
         patch.setenv(failpoints.VARIABLE, "P1")
-        patch.setattr(failpoints, "_reached", Counter())
+        failpoints.forget()
         patch.setattr(failpoints, "die", lambda: configure(scene.target, scene.topic, **config))
         scene.settings["copy"] = BATCHES
         return scene.run(launcher)

@@ -26,7 +26,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def started(*_: object) -> Launcher:
         raise AssertionError("Spark was asked for")
 
-    monkeypatch.setattr(terminal_progress, "_launcher", started)
+    monkeypatch.setattr(terminal_progress, "launcher_for", started)
     monkeypatch.setenv("KAFKA_REPLICATION_STORE_URL", f"sqlite:///{tmp_path}/store.db")
     path = tmp_path / "orders-dr.yaml"
     path.write_text(FILE)

@@ -109,7 +109,7 @@ def test_the_file_is_removed_only_if_all_went_well(
         made.append(file)
         file.open().close()
 
-    monkeypatch.setattr(terminal_progress, "_launcher", launcher)
+    monkeypatch.setattr(terminal_progress, "launcher_for", launcher)
 
     def action(_: Run, launch: terminal_progress.Launch) -> terminal_progress.Result:
         launch()

@@ -45,10 +45,10 @@ def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launch], Result])
     code = 1
     try:
         if verbose or not sys.stderr.isatty():
-            result = action(run, lambda: _launcher(run.replication, output))
+            result = action(run, lambda: launcher_for(run.replication, output))
         else:
             with displayed(run, Console(stderr=True)) as shown:
-                result = action(shown, lambda: _launcher(run.replication, output))
+                result = action(shown, lambda: launcher_for(run.replication, output))
         code = result[2]
         return result
     finally:
@@ -63,7 +63,7 @@ def _end(output: OutputFile, code: int) -> None:
         typer.echo(f"Spark's log: {output.path}", err=True)
 
 
-def _launcher(replication: Replication, output: OutputFile | None) -> Launcher:
+def launcher_for(replication: Replication, output: OutputFile | None) -> Launcher:
     from kafka_replication.spark.submit import terminal_launcher
 
     connection = EnvironmentConnections().spark(replication.spark.connection)

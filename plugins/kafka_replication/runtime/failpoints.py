@@ -36,6 +36,11 @@ def reached(name: str, where: str = "") -> None:
             _wait_for(Path(gate)) if gate else die()
 
 
+def forget() -> None:
+    """Count from 1 again: for tests that reach a point several times in one process."""
+    _reached.clear()
+
+
 def _wait_for(gate: Path) -> None:
     at_gate(gate).touch()
     while gate.exists():

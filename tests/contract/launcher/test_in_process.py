@@ -34,7 +34,7 @@ def killing(at: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(failpoints.VARIABLE, f"W@{at}")
         patch.setattr(failpoints, "die", die)
-        patch.setattr(failpoints, "_reached", type(failpoints._reached)())
+        failpoints.forget()
         yield
 
 
