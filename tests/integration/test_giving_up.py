@@ -67,7 +67,7 @@ def test_what_a_dead_run_left_open_is_ended_side_by_side(scene: Scenario, monkey
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(TransactionalProducer, "fence", small_ranges)
+            patched.setattr(TransactionalProducer, "fence", together)
             steps.fence_stale_producers(scene.bare_run())
         assert not scene.bare_run().clusters.ledger.undecided()
     finally:

@@ -104,7 +104,7 @@ class AsideWriter:
 
 
 _REMEDY = (
-    "remove the cause and run again, or choose what happens to such records: failures.policy (quarantine_record, skip)."
+    "remove the cause and run again, or choose what happens to such records: failures.policy (quarantine, skip)."
     " Nothing after it is copied"
 )
 
