@@ -1,8 +1,8 @@
-"""Decides which causes are open, and of which a person is told now. Pure.
+"""Decides which causes are open, and which of them to announce now. Pure.
 
 One trouble has one alert. A cause that an open one explains is remembered under it and not announced: when the target
-is away, runs stall, fail and fall behind. The explaining cause stays open until nothing under it is left, and then one
-message says that it is healed.
+does not answer, runs stall, fail and fall behind. The explaining cause stays open until no cause is left under it. Then
+one message says that it is healed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_replication.alerting.values import (
 )
 
 REPEAT_AFTER: Final = timedelta(days=1)
-# How long telling may take. A process that dies between sending and confirming lets another one send again after it.
+# The longest time to send alerts. If a process dies between sending and confirming, another one sends again after it.
 CLAIM: Final = timedelta(minutes=1)
 # A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
 AFTERMATH: Final = timedelta(minutes=5)
@@ -55,7 +55,9 @@ def decide(
     claim: timedelta = CLAIM,
     ways: Sequence[str] = LOG,
 ) -> Decision:
-    """What is open now, and the alerts to send within ``claim`` on these ways. Each way counts for itself."""
+    """Return the causes that are open now, and the alerts to send on these ``ways`` within ``claim``. Each way counts
+    for itself.
+    """
     rows = _with_seen(open_, observed, now)
     kept: list[OpenCause] = []
     alerts: list[Alert] = []
@@ -80,7 +82,9 @@ def decide(
 
 
 def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> Rows:
-    """All causes that are open or seen, and for those that nobody was told of, which one explains them."""
+    """All causes that are open or seen. Those that were not announced have the cause that explains them, if there is
+    one.
+    """
     rows = {row.key: row for row in open_}
     for cause in observed.causes:
         rows[cause.key] = _seen(rows.get(cause.key), cause, now)
@@ -93,7 +97,7 @@ def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime)
 def _due(
     row: OpenCause, below: Sequence[OpenCause], observed: Observation, now: datetime, ways: Sequence[str]
 ) -> Mapping[Event, tuple[str, ...]]:
-    """What is due to be told of a cause that no other one explains, and on which ways."""
+    """The events to announce about a cause that no other one explains, and the ways for each."""
     told = {way: row.told[way] for way in ways if way in row.told}
     due = dict[Event, tuple[str, ...]]()
     if row.over_at is None:
@@ -141,7 +145,7 @@ def _explains(cause: CauseKey, consequence: CauseKey) -> bool:
 
 
 def _ends(row: OpenCause, observed: Observation) -> bool:
-    """Whether the cause is over, as far as anybody can tell."""
+    """True if the cause is over, as far as this can be judged."""
     return row.key in observed.over or (row.key.kind in observed.judged and not _lasts(row, observed))
 
 
@@ -150,7 +154,7 @@ def _lasts(row: OpenCause, observed: Observation) -> bool:
 
 
 def _is_due(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> bool:
-    """A consequence that a person should hear of cannot wait for the patience of its cause."""
+    """True once the cause, or one that it explains, has lasted for its own patience. The shortest patience decides."""
     return any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
 
 

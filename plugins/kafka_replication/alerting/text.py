@@ -1,4 +1,4 @@
-"""The words of alerts: one message for everything that is told about a replication at one time."""
+"""The text of alerts: one message for all alerts of a replication that are sent at one time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED})  # copying goes
 
 
 class Severity(StrEnum):
-    """How bad it is, in Apprise's words. The worst comes last."""
+    """The severity of a message, in Apprise's words. The worst comes last."""
 
     SUCCESS = "success"
     WARNING = "warning"
@@ -25,9 +25,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """One alert for a program. ``event`` and ``kind`` are stable ids, and ``topic`` is empty for a whole replication.
+    """The fields of one alert, for programs. ``event`` and ``kind`` are stable ids. ``topic`` is empty for a whole
+    replication.
 
-    ``link`` is the page of the run, or else of the replication, in Airflow's UI; empty if that is not known.
+    ``link`` is the page of the run, or else of the replication, in Airflow's UI; empty if it is not known.
     """
 
     replication: str
@@ -55,7 +56,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the channels send: one line and the whole text, and the same for programs."""
+    """The content that a channel sends: one line, the whole text, and the fields for programs."""
 
     title: str
     text: str
@@ -66,13 +67,13 @@ class Message:
 def message(replication: str, alerts: Sequence[Alert], link: Callable[[str], str] = lambda _: "") -> Message:
     """One message for these alerts, of which there is at least one. The first one gives the title.
 
-    ``link`` tells the page of a run, by its id.
+    ``link`` returns the page of the run with this id.
     """
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
     fields = tuple(
         Fields.of(replication, alert.event, alert.open.cause, link(alert.open.cause.run_id)) for alert in alerts
     )
-    blocks = ("\n".join(_lines(alert, told)) for alert, told in zip(alerts, fields, strict=True))
+    blocks = ("\n".join(_lines(alert, shown)) for alert, shown in zip(alerts, fields, strict=True))
     severity = max((_severity(alert) for alert in alerts), key=list(Severity).index)
     return Message(f"{_title(replication, alerts[0])}{more}", "\n\n".join(blocks), severity, fields)
 
@@ -94,7 +95,7 @@ def _lasted(alert: Alert) -> str:
 
 
 def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
-    """For people first; the last lines are for programs: a name, a colon, and the value."""
+    """The lines for people, then the lines for programs: a name, a colon, and the value."""
     cause = alert.open.cause
     yield _title(fields.replication, alert)
     until = f" until {to_text(alert.at)}" if alert.event is Event.HEALED else ""

@@ -1,4 +1,4 @@
-"""What ``kafka-replication --help`` and ``--version`` say."""
+"""The texts of ``kafka-replication --help`` and ``--version``."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class WatchOperator(BaseOperator):
         from kafka_replication.orchestration.watching import watcher
 
         try:
-            return [str(row.key) for row in watcher(replication, dict(context)).look().told]
+            return [str(row.key) for row in watcher(replication, dict(context)).look().announced]
         except Exception as problem:
             self.log.exception("%s cannot be watched", replication.name)
             return problem
