@@ -20,8 +20,8 @@ MINIMAL = "a replication needs at least name, source, target and topics"
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A file with mistakes. ``rest`` is what can still be read of it; None if nothing can, or if its name is that of
-    another file.
+    """A file with mistakes. ``rest`` is the readable part; None if there is none, or if another file has the same
+    name.
     """
 
     error: ConfigError
@@ -98,7 +98,9 @@ def _with_names_of_their_own(broken: list[Broken], taken: set[str]) -> list[Brok
 
 
 def _explained(error: ValidationError) -> list[tuple[Place, str]]:
-    """Place and text of each mistake. A list that is too short because of its mistakes is none."""
+    """Place and text of each mistake. If a list is too short because its items have mistakes, only the items are
+    named.
+    """
     every = error.errors(include_url=False)
     items = {place_of(details)[:-1] for details in every}
     return [

@@ -1,4 +1,5 @@
-"""What goes together in one replication: one table for the file, the planner, the engines and docs/combinations.md.
+"""Defines which values go together in one replication: one table for the file, the planner, the engines and
+docs/combinations.md.
 
 A replication chooses one value on each axis. A `Rule` is about two axes: these values of the one do not go with those
 values of the other. What no rule names is supported.
@@ -32,7 +33,7 @@ Choice = tuple[Axis, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Why the values of ``one`` do not go with those of ``other``, and what to write ``instead``.
+    """The reason why the values of ``one`` do not go with those of ``other``, and the values to write ``instead``.
 
     A rule that is ``softly`` kept refuses nothing: the record engine copies the ranges.
     """
@@ -44,7 +45,7 @@ class Rule:
     softly: bool = False
 
     def concerns(self, chosen: Mapping[Axis, Collection[str]]) -> bool:
-        """Whether a replication with these values has both."""
+        """True if a replication with these values has a value of both sides."""
         return all(values.intersection(chosen.get(axis, ())) for axis, values in (self.one, self.other))
 
 
@@ -118,6 +119,8 @@ def refusal(chosen: Mapping[Axis, Collection[str]]) -> Rule | None:
 
 
 def why_not_batches(chosen: Mapping[Axis, Collection[str]]) -> str | None:
-    """Why the record engine copies every range of a replication with these values; None if batches are possible."""
+    """The reason why the record engine copies every range of a replication with these values; None if batches are
+    possible.
+    """
     with_batches = {**chosen, "copy.engine": ("batch",)}
     return next((rule.why for rule in RULES if rule.softly and rule.concerns(with_batches)), None)

@@ -26,7 +26,7 @@ Release = Literal["never", "on failure", "always"]
 
 
 class Hold(Protocol):
-    """What a run knows about its lease."""
+    """The run's view of its lease."""
 
     @property
     def lease(self) -> Lease: ...
@@ -35,10 +35,10 @@ class Hold(Protocol):
         """Raises Busy if the lease is lost: the work must stop."""
 
     def narrow(self, topics: TargetTopics) -> None:
-        """Leave all but these topics to others. Raises Busy if the lease is lost."""
+        """Release all but these topics. Raises Busy if the lease is lost."""
 
     def give_way(self, seconds: float) -> bool:
-        """Let those work who wait for topics of this lease, then go on. Returns whether anybody waited.
+        """Let attempts work that wait for topics of this lease, then go on. Returns True if one waited.
 
         Raises Busy if the lease does not come back within ``seconds``.
         """
@@ -46,7 +46,7 @@ class Hold(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How long a lease lasts without being renewed, and for how long another attempt's is waited for, in seconds.
+    """The times of a lease in seconds: ``duration`` without a renewal, and ``wait`` for the lease of another attempt.
 
     ``expected``: how long after the end of one task the next task of the run may take to begin.
     """
@@ -118,7 +118,7 @@ class HeldLease:
 
     @property
     def lost(self) -> bool:
-        """Whether another attempt has the lease."""
+        """True if another attempt has the lease."""
         return self._gone is not None
 
     def check(self) -> None:

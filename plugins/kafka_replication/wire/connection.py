@@ -68,7 +68,7 @@ class Connection:
         self._socket.close()
 
     def wait_at_most(self, seconds: float) -> None:
-        """For each answer, from now on."""
+        """Wait at most ``seconds`` for each answer, from now on."""
         try:
             self._socket.settimeout(seconds)
         except OSError as e:  # it is closed
@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def open_requests(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests that have no answer yet."""
         return self._correlation - self._oldest
 
     def ask(self, request: Any, answer: type[A]) -> A:
@@ -102,7 +102,7 @@ class Connection:
 
     @contextmanager
     def understanding(self) -> Iterator[None]:
-        """Whatever fails while an answer is taken apart is the answer's fault. Raises Unreachable then."""
+        """Turn every error while an answer is parsed into Unreachable, because the answer is wrong."""
         try:
             yield
         except Exception as e:  # kio raises errors of its own, and those of struct, enum and str
@@ -169,7 +169,7 @@ class Connection:
 
 
 def _without_tags(data: memoryview) -> memoryview:
-    """What follows the tags of an answer's header, of which no version of Kafka has one."""
+    """The answer without the tags of its header. No version of Kafka has any."""
     if data[:1] != _NO_TAGS:
         raise ValueError("its header has tags")
     return data[1:]

@@ -1,4 +1,4 @@
-"""Some records of a batch as a batch of their own: https://kafka.apache.org/documentation/#record
+"""Cuts some records out of a batch into a new batch: https://kafka.apache.org/documentation/#record
 
 Key, value, headers and times stay as they are, byte for byte; only offsets within the batch are written anew.
 """
@@ -13,8 +13,8 @@ from kafka_replication.wire.codecs import packed, unpacked
 
 
 def cut(batch: Batch, first: int, until: int) -> Batch:
-    """The records of the batch at the source offsets ``first <= offset < until``, of which there is at least one. It
-    needs a batch with a record at each of its offsets.
+    """The records of the batch at the source offsets ``first <= offset < until``, of which there is at least one. The
+    batch must have a record at each of its offsets.
 
     The codec and the first timestamp stay, which the times of records are relative to. Raises Malformed, ImportError.
     """
@@ -58,7 +58,7 @@ def _records(data: bytes, count: int) -> Iterator[bytes]:
 
 
 def _moved(record: bytes, delta: int, new_delta: int) -> tuple[int, bytes]:
-    """Its time, relative to the batch's first one, and the record with another offset, and its length before it."""
+    """The time of the record, relative to the batch's first one, and the record with its length and the new offset."""
     time, at = _number(record, 1)  # behind the attributes
     found, behind = _number(record, at)
     if found != delta:
@@ -68,7 +68,7 @@ def _moved(record: bytes, delta: int, new_delta: int) -> tuple[int, bytes]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where it ends: zigzag, seven bits a byte, the lowest first."""
+    """A number of up to 64 bits, and the position behind it: zigzag, seven bits a byte, the lowest first."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -45,8 +45,8 @@ def ask(
 
 
 def answer(connection: Connection) -> tuple[PartitionData | None, float]:
-    """The answer for the partition, and for how many seconds a quota makes this client wait. The answer is None if the
-    broker gives nothing before that time is over.
+    """The answer for the partition, and the seconds for which a quota makes this client wait. The answer is None if the
+    broker answers nothing before that time is over.
     """
     response, found = connection.answer(FetchResponse), None
     seconds = response.throttle_time.total_seconds()

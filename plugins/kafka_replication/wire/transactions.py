@@ -1,5 +1,5 @@
-"""What a transaction's coordinator is told: which partitions belong to it, and that it is over. What brokers tell of
-transactions of others.
+"""Requests to a transaction's coordinator: add a partition, abort. Requests about the transactions of other
+producers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def abort(connection: Connection, transactional_id: str, producer_id: int, epoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A transaction, as its coordinator tells."""
+    """A transaction as its coordinator describes it."""
 
     transactional_id: str
     state: str
@@ -71,8 +71,8 @@ class Described:
 
 
 def first_open(leader: Connection, topic: str, partition: int) -> int | None:
-    """The id of the producer whose open transaction begins first in this partition, as its leader tells; None if it
-    tells none. Brokers before 3.0 close the connection.
+    """The id of the producer whose open transaction begins first in this partition, from the partition's leader; None
+    if there is none. Brokers before 3.0 close the connection.
     """
     asked = TopicRequest(name=TopicName(topic), partition_indexes=(i32(partition),))
     response = leader.ask(DescribeProducersRequest(topics=(asked,)), DescribeProducersResponse)
@@ -84,7 +84,9 @@ def first_open(leader: Connection, topic: str, partition: int) -> int | None:
 
 
 def transaction_of(broker: Connection, producer_id: int) -> Described | None:
-    """What this broker tells of the producer's transaction; None if it is not its coordinator, or does not tell."""
+    """The producer's transaction as this broker describes it; None if it is not the coordinator, or does not describe
+    it.
+    """
     listed = broker.ask(
         ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
     )
