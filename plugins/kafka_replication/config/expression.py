@@ -75,13 +75,13 @@ def parse(text: str) -> Expression:
     except RecursionError:
         raise ValueError("is not a JMESPath expression: it is nested too deeply") from None
     _check(tree)
-    found = list(_of_document(tree))
-    for name in found:
+    fields = list(_of_document(tree))
+    for name in fields:
         if name in ("null", "true", "false"):
             raise ValueError(f"{name} is the name of a field; the value is written in backticks: `{name}`")
         if name not in (*FIELDS, _ALL):
             raise ValueError(f"a record has no {name!r}{_near(name, FIELDS)}; it has {', '.join(FIELDS)}")
-    return Expression(text, frozenset(FIELDS if _ALL in found else found), _parsed(f"!({text})"))
+    return Expression(text, frozenset(FIELDS if _ALL in fields else fields), _parsed(f"!({text})"))
 
 
 def reason(error: Exception) -> str:
@@ -152,5 +152,5 @@ def _check_call(name: str, given: Sequence[_Node]) -> None:
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    found = difflib.get_close_matches(name[:200], list(known), n=1)
-    return f", did you mean {found[0]!r}?" if found else ""
+    similar = difflib.get_close_matches(name[:200], list(known), n=1)
+    return f", did you mean {similar[0]!r}?" if similar else ""

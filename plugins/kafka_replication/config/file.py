@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kafka_replication.config.messages import explain, found, place_of
+from kafka_replication.config.messages import explain, place_of, shown_value
 from kafka_replication.config.model import Replication
-from kafka_replication.config.salvage import rest_of
+from kafka_replication.config.salvage import readable_part
 from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
 from kafka_replication.model.errors import ConfigError
 
@@ -78,7 +78,7 @@ def load_all(folder: Path) -> tuple[dict[str, Replication], list[Broken]]:
             data = _read(path)
             replication = parse_replication(data, str(path))
         except ConfigError as error:
-            broken.append(Broken(error, rest_of(data, path.stem) if data else None))
+            broken.append(Broken(error, readable_part(data, path.stem) if data else None))
             continue
         if earlier := origins.get(replication.name):
             line = read_tree(data).line_of(("name",))
@@ -127,7 +127,7 @@ def _read(path: Path) -> bytes:
 def _no_mapping(tree: Tree) -> Problem:
     if tree.value is None:
         return Problem(1, (), f"the file is empty; {MINIMAL}")
-    return Problem(tree.line_of(()), (), f"must be a mapping (key: value); found {found(tree.value)}; {MINIMAL}")
+    return Problem(tree.line_of(()), (), f"must be a mapping (key: value); found {shown_value(tree.value)}; {MINIMAL}")
 
 
 def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:

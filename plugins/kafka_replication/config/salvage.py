@@ -30,7 +30,7 @@ _KEPT = {"name", "schedule", "alerts", *_NEEDED}
 _TOP = re.compile(rb"^(?=[^\s#])", re.MULTILINE)
 
 
-def rest_of(data: bytes, name: str) -> Replication | None:
+def readable_part(data: bytes, name: str) -> Replication | None:
     """The replication without the keys that cannot be read. ``name`` is its name if the name in the file cannot be
     read.
 

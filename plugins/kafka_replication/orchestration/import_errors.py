@@ -22,7 +22,7 @@ def good_replications(folder: Path) -> list[Replication]:
 
 
 def broken_replications(folder: Path) -> Iterator[tuple[Replication, ConfigError]]:
-    """What can be read of each file with a mistake, and the mistakes."""
+    """The readable part of each file with mistakes, and the mistakes."""
     replications, broken = load_all(folder)
     for each in broken:
         if each.rest is not None:
@@ -51,7 +51,7 @@ def _together(errors: Iterable[ConfigError], *heading: str) -> ConfigError:
 
 
 def _tellable(replication: Replication) -> Replication:
-    """The replication without a callback or notifiers that are not there."""
+    """The replication without callbacks and notifiers that do not exist."""
     named = replication.alerts
     leaving_out: list[dict[str, object]] = [{}, {"callback": None}, {"notifiers": ()}]
     for without in leaving_out:

@@ -36,7 +36,7 @@ class WatchOperator(BaseOperator):
         self.folder = folder
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns what is wrong now, for each replication. Fails if one could not be watched."""
+        """Returns the open causes of each replication. Fails if one replication could not be watched."""
         from kafka_replication.runs.watch.watching import side_by_side
 
         replications = good_replications(self.folder)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DagRuns:
-    """What Airflow knows of the runs of a replication; `Orchestrator`. Asks through the task's supervisor."""
+    """Airflow's view of the runs of a replication; an `Orchestrator`. Asks through the task's supervisor."""
 
     replication: Replication
 
@@ -93,7 +93,7 @@ def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
 def tell(
     replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str, seconds: float
 ) -> None:
-    """Tell what a run failed of. Raises nothing: the watch DAG looks later."""
+    """Announce the failure of a run. Raises nothing: the watch DAG looks later."""
     if not replication.alerts.names_somebody:
         return
     teller = replace(watcher(replication, context), budget=seconds)
@@ -106,7 +106,7 @@ def tell(
 def fields(
     replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str
 ) -> list[dict[str, str]]:
-    """What a run failed of, for a program."""
+    """The failures of a run, for programs."""
     causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
     link = DagRuns(replication).link
     return [asdict(Fields.of(replication.name, Event.OPENED, cause, link(cause.run_id))) for cause in causes]
@@ -117,7 +117,7 @@ def _is_backfill(context: Mapping[str, Any]) -> bool:
 
 
 def look(replication: Replication, context: Mapping[str, Any]) -> None:
-    """Look at a replication of which a run has just ended. Raises nothing: the watch DAG looks again."""
+    """Look at a replication after a run of it has ended. Raises nothing: the watch DAG looks again."""
     if not replication.alerts.names_somebody:
         return
     try:

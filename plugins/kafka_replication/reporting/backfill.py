@@ -105,7 +105,7 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
 
 
 def _not_there_any_more(line: BackfillLine) -> str:
-    """What was on the target once."""
+    """The offsets that were on the target and are missing now."""
     where, text = f"{line.key.source}", ""
     if line.again and not line.plan.refused:
         text += f"\nAGAIN {where}: {line.again} are not on {line.key.target_topic} any more and will be copied again"
@@ -122,7 +122,7 @@ def _not_there_any_more(line: BackfillLine) -> str:
 
 
 def nothing_to_do(*, lost: bool, given_up: bool) -> str:
-    """Why there is nothing to do, without a word that does not hold."""
+    """The reason why there is nothing to do. It claims only what is true of all offsets."""
     if lost:
         return (
             "nothing to do: what is not on the target any more, the source does not have either, or it is of chunks"

@@ -55,12 +55,12 @@ class PartitionStatus:
 
     @property
     def state(self) -> str:
-        """What people read. Nothing is in sync of which the store knows less than the ledger."""
+        """The state for people. A partition is not in sync while the store knows less than the ledger."""
         return NOT_IN_STORE if self.plan.state is State.IN_SYNC and not self.in_store else str(self.plan.state)
 
     @property
     def lost(self) -> int:
-        """How many offsets of the current generation were never copied and were given up by approval."""
+        """The number of offsets of the current generation that were never copied and were given up by approval."""
         return sum(
             approved.gap.range.span
             for approved in self.gaps
@@ -69,12 +69,12 @@ class PartitionStatus:
 
     @property
     def problem(self) -> str:
-        """Why the partition is refused, or which copies are missed; empty if nothing is wrong."""
+        """The reason why the partition is refused, or the copies that are missing; empty if nothing is wrong."""
         return self.plan.what or (missed_text(self.plan.key, self.plan.missed) if self.plan.missed else "")
 
     @property
     def answers(self) -> bool:
-        """Whether both sides of the partition answered."""
+        """True if both sides of the partition answered."""
         return self.plan.state is not State.UNREADABLE
 
     @property
@@ -90,12 +90,12 @@ class PartitionStatus:
 
     @property
     def removed(self) -> int:
-        """How many offsets were copied and are no longer on the target."""
+        """The number of offsets that were copied and are no longer on the target."""
         return self.plan.removed.span
 
     @property
     def withheld(self) -> int:
-        """How many offsets an open transaction hides: those from the last stable offset to the high watermark."""
+        """The number of offsets that an open transaction hides: from the last stable offset to the high watermark."""
         return max(0, self.high_watermark - self.plan.source_end) if self.high_watermark is not None else 0
 
     def as_json(self) -> dict[str, Any]:
@@ -165,7 +165,9 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
 
 
 def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem) -> PartitionStatus:
-    """What the store, and the source's topic if it is known, tell of a partition whose target does not answer."""
+    """The row of a partition whose target does not answer, from the store, and from the source's topic if it is
+    known.
+    """
     at = watermark.key.source
     offsets = source.readable.get(at.partition) if source else None
     return PartitionStatus(
@@ -243,7 +245,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
 
 
 def _columns(rows: list[PartitionStatus]) -> str:
-    """The table itself, without the columns that say nothing of any of these partitions."""
+    """The table itself, without columns that are empty for all of these partitions."""
     columns = {
         "partition": [str(row.plan.key.source) for row in rows],
         "target": [row.plan.key.target_topic for row in rows],

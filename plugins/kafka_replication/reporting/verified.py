@@ -1,4 +1,6 @@
-"""What the command ``verify`` tells: what was read back, and which copies are known to be gone or mixed with others."""
+"""The result of the command ``verify``: the copies that were read back, and those that are known to be gone or mixed
+with others.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from kafka_replication.planning.plan import State
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.verification.verify import VerifyResult
 
-# The states in which the target does not hold what the ledger says, or holds copies of another source than the one that
-# is there now, whatever was read back.
+# The states in which the target contradicts the ledger, or holds copies of another source than the present one,
+# whatever was read back.
 _CONTRADICTED = frozenset(
     {
         State.TARGET_RECREATED,
@@ -29,7 +31,9 @@ _CONTRADICTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRow:
-    """One partition: the offsets that were verified now, with so many records, or why they are not."""
+    """One partition: the offsets that were verified now and the number of their records, or the reason why they are
+    not.
+    """
 
     key: PartitionKey
     verified: Coverage

@@ -1,4 +1,6 @@
-"""Deals a job's tasks to Spark. Each is a Spark job of its own, so that none ends with another; small ones share it."""
+"""Deals a job's tasks to Spark. Each task is a Spark job, so that none ends with another one. Small tasks share a Spark
+job.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Aborted(Exception):
 
 
 class GaveUp(Exception):
-    """No task can run any more: ``end`` says why."""
+    """No task can run any more, because of ``end``."""
 
     def __init__(self, end: JobEnd) -> None:
         super().__init__(end.error)
@@ -60,7 +62,7 @@ _ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception|Exit)\b.*)$", re.MULTILI
 
 
 def cause_of(text: str) -> str:
-    """The line of a long Java and Python trace that says why: the last line that names an error."""
+    """The cause in a long Java and Python trace: the last line that names an error."""
     return (_ERROR.findall(text) or text.strip().splitlines() or ["no reason given"])[-1][:500]
 
 
@@ -92,14 +94,14 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
 
 
 def _error(text: str) -> Exception:
-    """What an error of Spark means for those that wait for its job."""
+    """The error for the tasks that wait for a Spark job with this text."""
     if _NO_PYTHON.search(text):
         return GaveUp(JobEnd.of(EXECUTOR_LACKS_PYTHON, cause_of(text)))
     return (Aborted if _ABORTED.search(text) else RuntimeError)(cause_of(text))
 
 
 def _slots(context: SparkContext, job: Job) -> int:
-    """How many Spark jobs run at a time."""
+    """The number of Spark jobs that run at a time."""
     # Shares of a limit that are dealt to tasks which only wait for an executor would be lost.
     is_counted = (context.master or "").startswith("local") or job.settings.throughput_limit is not None
     processors = context.defaultParallelism if is_counted else MOST_AT_A_TIME
@@ -107,17 +109,19 @@ def _slots(context: SparkContext, job: Job) -> int:
 
 
 def _together(job: Job, slots: int) -> int:
-    """How many small ranges each of them may work on at a time, so that ``parallelism`` bounds all together."""
+    """The number of small ranges that each Spark job may work on at a time, so that ``parallelism`` bounds all
+    together.
+    """
     return AT_ONCE if job.parallelism is None else min(AT_ONCE, math.ceil(job.parallelism / slots))
 
 
 class Dealer:
     """Deals the bundles in their order to threads, each of which runs one bundle at a time.
 
-    A task that failed in a bundle, or whose bundle Spark aborted, runs again by itself; only that result counts. A
-    single task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on
-    it, also those that did not cause it. One that is aborted again gets an error as its result. ``give_up`` gets what
-    was aborted, before it is dealt anew: the transactions of dead workers would hide the ledger from the others.
+    If a task failed in a bundle, or Spark aborted its bundle, the task runs again by itself; only that result counts.
+    If Spark aborts a single task, the task runs alone at the end: the death of an executor ends all tasks on it, also
+    those that did not cause it. If it is aborted again, its result is an error. ``give_up`` gets the aborted tasks
+    before they are dealt again: the transactions of dead workers would hide the ledger from the other tasks.
     """
 
     def __init__(
@@ -144,7 +148,7 @@ class Dealer:
         return self._end or JobEnd()
 
     def _await(self, futures: list[Future[None]]) -> None:
-        """Until all are done. If Spark's application has ended, Spark may never answer those that are not."""
+        """Wait until all are done. If Spark's application has ended, Spark may never answer for some of them."""
         while wait(futures, LOOK).not_done:
             if (end := self._ended()) is not None:
                 wait(futures, LOOK)  # what they were told already
@@ -185,7 +189,7 @@ class Dealer:
             self._take(bundle, results)
 
     def _take(self, bundle: Bundle, results: list[RangeResult]) -> None:
-        """Deliver what is done. What a bundle did not finish becomes single tasks."""
+        """Deliver the finished results. The unfinished tasks of a bundle become single tasks."""
         final = (one for one in results if len(bundle) == 1 or one.fenced or one.at_work or not one.failed)
         done = {result.key for result in final}
         for result in results:

@@ -1,4 +1,4 @@
-"""Several small ranges at a time in one worker, in threads: most of a small range's time is waiting for the brokers.
+"""Works on several small ranges at a time in one worker, in threads: a small range mostly waits for the brokers.
 
 A range that fails here, or that is not done in time, is worked on again by itself: then it has all of its time and
 attempts, and the others do not wait for it.
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def frugal(job: Job) -> Job:
-    """The job with few attempts, and with client buffers of which a worker can hold `AT_ONCE` times as many.
+    """The job with few attempts, and with small client buffers, so that a worker can hold those of `AT_ONCE` ranges.
 
     Its ranges share what one range by itself may carry.
     """

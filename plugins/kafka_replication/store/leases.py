@@ -28,7 +28,7 @@ def in_millis(seconds: float) -> int:
 
 
 def acquire(db: Connection, claim: Claim, duration: int) -> Lease | Busy:
-    """The lease; or why there is none, after the attempt got its place in the queue."""
+    """The lease; or the error that names its holder, after the attempt got its place in the queue."""
     token = _lock(db, claim) + 1
     # Holders renew without the replication's lock: what is read here and then deleted must not be renewed between.
     stored, now = of_replication(db, claim.replication, for_update=True), connect.clock(db)
@@ -110,7 +110,7 @@ def _lock(db: Connection, claim: Claim) -> int:
 
 
 def of_replication(db: Connection, replication: str, *, for_update: bool = False) -> list[Lease]:
-    """Every lease, reservation and place in the queue that is stored, also those that are over."""
+    """Every stored lease, reservation and place in the queue, also the expired ones."""
     query = select(_table).where(_table.c.replication == replication)
     rows = db.execute(query.with_for_update() if for_update else query)
     leases = [_lease(row) for row in rows]
@@ -118,7 +118,7 @@ def of_replication(db: Connection, replication: str, *, for_update: bool = False
 
 
 def _older(db: Connection, replication: str) -> list[Lease]:
-    """The lease that a process of an older version has."""
+    """The lease of a process with an older version."""
     held = select(_replications).where(_replications.c.replication == replication, _replications.c.held)
     return [_of_everything(row) for row in db.execute(held)]
 

@@ -1,4 +1,4 @@
-"""Whether a run may write to its store: asked, not tried, so that nothing is written."""
+"""Finds out if a run may write to its store: reads rights and writes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _SEQUENCE: Final = text(
 
 
 def why_not(url: URL) -> ReplicationError | None:
-    """The error with which a run would end that writes to this store, or None. Raises BadInput, Unreachable."""
+    """The error that a run would raise when it writes to this store; None if there is none. Raises BadInput,
+    Unreachable.
+    """
     if url.get_backend_name() == "sqlite":
         return _file(url)
     engine = connect.connect(url)

@@ -126,10 +126,10 @@ class WatermarkStore(AlertMemory, Protocol):
         self,
         replication: str,
         moment: datetime,
-        found: Mapping[BoundaryKey, int],
+        resolved: Mapping[BoundaryKey, int],
         copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
-        """The offset of ``moment`` in each partition of ``found``. The first call stores it by the rule of
+        """The offset of ``moment`` in each partition of ``resolved``. The first call stores it by the rule of
         `decide_boundary`; it never changes.
         """
 

@@ -46,24 +46,24 @@ def cut(batch: Batch, first: int, until: int) -> Batch:
 
 def _records(data: bytes, count: int) -> Iterator[bytes]:
     """Each record without its length. Raises ValueError."""
-    at = 0
+    position = 0
     for _ in range(count):
-        length, at = _number(data, at)
-        if length < 0 or at + length > len(data):
+        length, position = _number(data, position)
+        if length < 0 or position + length > len(data):
             raise ValueError("a record is cut")
-        yield data[at : at + length]
-        at += length
-    if at != len(data):
+        yield data[position : position + length]
+        position += length
+    if position != len(data):
         raise ValueError("there is more behind its last record")
 
 
 def _moved(record: bytes, delta: int, new_delta: int) -> tuple[int, bytes]:
     """The time of the record, relative to the batch's first one, and the record with its length and the new offset."""
-    time, at = _number(record, 1)  # behind the attributes
-    found, behind = _number(record, at)
-    if found != delta:
-        raise ValueError(f"record {delta} says that it is number {found}")
-    content = record[:at] + _encoded(new_delta) + record[behind:]
+    time, position = _number(record, 1)  # behind the attributes
+    number, behind = _number(record, position)
+    if number != delta:
+        raise ValueError(f"record {delta} says that it is number {number}")
+    content = record[:position] + _encoded(new_delta) + record[behind:]
     return time, _encoded(len(content)) + content
 
 

@@ -40,8 +40,8 @@ def answer(connection: Connection) -> tuple[PartitionProduceResponse, float]:
     """The answer to the oldest request, and the seconds for which a quota makes this client wait."""
     response = connection.answer(ProduceResponse)
     with connection.understanding():
-        told = response.responses[0].partition_responses[0]
-    return told, response.throttle_time.total_seconds()
+        partition = response.responses[0].partition_responses[0]
+    return partition, response.throttle_time.total_seconds()
 
 
 def _string(text: str) -> bytes:

@@ -45,8 +45,8 @@ def add_partition(
     )
     response = connection.ask(request, AddPartitionsToTxnResponse)
     with connection.understanding():
-        told = response.results_by_topic_v3_and_below[0].results_by_partition[0]
-    return int(told.partition_error_code)
+        result = response.results_by_topic_v3_and_below[0].results_by_partition[0]
+    return int(result.partition_error_code)
 
 
 def abort(connection: Connection, transactional_id: str, producer_id: int, epoch: int) -> int:

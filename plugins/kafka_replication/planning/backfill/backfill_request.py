@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from kafka_replication.config import Replication
-from kafka_replication.config.messages import found
+from kafka_replication.config.messages import shown_value
 from kafka_replication.config.names import target_problem, topic_problem
 from kafka_replication.config.time import TIME_FORM, parse_time
 from kafka_replication.model.errors import BadInput
@@ -178,9 +178,9 @@ def _target(replication: Replication, topics: Sequence[str], value: object) -> s
 def _refuse(field: str, value: object, why: str) -> NoReturn:
     raise BadInput(
         (
-            f"{field}: {found(value)} {why}"
+            f"{field}: {shown_value(value)} {why}"
             if why.startswith(("is ", "lies ", "takes ", "starts "))
-            else f"{field}: {why}; found {found(value)}"
+            else f"{field}: {why}; found {shown_value(value)}"
         ),
         "correct it and start again; nothing was started",
     )

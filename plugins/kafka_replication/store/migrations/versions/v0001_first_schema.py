@@ -23,7 +23,7 @@ def _create(name: str, *columns: sa.schema.SchemaItem) -> None:
 
 
 def _create_version() -> None:
-    """The row that also those versions read that know nothing of Alembic."""
+    """The row that versions without Alembic read, too."""
     name = "kafka_replication_schema"
     _create(name, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
     op.execute(f"INSERT INTO {name} (version) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {name})")

@@ -1,4 +1,4 @@
-"""A run stores how far it is."""
+"""A run stores its progress."""
 
 from __future__ import annotations
 

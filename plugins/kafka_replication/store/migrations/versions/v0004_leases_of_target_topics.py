@@ -1,4 +1,4 @@
-"""A lease is for some target topics, and for one attempt; a run says until when its next task is expected."""
+"""A lease is for some target topics, and for one attempt. A run stores until when its next task is expected."""
 
 from __future__ import annotations
 

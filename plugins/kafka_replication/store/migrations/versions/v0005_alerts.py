@@ -1,4 +1,4 @@
-"""Which causes of alerts are open."""
+"""The open causes of alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records that could not be copied, and what became of them."""
+"""The records that could not be copied, and the decisions about them."""
 
 from __future__ import annotations
 
