@@ -8,10 +8,10 @@ from kafka_replication.planning.plan import Plan
 
 
 def changes(plan: Plan, ledger: LedgerView, today: Transform | None) -> tuple[str, ...]:
-    """One note for each filter or transform that the records of this plan follow and that is not ``today``'s.
+    """One note for each earlier filter or transform that the records of this plan follow, if it is not ``today``'s.
 
-    The position says what the last chunk was copied with, so a change is noted by the first run that copies with the
-    new one, and not again.
+    The position stores the one that the last chunk was copied with. So the first run with a new one notes the change,
+    and later runs do not.
     """
     found: dict[Transform | None, list[str]] = {}
     for planned in plan.to_copy:

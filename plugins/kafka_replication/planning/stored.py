@@ -1,4 +1,4 @@
-"""Whether the watermark store knows what the ledger says. If not, it may be another store than that of the runs."""
+"""Compares the watermark store with the ledger. If it has less, it may be another store than that of the runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def unknown_to_store(view: LedgerView, watermarks: Mapping[PartitionKey, int]) -
 
 
 def store_finding(unknown: Sequence[PartitionKey], partitions: int) -> Finding | None:
-    """A warning about the ``unknown`` ones of so many partitions. A run at work may be just about to store them."""
+    """A warning about the ``unknown`` ones of so many partitions. A run that is at work may be about to store them."""
     if not unknown:
         return None
     what = (

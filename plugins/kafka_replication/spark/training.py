@@ -23,10 +23,8 @@ from kafka_replication.spark.submit import SubmitLauncher, TerminalSubmission, s
 from kafka_replication.verification.read_back import ReadBackTask
 
 log = logging.getLogger(__name__)
-UNREACHABLE_CLUSTER = {
-    "bootstrap.servers": "127.0.0.1:1",
-    "log_level": "0",
-}  # its tasks fail at once, which loads the same classes
+# Tasks for it fail at once, which loads the same classes.
+UNREACHABLE_CLUSTER = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 SECONDS = 300.0
 
 

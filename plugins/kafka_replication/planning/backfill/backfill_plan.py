@@ -42,14 +42,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillLine:
-    """The effect of a backfill on one partition; ``plan`` is what would be done.
+    """The effect of a backfill on one partition; ``plan`` is its work.
 
     ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
     records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
-    although they come after the copies in the source. ``again``, a part of ``left``, was on the target once; ``lost``
-    was, too, but the source no longer has it; ``withheld`` was, and is of chunks with records that were retried (see
-    `recopy`); the verification of ``given_up`` was given up. ``keeps`` is how long the target keeps records, in
-    ms (None: for ever); ``oldest`` is a timestamp in ms.
+    although they come after the copies in the source. Copies that were on the target once: ``again``, a part of
+    ``left``; ``lost``, which the source no longer has; ``withheld``, of chunks with records that were retried (see
+    `recopy`). The verification of ``given_up`` was given up. ``keeps`` is the retention of the target in ms (None: for
+    ever); ``oldest`` is a timestamp in ms.
     """
 
     plan: PartitionPlan
@@ -73,7 +73,9 @@ class BackfillLine:
 
     @property
     def kept_until(self) -> int | None:
-        """When the target may delete the oldest record, in ms; None if it never does, or if that is not known."""
+        """The time at which the target may delete the oldest record, in ms; None if it never does, or if it is not
+        known.
+        """
         return None if self.oldest is None or self.keeps is None else self.oldest + self.keeps
 
 
@@ -102,9 +104,7 @@ class BackfillPlan:
         return replace(self, lines=tuple(replace(line, plan=plans[line.key]) for line in self.lines))
 
     def raise_refused(self) -> None:
-        """Raise Refused, which names every refused partition, so that the user knows before a part of the range is
-        copied.
-        """
+        """Raise Refused, which names every refused partition, before a part of the range is copied."""
         raise_refused(self.plan)
 
 
@@ -189,7 +189,7 @@ class BackfillInput:
 def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
     """One line for each requested partition.
 
-    ``opens``: a partition that was never opened starts where its range starts, not where live copying would start.
+    ``opens``: a partition that was never opened starts at the start of its range, not at the start of live copying.
     """
     given = replace(given, ledger=as_compared(given.ledger, given.snapshot))
     view = own(given.replication, given.ledger)
@@ -253,7 +253,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
     again = given.again.get(entry.key, Coverage())
     removed = given.ledger.gone(entry.key) if position else Coverage()
     coverage = position.coverage if position else Coverage()
-    # What was on the target once is no gap at the source.
+    # Offsets that were on the target once are no gap at the source.
     missing = Coverage(coverage.union(removed).missing_from(asked))
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
     waiting = removed.subtract(coverage).subtract(Coverage.of([OffsetRange(0, log_start)])).within(asked)
@@ -322,8 +322,8 @@ def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None
 def next_slice(
     plan: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
 ) -> Plan:
-    """The next bounded part of a backfill: for each partition at most ``most`` offsets, starting at the first that is
-    not on the target.
+    """The next bounded part of a backfill: for each partition at most ``most`` offsets, starting at the first one that
+    is not on the target.
     """
     skipped, parts = set(without), []
     for planned in plan.to_copy:

@@ -30,9 +30,8 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """Copy ``from_ <= offset < until`` of these topics. Without ``topics`` or ``partitions``: all of them. Without
-    ``from_``: from the first offset that the source has. Without ``until``: up to its present end. Without
-    ``target_topic``: the replication's own.
+    """Copy ``from_ <= offset < until`` of these topics. The defaults: all topics and partitions; from the first offset
+    of the source to its present end; the replication's own target topic.
     """
 
     topics: tuple[str, ...]
@@ -53,8 +52,8 @@ def parse(
     target_topic: object = None,
     dry_run: object = False,
 ) -> BackfillRequest:
-    """Parse the raw values into a request. None leaves a value open; an empty text, as from a shell's variable that is
-    not set, does not. Raises BadInput.
+    """Parse the raw values into a request. None leaves a value open. An empty text does not: it may come from a shell
+    variable that is not set. Raises BadInput.
     """
     mistakes = Mistakes()
     names = mistakes.of(lambda: parse_topics(replication, topics), ())

@@ -38,7 +38,7 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
 
 
 def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Finding]:
-    """The findings about one side alone, while the other one does not answer and ``snapshot`` has nothing of it.
+    """The findings about one side only, while the other one does not answer. ``snapshot`` has only this side.
 
     ``known``: partitions were replicated before.
     """
@@ -69,7 +69,7 @@ def _of_target_alone(replication: Replication, snapshot: Snapshot, topic: Topic)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Errors first, and each once."""
+    """The findings without repetitions, errors first."""
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.severity, finding.where))
 
 
@@ -93,7 +93,9 @@ def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
 
 
 def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
-    """Whether the topic can be copied to its target at all, and what may be lost there."""
+    """The findings that refuse the copy of the topic to its target, and warnings about records that may be lost
+    there.
+    """
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     if problem := replication.target_problem(source.name):
         return [Finding("error", source.name, problem, RENAME)]
@@ -119,7 +121,7 @@ def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Finding]
 
 
 def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
-    """Findings about a target topic that does not exist, judged by the settings that it would be created with."""
+    """Findings about a target topic that does not exist. They are about the settings that it would be created with."""
     if not replication.target_topics.create:
         yield Finding(
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
@@ -190,7 +192,7 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
 
 
 def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
-    """A target topic may not be selected as a source too, or it would be copied in turn, as soon as it exists.
+    """Findings about a target topic that is also selected as a source: its records would be copied again.
 
     If provenance leaves the copies out, only a copy of a copy may not be selected: there would be ever more topics.
     """
@@ -220,7 +222,7 @@ def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[F
 
 
 def _target_settings(replication: Replication, at: str, target: Topic) -> Iterator[Finding]:
-    """What an existing target shows, whatever its source is."""
+    """Findings about the settings of an existing target, whatever its source is."""
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
         yield Finding(
             "error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
@@ -229,7 +231,9 @@ def _target_settings(replication: Replication, at: str, target: Topic) -> Iterat
 
 
 def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
-    """Limits of the target that refuse records which the source has. ``where`` says what sets them."""
+    """Findings about limits of the target that refuse records of the source. ``where`` names the place of the
+    settings.
+    """
     size = "max.message.bytes"
     if size in target and int(target[size]) < int(source.get(size, 0)):
         yield Finding(

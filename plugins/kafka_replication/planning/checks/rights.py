@@ -1,4 +1,6 @@
-"""Which rights a replication needs, and which of them are missing. docs/connections.md lists them for people."""
+"""The rights that a replication needs, and the findings about missing ones. docs/connections.md lists them for
+people.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def _grows(replication: Replication, source: Topic, target: Topic) -> bool:
 
 
 def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Finding]:
-    """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic they are for."""
+    """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic that needs
+    them.
+    """
     for right in needed:
         if right in snapshot.denied:
             login = _login(snapshot, right.side)
@@ -95,7 +99,7 @@ def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = No
 
 
 def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]) -> Iterator[Finding]:
-    """A finding for each transactional id that a rule denies. Asking for one id does not show the others."""
+    """A finding for each transactional id that a rule denies. A request about one id does not show the others."""
     if replication.delivery != EXACTLY_ONCE or on_transactions(replication.name) in snapshot.denied:
         return
     for name in ids:
@@ -105,7 +109,7 @@ def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]
 
 
 def _by_rule(snapshot: Snapshot, right: Right, host: str | None = None) -> Finding | None:
-    """The finding if a rule that is seen denies the right. ``host`` are the hosts for which it has to hold."""
+    """The finding if a visible rule denies the right. ``host`` limits it to rules for this host."""
     login = _login(snapshot, right.side)
     for rule in sorted(snapshot.deny_rules.get(right.side, ())):
         if rule.forbids(right, login.principal) and host in (None, rule.host):

@@ -1,1 +1,3 @@
-"""What a person decides about ledger and store: approve a gap, reset a topic, repair entries, rebuild the store."""
+"""Carries out decisions of a person about ledger and store: approve a gap, reset a topic, repair entries, rebuild the
+store.
+"""

@@ -51,9 +51,9 @@ class Approval:
 
 
 def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
-    """Record the gap. Returns it, and whether it is new: approving the same gap twice changes nothing.
+    """Record the gap. Returns it, and True if it is new: approving the same gap twice changes nothing.
 
-    Raises BadInput, Refused, or GapFound if other offsets are lost than the approval names.
+    Raises BadInput, Refused, or GapFound if the approval does not name the lost offsets exactly.
     """
     steps.fence_stale_producers(run)
     view = run.view()
@@ -103,7 +103,7 @@ def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPl
 
 @contextmanager
 def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
-    """A session with the partition's own transactional id. It fences a running copier, or a later copier fences it."""
+    """A session with the partition's own transactional id. It fences a running copier, and a later copier fences it."""
     run.check()
     with closing(run.session(planned.key)) as session:
         session.fence()
@@ -144,7 +144,7 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         # Receipts of copies that are gone were deleted when a part of these was given back.
         expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
         gone = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
-        if gone is None:  # what was verified, and removed from the target after that
+        if gone is None:  # the copies were verified, and then removed from the target
             gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
             gone = gone or next(iter(planned.missed), None)
         if gone is None:

@@ -1,4 +1,6 @@
-"""Repair entries that contradict each other: propose what the receipts prove, and write it after an approval."""
+"""Repairs entries that contradict each other: proposes the entries that the receipts prove, and writes them after an
+approval.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What is wrong with the entries of one partition, and what they would become. ``before`` is None if the position
+    """The contradiction in the entries of one partition, and the entries to write. ``before`` is None if the position
     cannot be read.
 
     ``unproven`` are offsets without a receipt, because it may have expired. They stay copied if the position, or the
@@ -82,7 +84,7 @@ def _ends_text(position: Position) -> str:
 
 
 def proposals(run: Run) -> list[Repair]:
-    """What is to be repaired. Changes nothing. Reads all receipts.
+    """The proposed repairs. Changes nothing. Reads all receipts.
 
     Raises Refused for a position that cannot be read and of which no receipt is left.
     """
@@ -130,8 +132,8 @@ def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -
 
 
 def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable: bool) -> tuple[Position, Coverage]:
-    """The position that receipts and approvals prove, and what is not proven; see `Repair`. Without an error in the
-    ledger it is the position that is there, but for the leader epoch.
+    """The position that receipts and approvals prove, and the offsets that are not proven; see `Repair`. If the ledger
+    has no error, it is the present position, except for the leader epoch.
     """
     position = view.positions[key]
     generation = position.generation
@@ -148,7 +150,7 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
         if readable:
             unproven = _said(key, view, known).subtract(coverage)
             coverage = coverage.union(unproven)
-        else:  # the start is behind all that is not known to be there, so that no run copies it a second time
+        else:  # The start is behind all offsets that may be on the target, so that no run copies them a second time.
             start = coverage.ranges[-1].from_
             unproven = Coverage(coverage.missing_from(OffsetRange(0, start)))
     given_back = view.given_back(key, generation).within(OffsetRange(0, passed))
@@ -165,8 +167,8 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
 
 
 def _said(key: PartitionKey, view: LedgerView, known: Iterable[Receipt]) -> Coverage:
-    """What was copied although no receipt is left of it: what the position says, and all between its end and the first
-    receipt that it does not know. Runs copy in the order of the offsets.
+    """The copied offsets without a receipt: those in the position, and all between its end and the first receipt that
+    it does not know. Runs copy in the order of the offsets.
     """
     position = view.positions[key]
     newer = (receipt.range.from_ for receipt in known if position.left_of(receipt.range))
@@ -176,7 +178,7 @@ def _said(key: PartitionKey, view: LedgerView, known: Iterable[Receipt]) -> Cove
 
 
 def _retried(key: PartitionKey, view: LedgerView, position: Position) -> list[Handled]:
-    """What was copied behind the chunks."""
+    """The retried records, which were copied behind the chunks."""
     return [entry for entry in view.handled_in(key, position.generation, "retried") if entry.ids == position.ids]
 
 
@@ -185,7 +187,7 @@ def _set_aside(known: Iterable[Receipt]) -> dict[str, Any]:
 
 
 def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt | Handled]) -> dict[str, Any]:
-    """How far our records reach on the target, as these entries prove it."""
+    """The ends of our records on the target, as these entries prove them."""
     ends = target_ends(known)
     spread = [receipt.placement.by for receipt in known if isinstance(receipt.placement, KafkaPartitions)]
     if spread and spread[-1].name != KEEP:
@@ -196,7 +198,7 @@ def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt | Handl
 
 
 def _less(key: PartitionKey, view: LedgerView, after: Position) -> Verified | None:
-    """The verified entry without offsets that were never copied; None if it stays as it is."""
+    """The verified entry without offsets that were never copied; None if it does not change."""
     entry = view.verified.get(key)
     if entry is None or entry.generation != after.generation or not entry.coverage.subtract(after.coverage):
         return None
