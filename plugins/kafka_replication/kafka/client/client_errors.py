@@ -1,4 +1,4 @@
-"""What a client's connections report by themselves: librdkafka tells it to ``error_cb``, not to the call that waits."""
+"""Keeps the errors of a client's connections: librdkafka passes them to ``error_cb``, not to the call that waits."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class Heard:
             self._also(error)
 
     def take_suspicion(self) -> bool:
-        """Whether an error came since the last call that nothing but a change of settings seems to heal."""
+        """True if an error came since the last call that only a change of settings seems to heal."""
         suspicion, self._suspicion = self._suspicion, False
         return suspicion
 
 
 class HearingAdmin(AdminClient):
-    """An admin client that keeps what its connections report."""
+    """An admin client that keeps the errors of its connections."""
 
     heard: Heard
 
 
 class HearingConsumer(Consumer):
-    """A consumer that does."""
+    """A consumer that keeps the errors of its connections."""
 
     heard: Heard
 
 
 class HearingProducer(Producer):
-    """A producer that does."""
+    """A producer that keeps the errors of its connections."""
 
     heard: Heard

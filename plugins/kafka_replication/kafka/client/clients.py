@@ -1,7 +1,7 @@
-"""Client configuration. The settings that the protocol needs always win over those of a connection.
+"""Creates clients. The settings that the protocol needs always override those of a connection.
 
-Clients are created where they are used, because they do not survive a fork. Compare them with ``is None``: an idle
-client is falsy.
+Clients are created in the process that uses them, because they do not survive a fork. Compare them with ``is None``: an
+idle client is falsy.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _producer_only = frozenset(
 
 
 def check_connection(name: str, config: ClientConfig, side: Side) -> dict[str, Any]:
-    """The connection's client settings, and what messages call the cluster. Raises BadInput naming a setting that is
+    """The connection's client settings, and the cluster's name in messages. Raises BadInput naming a setting that is
     missing or not allowed.
     """
     if not str(config.get("bootstrap.servers", "")).strip():
@@ -96,7 +96,7 @@ def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
 
 
 def uncommitted_consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
-    """A consumer for finding open transactions, or the next record of any kind; never for copying."""
+    """A consumer that finds open transactions, or the next record of any kind; never used for copying."""
     ours = {**CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
     return _consumer(config, {"fetch.wait.max.ms": 5, **more, **ours})
 
@@ -112,7 +112,7 @@ def producer(config: ClientConfig, **more: Any) -> Producer:
 
 
 def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
-    """A producer without transactions. ``ours``, which says what is acknowledged, wins over everything else."""
+    """A producer without transactions. ``ours``, which sets the acknowledgements, overrides everything else."""
     base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
     return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
 
@@ -146,10 +146,10 @@ TO_CONFIRM = 10.0  # seconds
 
 
 def raise_if_shut_out(client: object) -> None:
-    """Raise NotAdmitted if this client waits in vain, because its cluster lets no client with its settings in any more.
+    """Raise NotAdmitted if this client cannot succeed any more, because its cluster admits no client with its settings.
 
-    What the client reported decides nothing: it may be over, or concern one broker of many. A new client asks again.
-    Costs nothing unless the client has reported such an error since the last call.
+    The errors that the client has reported are only a reason to look: they may be over, or concern one broker of many.
+    So a new client connects. If there was no such error since the last call, this costs nothing.
     """
     heard = getattr(client, "heard", None)
     if isinstance(client, HearingAdmin | HearingProducer):  # a consumer is polled by who reads
@@ -164,12 +164,12 @@ def _for_admin(config: ClientConfig) -> dict[str, Any]:
 
 
 def without_statistics(config: ClientConfig) -> ClientConfig:
-    """The settings for a client that is not polled all the time."""
+    """The settings for a client that is not polled regularly: without statistics."""
     return {key: value for key, value in config.items() if key not in _STATISTICS}
 
 
 def login(config: ClientConfig) -> Login:
-    """Who a client with these settings is, and where."""
+    """The principal of a client with these settings, and its cluster."""
     return Login(connect_diagnosis.name_of(config), connect_diagnosis.principal_of(config))
 
 
@@ -179,10 +179,11 @@ _sharing = threading.Lock()  # of the dictionary: nobody connects while it is he
 
 
 def shared_admin(config: ClientConfig) -> AdminClient:
-    """This process's one admin client of a cluster. A forked process makes its own: clients do not survive a fork.
+    """The one admin client of this process for a cluster. A forked process creates its own: clients do not survive a
+    fork.
 
-    Raises Unreachable if the cluster does not answer when the client is made. Those who ask meanwhile wait for the same
-    attempt, and get its error; who asks later tries again. Nobody waits for another cluster.
+    Raises Unreachable if the cluster does not answer when the client is created. Threads that ask meanwhile wait for
+    the same attempt, and get its error; a thread that asks later tries again. No thread waits for another cluster.
     """
     name = repr(sorted(_for_admin(config).items()))
     while True:
@@ -223,11 +224,11 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _make(kind: type[C], config: dict[str, Any]) -> C:
-    """A client that prints nothing by itself: what matters of its log is raised as an error.
+    """A client that prints nothing. Important errors in its log are raised as errors.
 
-    Its lines go to this module's logger, whenever it is polled: those that the connection asks for by ``log_level``,
-    and the last one of a client that can do nothing any more, which level 0 has, too. An admin client has no such
-    line, and is polled only while it connects; later it prints on stderr what is asked for.
+    Its log lines go to this module's logger when it is polled: the lines that the connection asks for by ``log_level``,
+    and the last line of a client that cannot continue, which level 0 has, too. An admin client has no such line. It is
+    polled only while it connects; later it prints the lines that were asked for on stderr.
     """
     try:
         asked = config if "stats_cb" in config else without_statistics(config)
@@ -246,7 +247,9 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
-    """Why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the reason."""
+    """The reason why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the
+    reason.
+    """
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return _copy(raised.args[0]) if reason is None else reason
@@ -262,7 +265,7 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
 
 
 def failure(client: Producer) -> KafkaError | None:
-    """Why the open transaction can no longer be committed, or None if it can. Changes nothing.
+    """The reason why the open transaction can no longer be committed; None if it can be. Changes nothing.
 
     Delivery callbacks do not show the reason: the records after a refused one are purged or time out, like the records
     in a fenced producer's queue. `produce` then raises ``_STATE``.

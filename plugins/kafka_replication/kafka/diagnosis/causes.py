@@ -1,7 +1,7 @@
-"""Why a client gets no connection to a broker: what librdkafka says of it, and what that means.
+"""Defines the causes for which a client gets no connection to a broker, and librdkafka's messages about them.
 
-librdkafka 2.16 does not tell an expired certificate, a wrong name and an unknown authority apart, and says nothing at
-all when a listener wants TLS or a login that the client does not have: there `probe` asks the broker itself.
+librdkafka 2.16 does not distinguish an expired certificate, a wrong name and an unknown authority. If a listener wants
+TLS or a login that the client does not have, it reports nothing: then `probe` asks the broker itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOGIN_PLACE = "in the connection's extra"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One reason. ``is_final``: nothing but a change of settings, certificates or names can heal it."""
+    """One cause. ``is_final``: only a change of settings, certificates or names can heal it."""
 
     name: str  # stable, for programs and as an anchor in docs/errors.md
     kind: type[ReplicationError]
@@ -191,8 +191,8 @@ ALL = (
     NO_ANSWER,
 )
 
-# What librdkafka 2.16.0 says (printed by brokers of Kafka 4.3.1), most special first. Only what a broker answered, or
-# what this client checked itself, is final: a broker that stops in the middle of a handshake says nothing.
+# The messages of librdkafka 2.16.0 (from brokers of Kafka 4.3.1), most special first. Only answers of a broker, and
+# checks of this client itself, are final: a broker that stops in the middle of a handshake proves nothing.
 _TEXTS: Sequence[tuple[re.Pattern[str], Cause]] = tuple(
     (re.compile(pattern, re.IGNORECASE), cause)
     for pattern, cause in (

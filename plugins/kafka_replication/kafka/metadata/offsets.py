@@ -38,19 +38,19 @@ _PASSING = frozenset(
         KafkaError._NO_OFFSET,
     }
 )
-# What Kafka 4.3 answers to a search for a time that ends at a damaged compressed batch (measured).
+# The answer of Kafka 4.3 to a search for a time that ends at a damaged compressed batch (measured).
 _CANNOT_DECODE = frozenset({KafkaError.UNKNOWN, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG})
 
 # Seconds; each further request may take twice as long. As long as librdkafka 2.16 takes a broker that is down for a
 # leader, a request keeps a processor busy until its end. The next one comes after new metadata, and fails at once.
 FIRST_REQUEST = 2.0
 Answers = dict[TopicPartition, ListOffsetsResultInfo]
-Failures = dict[TopicPartition, ReplicationError]  # why each of these partitions gave no answer
+Failures = dict[TopicPartition, ReplicationError]  # the reason why a partition gave no answer
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one request may take, and for how long a partition without a leader is asked again; in seconds.
+    """The longest time of one request, and the time for which a partition without a leader is asked again; in seconds.
 
     The first requests take less, see `FIRST_REQUEST`.
     """
@@ -82,7 +82,7 @@ def _ask(
 
 
 def _raise_first(failures: Failures) -> None:
-    """Raise the first error, those first that no retry can help."""
+    """Raise the first error. Errors for which a retry cannot help come first."""
     if failures:
         _, error = min(failures.items(), key=lambda item: (item[1].retriable, item[0]))
         others = f" (and {len(failures) - 1} more partitions do not answer)" if len(failures) > 1 else ""
@@ -98,8 +98,8 @@ def _ask_each(
     patience: Patience,
     all_or_none: bool = False,
 ) -> tuple[Answers, Failures]:
-    """ListOffsets of each partition, or why it does not answer. Those that may answer soon are asked again, unless the
-    caller needs ``all_or_none`` and another partition will never answer.
+    """ListOffsets of each partition, or its error. Partitions that may answer soon are asked again, unless the caller
+    needs ``all_or_none`` and another partition will never answer.
     """
     answers, failures = Answers(), Failures()
     left, seconds = set(partitions), min(FIRST_REQUEST, patience.request)
@@ -136,7 +136,7 @@ def _ask_once(
     committed: bool,
     timeout: float,
 ) -> dict[TopicPartition, KafkaException]:
-    """Add what answers to ``answers``. Returns the errors of the others."""
+    """Add the answers to ``answers``. Returns the errors of the other partitions."""
     failed: dict[TopicPartition, KafkaException] = {}
     if not wanted:
         return failed
@@ -220,7 +220,7 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
 def at_time_each(
     admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int, patience: Patience = _USUAL
 ) -> tuple[dict[TopicPartition, int], Failures]:
-    """As `at_time`, with the reason for each partition that does not answer."""
+    """The same as `at_time`, with the error of each partition that does not answer."""
     first, failures = _list_each(
         admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
     )
@@ -272,7 +272,9 @@ def _list_each(
 def all_three(
     admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
 ) -> dict[TopicPartition, PartitionOffsets | Problem]:
-    """The three offsets of each partition, or why they are not known. A partition that fails once is not asked on."""
+    """The three offsets of each partition, or the reason why they are not known. After one failure a partition is not
+    asked again.
+    """
     starts, failures = log_starts_each(admin, partitions, patience)
     high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
     stable, also_failed = last_stable_each(admin, high, patience)
@@ -305,7 +307,7 @@ def stable_ends_each(
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[dict[TopicPartition, int], Failures]:
-    """As `stable_ends`, with the reason for each partition whose end is not known after ``deadline`` seconds."""
+    """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
     waiting, telling = set(ends), Telling(admin)
 

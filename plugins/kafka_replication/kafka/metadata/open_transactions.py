@@ -1,4 +1,4 @@
-"""Names the transaction that hides what lies behind a partition's last stable offset: whose it is, and when it ends."""
+"""Names the transaction that hides the offsets behind a partition's last stable offset, with its owner and its end."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from kafka_replication.wire.transactions import Described
 
 log = logging.getLogger(__name__)
-FIRST_WORD, AGAIN = 3.0, 60.0  # seconds of waiting after which it is told, and told again
+FIRST_WORD, AGAIN = 3.0, 60.0  # seconds of waiting before the first log line and between later ones
 ANSWER = 5.0  # seconds that one broker may take
 MOST = 3  # partitions that one message names
 SWEEP = timedelta(seconds=10)  # brokers look for transactions whose time is over every so often, by default
 
 
 class Telling:
-    """Says in the log what a wait is for, once it is no short one."""
+    """Logs the reason of a wait once the wait is no short one."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin, self._next = admin, time.monotonic() + FIRST_WORD
 
     def still_hidden(self, stable: Mapping[TopicPartition, int]) -> None:
-        """These partitions are still hidden from these offsets on."""
+        """Note that these partitions are still hidden from these offsets on."""
         if not stable or time.monotonic() < self._next:
             return
         for at in sorted(stable)[:MOST]:
@@ -47,8 +47,8 @@ class Telling:
 
 
 def named(admin: AdminClient, at: TopicPartition) -> str:
-    """``: `` and what the brokers tell of the transaction that is open first in this partition; empty if they do not
-    tell, such as those before Kafka 3.0. Never raises, and takes seconds at most.
+    """``: `` and the brokers' description of the first open transaction in this partition; empty if they have none,
+    such as brokers before Kafka 3.0. Never raises, and takes seconds at most.
     """
     try:
         return f": {text}" if (text := _told(admin, at)) else ""

@@ -52,9 +52,9 @@ _USUAL = offsets.Patience()
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Those of some ``topics`` that exist; and for each of them, also for those that do not exist, the operations that
-    the brokers do not allow this client, as far as they tell: ``Read``, ``Write`` and ``Alter`` are told of topics that
-    exist, or if all three are denied; ``DescribeConfigs`` always; ``Create`` of topics that exist.
+    """Those of some ``topics`` that exist; and the operations that the brokers deny this client, as far as they show
+    it: ``Read``, ``Write`` and ``Alter`` for topics that exist, or if all three are denied; ``DescribeConfigs`` always;
+    ``Create`` for topics that exist.
     """
 
     topics: Mapping[str, Topic]
@@ -67,7 +67,7 @@ def cluster_id(admin: AdminClient) -> str:
 
 
 def answer(admin: AdminClient, doing: str, send: Callable[[float], Future[V]]) -> V:
-    """The one answer to a request for reading that concerns no topic. Raises its error."""
+    """The answer to a request for reading that concerns no topic. Raises its error."""
     (answered,) = _ask(admin, None, lambda seconds: {None: send(seconds)}).values()
     if isinstance(answered, KafkaError):
         raise translate(answered, doing, Asked.of(admin))
@@ -140,7 +140,7 @@ def _ask(
 def descriptions(
     admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
 ) -> dict[str, TopicDescription]:
-    """The descriptions of those topics that exist, and with ``rights`` what this client may do with them."""
+    """The descriptions of those topics that exist. With ``rights`` they list the operations that this client may do."""
     known, failed = _describe_each(admin, topics, most, rights=rights)
     for error in failed.values():
         raise error
@@ -224,7 +224,7 @@ def _ask_configs(
 
 
 def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> Described:
-    """Those of ``topics`` that exist, with the offsets of every partition. What is not known has a `Problem`."""
+    """Those of ``topics`` that exist, with the offsets of every partition. Unknown parts have a `Problem`."""
     wanted = set(topics)
     described, failed = _describe_each(admin, wanted, rights=True)
     hidden = _denied_ones(failed)
@@ -252,14 +252,16 @@ def _configs_denied(admin: AdminClient, names: Iterable[str]) -> set[str]:
 
 
 def _denied(description: TopicDescription) -> frozenset[Operation]:
-    """What the client may not do with a topic. Nothing if the brokers did not tell, as those of before Kafka 2.3."""
+    """The operations that the client may not do with a topic. Empty if the brokers do not list them, as before Kafka
+    2.3.
+    """
     allowed = description.authorized_operations
     names = {operation.name for operation in allowed} if allowed else {operation.name for operation in Operation}
     return frozenset(operation for operation in Operation if operation.name not in names)
 
 
 def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
-    """As `describe`. Raises the error of a topic that cannot be described."""
+    """The same as `describe`. Raises the error of a topic that cannot be described."""
     described, failed = _describe_each(admin, topics)
     settings, unreadable = configs(admin, described)
     known = _with_offsets(admin, described, settings, _USUAL)
@@ -291,7 +293,7 @@ def _with_offsets(
 
 
 def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
-    """A topic of which nothing is known but why, and perhaps its partitions."""
+    """A topic without a description, with the reason and perhaps its partitions."""
     return Topic(
         name=name, topic_id="", partitions=dict.fromkeys(partitions, problem), replication_factor=0, problem=problem
     )
@@ -317,7 +319,7 @@ def create(
 
 
 def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
-    """Those of these topics that the brokers do not let this client write, as far as they tell (KIP-430)."""
+    """Those of these topics that the brokers do not let this client write, as far as they show it (KIP-430)."""
     known, failed = _describe_each(admin, names, rights=True)
     hidden = _denied_ones(failed)
     writing = {AclOperation.WRITE, AclOperation.ALL}

@@ -1,4 +1,4 @@
-"""Ask the brokers for what they would refuse later. Nothing is created, joined, committed or fenced."""
+"""Finds out which requests the brokers would refuse later. Nothing is created, joined, committed or fenced."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAIT = 0.1  # seconds between two looks at what the brokers deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToCreate:
-    """A topic that a run would create. Without a ``replication_factor`` it is the brokers' default."""
+    """A topic that a run would create. ``replication_factor`` None is the brokers' default."""
 
     name: str
     partitions: int
@@ -79,8 +79,8 @@ _RESOURCES = {
 
 
 def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[DenyRule] | None:
-    """The rules by which this cluster denies something to somebody; None if it does not tell them: that takes
-    ``Describe`` on the cluster.
+    """The rules by which this cluster denies something. None if it does not show them: that requires ``Describe`` on
+    the cluster.
     """
     any_, deny = AclOperation.ANY, AclPermissionType.DENY
     # None is any name, any principal, any host; the stubs do not know that.
@@ -115,7 +115,8 @@ def check_transactions(target: clients.ClientConfig, replication: str, settings:
 
 
 def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
-    """Why the brokers would not create these topics, by name (``CreateTopics`` with ``validate_only``).
+    """The errors with which the brokers would not create these topics, by name (``CreateTopics`` with
+    ``validate_only``).
 
     A topic that exists meanwhile is none of them, and neither is one of which the brokers did not answer in time.
     """
