@@ -22,7 +22,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.orchestration import notifiers
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.runs.watch.watching import LostRun, Watcher, failures_of
+from kafka_replication.runs.watch.watching import FailedRun, Watcher, failures_of
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class DagRuns:
                 return dag_id, run_id.removeprefix(prefix)
         return None
 
-    def lost(self) -> LostRun | None:
+    def newest_failed(self) -> FailedRun | None:
         name = self.replication.name
         try:
             answer = task_runner.SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=name, logical_date=datetime.now(UTC)))
@@ -70,7 +70,7 @@ class DagRuns:
         if run is None or run.state != "failed" or run.end_date is None:
             return None
         began = run.start_date or run.run_after
-        return LostRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
+        return FailedRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
 
     def paused(self) -> bool:
         try:

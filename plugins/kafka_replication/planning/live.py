@@ -281,9 +281,9 @@ class Planner:
         if problem := problem or self._target_problem(key, target):
             return refusals.unreadable(problem)
         offsets = source.offsets(number)
-        lost = gaps.lost(position, offsets.log_start)
-        if lost:
-            return refusals.overrun(key, lost, offsets.log_start)
+        first_gap = gaps.first_gap(position, offsets.log_start)
+        if first_gap:
+            return refusals.overrun(key, first_gap, offsets.log_start)
         # The last stable offset never decreases, and neither does the high watermark, which is at or above it.
         if offsets.last_stable < position.next_offset:
             return refusals.truncated(key, position, offsets.last_stable)

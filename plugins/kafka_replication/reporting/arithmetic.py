@@ -41,10 +41,10 @@ def account(evidence: Evidence) -> tuple[RangeReport, ...]:
     lines = [line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned)]
     others = (p for p in evidence.plan.partitions if not (p.copy or p.verify or p.refused))
     lines += [line for planned in others if (line := _in_sync(evidence, planned)).error]
-    return tuple(map(_said_plainly, lines))
+    return tuple(map(_without_equal_digest, lines))
 
 
-def _said_plainly(line: RangeReport) -> RangeReport:
+def _without_equal_digest(line: RangeReport) -> RangeReport:
     """The line; if it has an error, without a digest that is equal. It would look like a success."""
     return replace(line, digest_ok=None) if line.error and line.digest_ok else line
 
@@ -69,7 +69,7 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
         if line.digest_ok and view.unproven(key, planned.generation).within(range_):
             line = replace(line, digest_ok=None)
-        yield _alone(evidence, _stored(evidence, line, end))
+        yield _with_foreign_writer(evidence, _stored(evidence, line, end))
     # Ranges that were to be verified have their line already.
     yield from (_missed(evidence, planned, range_) for range_ in planned.missed.subtract(planned.verify))
 
@@ -86,7 +86,7 @@ def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> 
     )
 
 
-def _alone(evidence: Evidence, line: RangeReport) -> RangeReport:
+def _with_foreign_writer(evidence: Evidence, line: RangeReport) -> RangeReport:
     """The line, with an error if another client wrote behind our last record."""
     position = evidence.view.positions.get(line.key)
     if line.error or line.key not in evidence.foreign or position is None:

@@ -48,7 +48,7 @@ def _row(line: BackfillLine) -> dict[str, Any]:
         "gone": line.gone.encode(),
         "to_copy": line.left.encode(),
         "to_copy_again": line.again.encode(),
-        "lost_on_both_sides": line.lost.encode(),
+        "lost_on_both_sides": line.lost_on_both_sides.encode(),
         "withheld": line.withheld.encode(),
         "to_verify": line.plan.verify.encode(),
         "estimated_records": line.records,
@@ -109,8 +109,10 @@ def _not_there_any_more(line: BackfillLine) -> str:
     where, text = f"{line.key.source}", ""
     if line.again and not line.plan.refused:
         text += f"\nAGAIN {where}: {line.again} are not on {line.key.target_topic} any more and will be copied again"
-    if line.lost:
-        text += f"\nLOST {where}: {line.lost} are not on {line.key.target_topic} any more, nor at the source"
+    if line.lost_on_both_sides:
+        text += (
+            f"\nLOST {where}: {line.lost_on_both_sides} are not on {line.key.target_topic} any more, nor at the source"
+        )
     if line.withheld:
         text += (
             f"\nWITHHELD {where}: {line.withheld} are not on {line.key.target_topic} any more, but records of these"
@@ -148,7 +150,7 @@ def summary(backfill_plan: BackfillPlan) -> str:
         if backfill_plan.lines and not any(line.asked.span for line in backfill_plan.lines):
             return "nothing to do: the source has no offset in this range"
         lost, given_up = (
-            any(line.lost or line.withheld for line in backfill_plan.lines),
+            any(line.lost_on_both_sides or line.withheld for line in backfill_plan.lines),
             any(line.given_up for line in backfill_plan.lines),
         )
         return nothing_to_do(lost=lost, given_up=given_up)

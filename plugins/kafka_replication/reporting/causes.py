@@ -30,7 +30,7 @@ class Life(StrEnum):
 
     AT_WORK = "at work"
     ENDED = "ended"
-    GONE = "gone"
+    DIED = "gone"
     UNKNOWN = "unknown"
 
 
@@ -90,7 +90,7 @@ def _of_newest(replication: Replication, live: Sequence[RunFacts]) -> Iterator[C
     run = next((run for run in live if run.life is not Life.AT_WORK), None)
     if run is None or run.succeeded:
         return
-    if run.life in (Life.GONE, Life.UNKNOWN):
+    if run.life in (Life.DIED, Life.UNKNOWN):
         yield _died(replication, run)
     else:
         yield from failures(run)
@@ -113,7 +113,7 @@ def _died(replication: Replication, run: RunFacts) -> Cause:
         places=tuple(f"{outcome.key.source} {outcome.range}" for outcome in run.failed),
         at=run.moved_at,
         # It is not certain that it is gone: a task that waits for its turn looks the same.
-        patience=0 if run.life is Life.GONE else replication.alerts.stalled_after,
+        patience=0 if run.life is Life.DIED else replication.alerts.stalled_after,
         run_id=run.record.run_id,
     )
 
@@ -312,17 +312,17 @@ def problems(replication: Replication, rows: Iterable[PartitionStatus], now: dat
     """The reasons for exit code 1 of ``status``: partitions that are refused, miss copies on the target, are beyond the
     limit, or are unverified for long.
     """
-    found = []
+    reasons = []
     for row in rows:
         at = row.plan.key.source
         if row.plan.refused:
             verb = "is refused" if row.answers else "does not answer"
-            found.append(f"{at} {verb}: {row.plan.what}")
+            reasons.append(f"{at} {verb}: {row.plan.what}")
         elif row.plan.missed:
-            found.append(f"{at}: {row.problem}")
+            reasons.append(f"{at}: {row.problem}")
         elif why := beyond(replication, row) or unverified(replication, row, now):
-            found.append(f"{at} {why}")
-    return found
+            reasons.append(f"{at} {why}")
+    return reasons
 
 
 def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[RunFacts]) -> Observation:

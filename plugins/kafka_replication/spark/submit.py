@@ -163,7 +163,7 @@ class SubmitLauncher:
         """Raises BadInput, ConnectionMissing, OutOfTime, Unreachable if Spark does not start, and what ``deliver``
         raises.
         """
-        with after(patience(job), self._submission.stop) as is_over:
+        with timer(patience(job), self._submission.stop) as is_over:
             try:
                 driver = self._started(job)
                 driver.send(job)
@@ -242,7 +242,7 @@ def _collect(driver: LauncherSide, deliver: Deliver) -> JobEnd:
 
 
 @contextmanager
-def after(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
+def timer(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
     """Call ``act`` in a thread if the body takes longer than ``seconds``. The event is set before the call."""
     is_over = threading.Event()
 

@@ -42,18 +42,18 @@ def execute(common: bytes, bundle: bytes) -> str:
     """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    tasks, here = BUNDLE.validate_json(bundle), _here(common)
-    results = [here.alone(tasks[0])] if len(tasks) == 1 else here.together(tasks)
+    tasks, here = BUNDLE.validate_json(bundle), _job_of(common)
+    results = [here.run_single(tasks[0])] if len(tasks) == 1 else here.together(tasks)
     return RESULTS.dump_json(results).decode()
 
 
-class Here:
+class WorkerJob:
     """One job in this worker."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def alone(self, task: RangeTask) -> RangeResult:
+    def run_single(self, task: RangeTask) -> RangeResult:
         return replicate(self._job, task)
 
     def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
@@ -72,8 +72,8 @@ class Here:
 
 
 @lru_cache(maxsize=1)
-def _here(common: bytes) -> Here:
-    return Here(JOB.validate_json(common))
+def _job_of(common: bytes) -> WorkerJob:
+    return WorkerJob(JOB.validate_json(common))
 
 
 class Tools:

@@ -13,7 +13,7 @@ from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.identity import IDENTITY
 from kafka_replication.store import connect, run_liveness, schema
 from kafka_replication.watermarks import lease_rules
-from kafka_replication.watermarks.lease_rules import Granted, lost
+from kafka_replication.watermarks.lease_rules import Granted, not_held
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease
 
@@ -64,7 +64,7 @@ def renew(db: Connection, lease: Lease, duration: int, topics: TargetTopics | No
     # One statement that locks nothing but the row: holders renew often.
     if not db.execute(update(_table).where(_is_hold(lease)).values(values)).rowcount:
         stored = _of_run(db, lease)
-        raise lost(lease, None if stored is None or stored.waiting else stored)
+        raise not_held(lease, None if stored is None or stored.waiting else stored)
     renewed = _of_run(db, lease)
     assert renewed is not None
     return renewed

@@ -113,7 +113,7 @@ def busy(lease: Lease) -> Busy:
     return Busy(what, remedy, owner=lease.owner, holder=lease.holder)
 
 
-def lost(lease: Lease, stored: Lease | None) -> Busy:
+def not_held(lease: Lease, stored: Lease | None) -> Busy:
     """The error of an attempt whose ``lease`` is not the ``stored`` one of its run. ``stored`` is None if it was
     released, or if another run took its topics.
     """

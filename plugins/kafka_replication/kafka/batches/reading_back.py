@@ -35,7 +35,7 @@ class BatchCursor:
                 for batch in self._scan.visible(range_):
                     if range_.from_ <= batch.base_offset and batch.until <= range_.until:
                         digest.add_batch(batch)
-        except Malformed as e:  # a client gives the better error, if its records cannot be read at all
+        except Malformed as e:  # its records may still be equal; a client reports unreadable ones better
             log.warning("%s: %s", self._at, e)
             self._scan.close()
             self._scan = self._open()

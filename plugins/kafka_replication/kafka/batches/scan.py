@@ -72,7 +72,7 @@ class BatchScan:
         """The next visible batch that begins before ``until``; it may begin before the position. None if there is no
         such batch; the position is then at ``until``.
         """
-        heard = time.monotonic()
+        last_answer = time.monotonic()
         while self.position < until:
             while self._pending and self.position < until:
                 batch, visible = self._pending[0]
@@ -84,8 +84,8 @@ class BatchScan:
                 self._pass(batch, until)
             if self.position < until:
                 if self._fetch(until):
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > self._stall:
+                    last_answer = time.monotonic()
+                elif time.monotonic() - last_answer > self._stall:
                     raise Stalled(
                         f"{self._at}: nothing arrived for {self._stall:.0f} s at offset {self.position} of {until}",
                         "check the brokers, and whether a transaction stays open there (last stable offset)",

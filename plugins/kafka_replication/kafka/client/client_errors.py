@@ -15,44 +15,44 @@ from kafka_replication.kafka.diagnosis.causes import of_text
 _SAID = re.compile(r"^(?:\w+://)?(?P<address>[^/\s]+)/\w+: (?P<what>.*?)(?: \(after \d+ms.*)?$", re.DOTALL)
 
 
-class Heard:
+class ReportedErrors:
     """A client's ``error_cb``: the newest error of each broker's address. The client calls it when it is polled."""
 
     def __init__(self, settings: Mapping[str, Any] = {}, also: Callable[[KafkaError], Any] | None = None) -> None:
         self.settings = settings  # of the connection
         self._also = also  # the connection's own callback
-        self._suspicion = False
+        self._final_error = False
         self.by_address: dict[str, str] = {}
-        self.anything = False
+        self.has_any = False
 
     def __call__(self, error: KafkaError) -> None:
         if said := _SAID.match(error.str()):
             self.by_address[said["address"]] = said["what"]
             cause = of_text(said["what"])
-            self._suspicion |= cause is not None and cause.is_final
-        self.anything = True
+            self._final_error |= cause is not None and cause.is_final
+        self.has_any = True
         if self._also is not None:
             self._also(error)
 
-    def take_suspicion(self) -> bool:
+    def had_final_error(self) -> bool:
         """True if an error came since the last call that only a change of settings seems to heal."""
-        suspicion, self._suspicion = self._suspicion, False
-        return suspicion
+        final_error, self._final_error = self._final_error, False
+        return final_error
 
 
-class HearingAdmin(AdminClient):
+class ReportingAdmin(AdminClient):
     """An admin client that keeps the errors of its connections."""
 
-    heard: Heard
+    reported: ReportedErrors
 
 
-class HearingConsumer(Consumer):
+class ReportingConsumer(Consumer):
     """A consumer that keeps the errors of its connections."""
 
-    heard: Heard
+    reported: ReportedErrors
 
 
-class HearingProducer(Producer):
+class ReportingProducer(Producer):
     """A producer that keeps the errors of its connections."""
 
-    heard: Heard
+    reported: ReportedErrors

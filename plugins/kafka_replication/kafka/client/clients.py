@@ -19,7 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import callbacks
-from kafka_replication.kafka.client.client_errors import Heard, HearingAdmin, HearingConsumer, HearingProducer
+from kafka_replication.kafka.client.client_errors import (
+    ReportedErrors,
+    ReportingAdmin,
+    ReportingConsumer,
+    ReportingProducer,
+)
 from kafka_replication.kafka.diagnosis import connect_diagnosis
 from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
 from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
@@ -27,7 +32,7 @@ from kafka_replication.model.rights import Login, Side
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
-C = TypeVar("C", HearingConsumer, HearingProducer, HearingAdmin)
+C = TypeVar("C", ReportingConsumer, ReportingProducer, ReportingAdmin)
 
 REFUSED = ("transactional.id", "group.id", "group.instance.id")
 CONSUMER: dict[str, Any] = {
@@ -103,18 +108,18 @@ def uncommitted_consumer(config: ClientConfig, group: str, **more: Any) -> Consu
 
 def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
     base = {key: value for key, value in config.items() if key not in _producer_only and key not in CONSUMER}
-    return _make(HearingConsumer, {**CONSUMER_DEFAULTS, **base, **ours})
+    return _make(ReportingConsumer, {**CONSUMER_DEFAULTS, **base, **ours})
 
 
 def producer(config: ClientConfig, **more: Any) -> Producer:
     base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
-    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+    return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
 
 
 def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
     """A producer without transactions. ``ours``, which sets the acknowledgements, overrides everything else."""
     base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
-    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
+    return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
 
 
 FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
@@ -126,7 +131,7 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     Raises NotAuthenticated, TlsFailed or NotResolved as soon as no bootstrap address can ever work with these settings,
     and Unreachable after ``timeout`` seconds. Each names the side, the address and the cause.
     """
-    client = _make(HearingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
+    client = _make(ReportingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
     until, look = time.monotonic() + timeout, FIRST_LOOK
     while True:
         left = until - time.monotonic()
@@ -135,10 +140,10 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
             return client
         except KafkaException as e:
             client.poll(0)
-            if client.heard.anything or left <= look:
-                found = connect_diagnosis.look(config, client.heard.by_address)
-                if connect_diagnosis.is_final(config, found) or left <= look:
-                    raise connect_diagnosis.error_of(config, found, e.args[0].str(), timeout) from e
+            if client.reported.has_any or left <= look:
+                causes = connect_diagnosis.look(config, client.reported.by_address)
+                if connect_diagnosis.is_final(config, causes) or left <= look:
+                    raise connect_diagnosis.error_of(config, causes, e.args[0].str(), timeout) from e
         look = min(2 * look, LONGEST_LOOK)
 
 
@@ -151,12 +156,12 @@ def raise_if_shut_out(client: object) -> None:
     The errors that the client has reported are only a reason to look: they may be over, or concern one broker of many.
     So a new client connects. If there was no such error since the last call, this costs nothing.
     """
-    heard = getattr(client, "heard", None)
-    if isinstance(client, HearingAdmin | HearingProducer):  # a consumer is polled by who reads
+    reported = getattr(client, "reported", None)
+    if isinstance(client, ReportingAdmin | ReportingProducer):  # a consumer is polled by who reads
         client.poll(0)
-    if heard is not None and heard.take_suspicion():
+    if reported is not None and reported.had_final_error():
         with suppress(Unreachable):  # what waits says so itself, and may be repeated
-            admin({name: value for name, value in heard.settings.items() if name not in REFUSED}, TO_CONFIRM)
+            admin({name: value for name, value in reported.settings.items() if name not in REFUSED}, TO_CONFIRM)
 
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
@@ -233,16 +238,16 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
     try:
         asked = config if "stats_cb" in config else without_statistics(config)
         settings = {"log_level": 0, **callbacks.resolved(asked)}
-        heard = Heard(config, settings.get("error_cb"))
+        reported = ReportedErrors(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
-        is_polled: bool = kind is not HearingAdmin
+        is_polled: bool = kind is not ReportingAdmin
         more: dict[str, Any] = {"logger": log} if is_polled else {}
-        ours: dict[str, Any] = {"error_cb": heard}
+        ours: dict[str, Any] = {"error_cb": reported}
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
         raise connect_diagnosis.unusable(config, reason) from e
-    client.heard = heard
+    client.reported = reported
     return client
 
 

@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def lent(
+def borrowed(
     config: clients.ClientConfig,
     group: str,
     make: Callable[..., Consumer] = clients.consumer,

@@ -48,32 +48,34 @@ def principal_of(settings: Mapping[str, Any]) -> str:
     return UNKNOWN_PRINCIPAL if any(name in settings for name in _OWN_CERTIFICATE) else "User:ANONYMOUS"
 
 
-def look(settings: Mapping[str, Any], heard: Mapping[str, str]) -> Found:
-    """The causes at the bootstrap addresses that have one. ``heard`` is the newest error of each address."""
+def look(settings: Mapping[str, Any], reported: Mapping[str, str]) -> Found:
+    """The causes at the bootstrap addresses that have one. ``reported`` is the newest error of each address."""
     known = addresses(settings)
     with ThreadPoolExecutor(max(1, len(known))) as threads:
-        found = dict(zip(known, threads.map(lambda at: _cause(at, heard.get(at, ""), settings), known), strict=True))
-    return {address: cause for address, cause in found.items() if cause is not None}
+        found_causes = dict(
+            zip(known, threads.map(lambda at: _cause(at, reported.get(at, ""), settings), known), strict=True)
+        )
+    return {address: cause for address, cause in found_causes.items() if cause is not None}
 
 
-def is_final(settings: Mapping[str, Any], found: Found) -> bool:
+def is_final(settings: Mapping[str, Any], found_causes: Found) -> bool:
     """True if no address can ever work with these settings."""
     known = addresses(settings)
-    return bool(known) and all(address in found and found[address].is_final for address in known)
+    return bool(known) and all(address in found_causes and found_causes[address].is_final for address in known)
 
 
 def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None:
     cause = causes.of_text(said)
     if cause in _SAID_IT_ALL:
-        return _told(cause, said, settings)
+        return _with_details(cause, said, settings)
     seen = probe(address, settings)
     if cause is not None and (seen is None or (cause is causes.CERTIFICATE_NOT_VERIFIED and not seen.is_final)):
         resolved = cause is causes.NAME_NOT_RESOLVED  # the probe found the address
-        return replace(_told(cause, said, settings), is_final=cause.is_final and not resolved)
+        return replace(_with_details(cause, said, settings), is_final=cause.is_final and not resolved)
     return seen
 
 
-def _told(cause: Cause, said: str, settings: Mapping[str, Any]) -> Cause:
+def _with_details(cause: Cause, said: str, settings: Mapping[str, Any]) -> Cause:
     """The cause with details of the connection, and with the message."""
     if cause is causes.CLIENT_CERTIFICATE_REFUSED and not any(name in settings for name in _OWN_CERTIFICATE):
         cause = causes.CLIENT_CERTIFICATE_MISSING
@@ -89,19 +91,19 @@ def _mechanism(settings: Mapping[str, Any]) -> object:
 
 
 def error_of(
-    settings: Mapping[str, Any], found: Found, otherwise: str, waited: float | None = None
+    settings: Mapping[str, Any], found_causes: Found, otherwise: str, waited: float | None = None
 ) -> ReplicationError:
     """The error. ``otherwise`` is the text if no cause is known; ``waited`` is in seconds."""
     cluster = name_of(settings)
-    if not found:
+    if not found_causes:
         return Unreachable(
             f"cannot reach {cluster} within {waited or 0:.0f} s: {otherwise}",
             "check the address, port and security settings of the connection, and that the brokers run",
         )
-    first = next((cause for cause in found.values() if cause.is_final), next(iter(found.values())))
+    first = next((cause for cause in found_causes.values() if cause.is_final), next(iter(found_causes.values())))
     several = len(addresses(settings)) > 1
-    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in found.items())
-    if is_final(settings, found):
+    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in found_causes.items())
+    if is_final(settings, found_causes):
         return first.kind(f"{cluster}: {said}", first.remedy)
     return Unreachable(f"cannot reach {cluster} within {waited or 0:.0f} s: {said}", first.remedy)
 

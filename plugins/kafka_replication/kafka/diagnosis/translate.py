@@ -33,8 +33,10 @@ class Asked:
     @classmethod
     def of(cls, client: object, **needs: tuple[Operation, str]) -> Self:
         """The `Asked` of this client; ``needs`` by the names of `Resource`, in small letters."""
-        heard = getattr(client, "heard", None)
-        return cls(heard.settings if heard else {}, {Resource[name.upper()]: need for name, need in needs.items()})
+        reported = getattr(client, "reported", None)
+        return cls(
+            reported.settings if reported else {}, {Resource[name.upper()]: need for name, need in needs.items()}
+        )
 
     def right(self, resource: Resource) -> Right | None:
         """The right that is needed on this kind of resource; None if it, or the side, is not known. For one

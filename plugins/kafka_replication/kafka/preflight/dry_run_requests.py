@@ -50,7 +50,7 @@ def may_describe_group(config: clients.ClientConfig, group: str, seconds: float)
     A consumer asks. An admin client must not: when it asks for a coordinator, and a broker is removed meanwhile,
     librdkafka 2.16 ends the whole process (assertion ``eonce->refcnt > 0``).
     """
-    with suppress(_GroupDenied), consumer_pool.lent(config, group) as consumer:
+    with suppress(_GroupDenied), consumer_pool.borrowed(config, group) as consumer:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:

@@ -47,9 +47,9 @@ class BackfillLine:
     ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
     records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
     although they come after the copies in the source. Copies that were on the target once: ``again``, a part of
-    ``left``; ``lost``, which the source no longer has; ``withheld``, of chunks with records that were retried (see
-    `recopy`). The verification of ``given_up`` was given up. ``keeps`` is the retention of the target in ms (None: for
-    ever); ``oldest`` is a timestamp in ms.
+    ``left``; ``lost_on_both_sides``, which the source no longer has; ``withheld``, of chunks with records that were
+    retried (see `recopy`). The verification of ``given_up`` was given up. ``keeps`` is the retention of the target in
+    ms (None: for ever); ``oldest`` is a timestamp in ms.
     """
 
     plan: PartitionPlan
@@ -58,7 +58,7 @@ class BackfillLine:
     gone: Coverage = Coverage()  # noqa: RUF009
     left: Coverage = Coverage()  # noqa: RUF009
     again: Coverage = Coverage()  # noqa: RUF009
-    lost: Coverage = Coverage()  # noqa: RUF009
+    lost_on_both_sides: Coverage = Coverage()  # noqa: RUF009
     withheld: Coverage = Coverage()  # noqa: RUF009
     given_up: Coverage = Coverage()  # noqa: RUF009
     newer: int = 0
@@ -267,7 +267,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
         gone=gone,
         left=left,
         again=again.union(waiting),
-        lost=not_again.within(OffsetRange(0, log_start)),
+        lost_on_both_sides=not_again.within(OffsetRange(0, log_start)),
         withheld=not_again.within(OffsetRange(log_start, MAX_OFFSET)),
         given_up=given.ledger.unproven(entry.key, entry.generation).within(asked).subtract(removed),
         keeps=_keeps(given, topic, entry.key.target_topic),

@@ -122,7 +122,9 @@ def _cross(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
     with _fenced(run, planned) as (session, position):
         at = planned.key.source
         _check_exact(
-            planned.key, approval.range, gaps.lost(position, offsets.log_starts(run.clusters.source_admin, [at])[at])
+            planned.key,
+            approval.range,
+            gaps.first_gap(position, offsets.log_starts(run.clusters.source_admin, [at])[at]),
         )
         gap = _gap(run, approval, position.generation, "retention", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)

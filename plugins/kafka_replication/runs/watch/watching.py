@@ -48,8 +48,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 RUNS = 20  # the latest runs that are looked at
 AT_ONCE = 8  # replications
-LATELY = timedelta(minutes=5)
-TOLD, STORED = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
+RECENTLY = timedelta(minutes=5)
+CHANNELS_SHARE, STORE_SHARE = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
 _OF_CLUSTERS = frozenset(
@@ -59,7 +59,7 @@ _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostRun:
+class FailedRun:
     """A run that Airflow shows as failed. If it failed before it had a plan, the store does not know it."""
 
     run_id: str
@@ -84,7 +84,7 @@ class Orchestrator(Protocol):
     def paused(self) -> bool:
         """True if the replication's schedule is switched off."""
 
-    def lost(self) -> LostRun | None:
+    def newest_failed(self) -> FailedRun | None:
         """The newest run if it has failed. The store may know it or not."""
 
     def link(self, run_id: str) -> str:
@@ -111,7 +111,7 @@ class Watcher:
         Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
         `look` does.
         """
-        until = Deadline.after(TOLD * self.budget)
+        until = Deadline.after(CHANNELS_SHARE * self.budget)
         *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
 
         def remembered() -> tuple[WatermarkStore, Decision]:
@@ -120,7 +120,7 @@ class Watcher:
             return store, self._settle(store, _Seen(observed, None))
 
         try:
-            opened, decision = _within(STORED * self.budget, remembered)
+            opened, decision = _within(STORE_SHARE * self.budget, remembered)
             with closing(opened) as store:
                 self._tell(store, decision, until.left)
                 return decision
@@ -178,7 +178,7 @@ class Watcher:
         heal the same alert for ever.
         """
         look = store.last_look(self.replication.name)
-        return look is not None and datetime.now(UTC) - look.at < LATELY
+        return look is not None and datetime.now(UTC) - look.at < RECENTLY
 
     def _runs(self, store: WatermarkStore, records: Sequence[RunRecord]) -> RunsSeen:
         name = self.replication.name
@@ -188,13 +188,13 @@ class Watcher:
         planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
         lease = next((lease for lease in planners if lease.owner not in known), None)
         planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
-        runs = (*self._lost(known), *(run for run in facts if run is not None))
+        runs = (*self._failed_without_plan(known), *(run for run in facts if run is not None))
         runs = tuple(sorted(runs, key=lambda run: run.record.created_at, reverse=True))  # wherever they were started
         return RunsSeen(runs=runs, planning=planning, paused=self._paused(store))
 
-    def _lost(self, known: Collection[str]) -> Iterator[RunFacts]:
+    def _failed_without_plan(self, known: Collection[str]) -> Iterator[RunFacts]:
         """A run that failed before it had a plan."""
-        run = self.orchestrator.lost() if self.orchestrator is not None else None
+        run = self.orchestrator.newest_failed() if self.orchestrator is not None else None
         if run is not None and run.run_id not in known:
             record = RunRecord(
                 run_id=run.run_id,
@@ -246,7 +246,7 @@ class Watcher:
             if (alerts := [alert for alert in decision.alerts if way in alert.to])
         }
         whole = message(name, decision.alerts, link)
-        took = channels.deliver(messages, whole, TOLD * self.budget if seconds is None else seconds)
+        took = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
         sent = [replace(alert, to=tuple(took.intersection(alert.to))) for alert in decision.alerts]
         memory.confirm_alerts(name, sent)
 
@@ -311,14 +311,14 @@ def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tup
     if record.state in ("done", "nothing_to_do", "failed"):
         return Life.ENDED, ""
     if record.state != "planned":
-        return Life.GONE, ""
+        return Life.DIED, ""
     if said == "failed":
-        return Life.GONE, "it was marked as failed, or its task was killed; Airflow shows the DAG run as failed"
+        return Life.DIED, "it was marked as failed, or its task was killed; Airflow shows the DAG run as failed"
     if said is not None or any(lease.owner == record.run_id for lease in leases):
         return Life.AT_WORK, ""
     if record.alive or record.run_id.startswith("airflow-"):
         return Life.UNKNOWN, "its next task has not begun; Airflow shows what became of it"
-    return Life.GONE, "its process is gone, and its lease has expired"
+    return Life.DIED, "its process is gone, and its lease has expired"
 
 
 def _moved_at(record: RunRecord) -> datetime:
