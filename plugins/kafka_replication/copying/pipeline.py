@@ -159,9 +159,9 @@ class Piped:
         if read > 1:
             return RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error)
         assert self._last is not None
-        at, offset = self.origin, self._last[0]
+        origin, offset = self.origin, self._last[0]
         return RefusedAt(
-            f"{at}: the record at offset {offset} (partition {at.partition}) cannot be copied, as one of the"
+            f"{origin}: the record at offset {offset} (partition {origin.partition}) cannot be copied, as one of the"
             f" {self.written.count} records that the transform makes of it is refused: {refused.what}",
             f"raise the limit, or correct the transform, then run again: the records before offset {offset} are copied,"
             " later ones are not",

@@ -60,14 +60,14 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,
         other=_all_but("partitioning", KEEP),
-        why="several source partitions would write to one target partition, and only a transaction tells what a dead"
+        why="several source partitions would write to one target partition, and only a transaction shows what a dead"
         " attempt left there",
         instead=f"{_TRANSACTIONS}, or 'partitioning: keep'",
     ),
     Rule(
         one=WITHOUT_TRANSACTIONS,
         other=("on_existing_target", frozenset({"share"})),
-        why="a record of somebody else with the content of one of ours could not be told from a duplicate",
+        why="a record of somebody else with the content of one of ours could not be distinguished from a duplicate",
         instead=f"{_TRANSACTIONS}, or 'on_existing_target: refuse' or 'append'",
     ),
     Rule(

@@ -77,7 +77,7 @@ def _logged(action: Callable[[], None]) -> None:
     try:
         action()
     except Exception:
-        log.exception("what a failed run has to tell could not be told")
+        log.exception("the failure of a run could not be reported")
 
 
 def on_success(replication: Replication) -> Callable[[Context], None]:

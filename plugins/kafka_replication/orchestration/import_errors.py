@@ -45,9 +45,9 @@ def _errors(broken: Iterable[Broken]) -> Iterator[ConfigError]:
 
 
 def _together(errors: Iterable[ConfigError], *heading: str) -> ConfigError:
-    found = list(errors)
-    remedies = dict.fromkeys(error.remedy for error in found)
-    return ConfigError("\n".join([*heading, *(error.what for error in found)]), "; ".join(remedies))
+    mistakes = list(errors)
+    remedies = dict.fromkeys(error.remedy for error in mistakes)
+    return ConfigError("\n".join([*heading, *(error.what for error in mistakes)]), "; ".join(remedies))
 
 
 def _tellable(replication: Replication) -> Replication:

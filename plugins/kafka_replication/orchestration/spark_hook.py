@@ -48,13 +48,13 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         """Pass each line to ``hear``. The lines of every start are not logged."""
 
-        def heard() -> Iterator[Any]:
+        def passed_on() -> Iterator[Any]:
             for line in itr:
                 self._hear(str(line))
                 if not is_always_said(str(line)):
                     yield line
 
-        super()._process_spark_submit_log(heard())
+        super()._process_spark_submit_log(passed_on())
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         """The command, without the provider's log of it: 900 characters before all important lines."""

@@ -44,7 +44,9 @@ class WatchOperator(BaseOperator):
         if failed := [str(result) for result in results if isinstance(result, Exception)]:
             raise AirflowException("\n".join(failed))
         names = [replication.name for replication in replications]
-        return {name: found for name, found in zip(names, results, strict=True) if isinstance(found, list) and found}
+        return {
+            name: causes for name, causes in zip(names, results, strict=True) if isinstance(causes, list) and causes
+        }
 
     def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
         from kafka_replication.orchestration.watching import watcher

@@ -244,10 +244,10 @@ class Planner:
         the missing ones.
         """
         partitioning, settings = self.replication.placing, self.replication.target_topics
-        there = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
+        partitions = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
         if partitioning.keeps and settings.partitions == "follow":
-            there |= source.partitions.keys()
-        return partitioning_changes.refusal_of_partitions(partitioning, key, source, there)
+            partitions |= source.partitions.keys()
+        return partitioning_changes.refusal_of_partitions(partitioning, key, source, partitions)
 
     def owner(self, key: PartitionKey, target: Topic | None) -> str | None:
         """The other replication of this ledger that copies to the target topic. A re-created topic has no owner."""

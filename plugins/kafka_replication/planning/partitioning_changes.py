@@ -117,7 +117,7 @@ def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
     return Refusal(
         State.REPARTITIONED,
         f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
-        f" {key.target_topic} without transactions, which is no longer supported: nothing tells what dead attempts left"
+        f" {key.target_topic} without transactions, which is no longer supported: it is unknown what dead attempts left"
         " there",
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create"
         f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",

@@ -127,15 +127,15 @@ def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
     """The source offsets of copies below the log start that are still counted as copied."""
     position = view.positions[key]
     receipts = looked.receipts.of(key, position.generation)
-    there = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, looked.log_starts)))
+    below = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, looked.log_starts)))
     first = dict(position.ends(key.source.partition))
     for part in (part for receipt in receipts for part in receipt.parts):
         first[part.partition] = min(part.first, first.get(part.partition, part.first))
     reached = any(start >= first.get(number, 0) > 0 for number, start in looked.log_starts.items())
     if looked.receipts.incomplete(key) and reached:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
-        there = there.union(_without_receipt(key, view, receipts))
-    return there.intersection(position.coverage)
+        below = below.union(_without_receipt(key, view, receipts))
+    return below.intersection(position.coverage)
 
 
 def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt]) -> Coverage:

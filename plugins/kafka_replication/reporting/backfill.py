@@ -127,8 +127,8 @@ def nothing_to_do(*, lost: bool, given_up: bool) -> str:
     """The reason why there is nothing to do. It claims only what is true of all offsets."""
     if lost:
         return (
-            "nothing to do: what is not on the target any more, the source does not have either, or it is of chunks"
-            " with records that were retried"
+            "nothing to do: the offsets that are no longer on the target are no longer at the source either, or belong"
+            " to chunks with records that were retried"
         )
     verified = "verified, or its verification was given up" if given_up else "verified"
     return f"nothing to do: the target is up to date, and {verified}"

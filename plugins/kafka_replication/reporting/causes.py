@@ -220,7 +220,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
             key=CauseKey(Kind.LAG),
             what=f"{which} further behind than alerts.lag allows ({_limit(replication)})",
             remedy="check that runs start and end in time; give them more task slots, or raise the limit",
-            places=tuple(f"{at} {why}" for at, why in sorted(late.items())),
+            places=tuple(f"{partition} {why}" for partition, why in sorted(late.items())),
         )
 
 
@@ -314,14 +314,14 @@ def problems(replication: Replication, rows: Iterable[PartitionStatus], now: dat
     """
     reasons = []
     for row in rows:
-        at = row.plan.key.source
+        partition = row.plan.key.source
         if row.plan.refused:
             verb = "is refused" if row.answers else "does not answer"
-            reasons.append(f"{at} {verb}: {row.plan.what}")
+            reasons.append(f"{partition} {verb}: {row.plan.what}")
         elif row.plan.missed:
-            reasons.append(f"{at}: {row.problem}")
+            reasons.append(f"{partition}: {row.problem}")
         elif why := beyond(replication, row) or unverified(replication, row, now):
-            reasons.append(f"{at} {why}")
+            reasons.append(f"{partition} {why}")
     return reasons
 
 

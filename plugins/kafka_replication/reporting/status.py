@@ -168,8 +168,8 @@ def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem)
     """The row of a partition whose target does not answer, from the store, and from the source's topic if it is
     known.
     """
-    at = watermark.key.source
-    offsets = source.readable.get(at.partition) if source else None
+    source_partition = watermark.key.source
+    offsets = source.readable.get(source_partition.partition) if source else None
     return PartitionStatus(
         plan=PartitionPlan(
             key=watermark.key,
@@ -208,12 +208,12 @@ def with_times(
     """
 
     def lag_seconds(row: PartitionStatus) -> float | None:
-        at = row.plan.key.source
+        source_partition = row.plan.key.source
         if row.lag is None:
             return None
-        if row.lag <= 0 or (at in times and times[at] is None):
+        if row.lag <= 0 or (source_partition in times and times[source_partition] is None):
             return 0.0
-        millis = times.get(at)
+        millis = times.get(source_partition)
         return None if millis is None else max(0.0, (now - from_millis(millis)).total_seconds())
 
     return [replace(row, lag_seconds=lag_seconds(row)) for row in rows]

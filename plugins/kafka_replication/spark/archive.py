@@ -39,7 +39,7 @@ class Java:
     version: int
 
     @classmethod
-    def found(cls) -> Java | None:
+    def installed(cls) -> Java | None:
         """The Java that spark-submit would start; None if there is none, or if it does not state its version."""
         home = os.environ.get("JAVA_HOME")
         named = f"{home}/bin/java" if home else shutil.which("java")
@@ -87,7 +87,7 @@ class Archive:
         """The archive; None if there can be none: Java's version is not known to have archives, or there is no cache
         folder.
         """
-        java, folder = Java.found(), cache_folder()
+        java, folder = Java.installed(), cache_folder()
         if java is None or java.version < OLDEST_JAVA or folder is None or _UNFIT & set(str(folder)):
             return None
         try:

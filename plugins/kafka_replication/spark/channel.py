@@ -143,17 +143,17 @@ class LauncherSide:
         The more time the caller takes for them, the longer it waits for others that it can take together, at most
         `TOGETHER` seconds. Raises Gone.
         """
-        end, took = False, 0.0
+        end, seconds_taken = False, 0.0
         while not end:
             some = [self._answer()]
-            until = time.monotonic() + min(TOGETHER, SHARE * took)
+            until = time.monotonic() + min(TOGETHER, SHARE * seconds_taken)
             with suppress(Gone):  # the next call raises it; what came before it is not lost
                 while some[-1].end is None and self._connection.poll(max(0.0, until - time.monotonic())):
                     some.append(self._answer())
             end = some[-1].end is not None
             given = time.monotonic()
             yield some
-            took = time.monotonic() - given
+            seconds_taken = time.monotonic() - given
 
     def _answer(self) -> Answer:
         with _gone():

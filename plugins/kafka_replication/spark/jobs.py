@@ -181,8 +181,8 @@ def bundles(tasks: Sequence[RangeTask], slots: int) -> list[Bundle]:
     """
     small = [task for task in tasks if task.copy is not None and task.copy.range.span <= SMALL]
     size = max(1, min(LARGEST_BUNDLE, math.ceil(len(small) / slots)))
-    alone = [[task] for task in tasks if task.copy is None or task.copy.range.span > SMALL]
-    return [*alone, *(small[first : first + size] for first in range(0, len(small), size))]
+    large = [[task] for task in tasks if task.copy is None or task.copy.range.span > SMALL]
+    return [*large, *(small[first : first + size] for first in range(0, len(small), size))]
 
 
 def longest_first(tasks: Sequence[RangeTask]) -> list[RangeTask]:

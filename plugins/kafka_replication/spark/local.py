@@ -33,8 +33,8 @@ def conf(spark_home: Path, own: Mapping[str, str]) -> dict[str, str]:
     """Settings that save time, except those that the user has set (``own``), which are never changed or extended."""
     settings = {"spark.python.daemon.module": DAEMON}
     if not has_own_options(spark_home, own):
-        found = archive(spark_home)
-        file = found.sound() if found else None
+        class_data = archive(spark_home)
+        file = class_data.sound() if class_data else None
         shared = (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *SILENT) if file else ()
         settings[OPTIONS] = " ".join([*QUICK, *shared])
     return settings

@@ -93,8 +93,8 @@ def is_standalone(master: str) -> bool:
 
 def addresses(master: str) -> list[str]:
     """The addresses of a standalone master, the active one and the standby ones; none for other kinds of master."""
-    found = _STANDALONE.match(master)
-    return found[1].split(",") if found else []
+    match = _STANDALONE.match(master)
+    return match[1].split(",") if match else []
 
 
 def silent(master: str) -> str:
@@ -106,8 +106,8 @@ def silent(master: str) -> str:
 
 def _failures(master: str) -> str:
     for pattern, default in _DEFAULT_PORTS.items():
-        if found := pattern.match(master):
-            failures = [_connect(address, default) for address in found[1].split(",")]
+        if match := pattern.match(master):
+            failures = [_connect(address, default) for address in match[1].split(",")]
             return "; ".join(failures) if all(failures) else ""
     return ""
 

@@ -48,12 +48,12 @@ class SparkLog:
     def hear(self, line: str) -> bool:
         """Read one line. Returns True once: when this line shows that no master will take the application."""
         self._is_login = self._is_login or bool(_LOGIN.search(line))
-        if not self.not_submitted and (found := _NOT_SUBMITTED.search(line)):
-            self.not_submitted = found[1].strip()[:300]
-        if found := _KILLED.search(line):
-            self._killed = found[1].strip()
-        if found := _TRY.search(line):
-            self._tries[found[1]] += 1
+        if not self.not_submitted and (match := _NOT_SUBMITTED.search(line)):
+            self.not_submitted = match[1].strip()[:300]
+        if match := _KILLED.search(line):
+            self._killed = match[1].strip()
+        if match := _TRY.search(line):
+            self._tries[match[1]] += 1
         was_hopeless, self._is_hopeless = self._is_hopeless, self._is_hopeless or self._is_refused()
         return self._is_hopeless and not was_hopeless
 

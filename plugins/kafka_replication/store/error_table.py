@@ -141,5 +141,5 @@ def row_of(problem: BaseException | None, *, passing: bool) -> Row | None:
     said = " ".join(
         (str(getattr(problem, "sqlite_errorname", "") or ""), str(getattr(problem, "sqlstate", "") or ""), str(problem))
     )
-    found = next((row for row in TABLE if re.search(row.pattern, said.strip(), re.IGNORECASE)), None)
-    return found or (OTHER if passing else None)
+    row = next((row for row in TABLE if re.search(row.pattern, said.strip(), re.IGNORECASE)), None)
+    return row or (OTHER if passing else None)

@@ -192,10 +192,10 @@ failed_records = Table(
 
 def is_current(connection: Connection) -> bool:
     """True if the tables are those of this version. Raises Refused if a newer version created or changed them."""
-    there = set(inspect(connection).get_table_names())
+    tables = set(inspect(connection).get_table_names())
     versions: list[int] = []
     for name, number in ((schema_table.name, "version"), (ALEMBIC_TABLE, "version_num")):
-        if name in there:
+        if name in tables:
             query: Select[tuple[Any]] = select(column(number)).select_from(table(name))
             versions += [int(version) for version in connection.execute(query).scalars()]
     if versions and max(versions) > SCHEMA_VERSION:

@@ -315,5 +315,5 @@ class SqlStore:
 
 def _seen(db: Connection, runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The same runs of one replication with their ``alive``."""
-    known = leases.of_replication(db, runs[0].replication) if any(run.state == "planned" for run in runs) else []
-    return run_liveness.seen(db, runs, known) if runs else []
+    stored = leases.of_replication(db, runs[0].replication) if any(run.state == "planned" for run in runs) else []
+    return run_liveness.seen(db, runs, stored) if runs else []

@@ -51,10 +51,10 @@ def why_not(url: URL) -> ReplicationError | None:
 def _file(url: URL) -> ReplicationError | None:
     file = Path(url.database or "")
     if not os.path.lexists(file.parent):
-        there = next(parent for parent in file.absolute().parents[1:] if os.path.lexists(parent))
-        if not there.is_dir():
+        existing_folder = next(parent for parent in file.absolute().parents[1:] if os.path.lexists(parent))
+        if not existing_folder.is_dir():
             return connect.no_folder(file.parent, os.strerror(errno.ENOTDIR))
-        return None if _may_change(there) else connect.no_folder(file.parent, os.strerror(errno.EACCES))
+        return None if _may_change(existing_folder) else connect.no_folder(file.parent, os.strerror(errno.EACCES))
     if not os.path.lexists(file):
         return (
             None

@@ -87,17 +87,19 @@ class Batch:
 
 def batches(data: memoryview) -> Iterator[Batch]:
     """The complete batches at the beginning of ``data``. Raises Malformed for another format."""
-    at = 0
-    while at + FRAME <= len(data):
-        first, length, epoch, version, checksum = _HEAD.unpack_from(data, at)
+    position = 0
+    while position + FRAME <= len(data):
+        first, length, epoch, version, checksum = _HEAD.unpack_from(data, position)
         if version != 2:
             raise Malformed(f"the batch at offset {first} has format {version}")
-        end = at + _BEFORE_LENGTH + length
+        end = position + _BEFORE_LENGTH + length
         if length < FRAME - _BEFORE_LENGTH:
             raise Malformed(f"the batch at offset {first} says that it has {length} bytes")
         if end > len(data):
             return
-        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(data, at + _HEAD.size)
+        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(
+            data, position + _HEAD.size
+        )
         yield Batch(
             base_offset=first,
             leader_epoch=epoch,
@@ -108,8 +110,8 @@ def batches(data: memoryview) -> Iterator[Batch]:
             producer_id=producer,
             producer_epoch=its_epoch,
             count=count,
-            payload=data[at + FRAME : end],
+            payload=data[position + FRAME : end],
             checksum=checksum,
-            body=data[at + _HEAD.size : end],
+            body=data[position + _HEAD.size : end],
         )
-        at = end
+        position = end

@@ -83,7 +83,7 @@ def _arrow(name: str) -> Any:
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:
-    return (data[at : at + size] for at in range(0, len(data), size))
+    return (data[position : position + size] for position in range(0, len(data), size))
 
 
 def _lz4_block(block: bytes) -> bytes:
@@ -98,13 +98,13 @@ def _snappy_blocks(data: bytes) -> Iterator[bytes]:
     if not data.startswith(_SNAPPY_JAVA):
         yield data
         return
-    at = len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS)
-    while at < len(data):
-        (length,) = struct.unpack_from(">i", data, at)
-        at += 4 + length
-        if length < 0 or at > len(data):
+    position = len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS)
+    while position < len(data):
+        (length,) = struct.unpack_from(">i", data, position)
+        position += 4 + length
+        if length < 0 or position > len(data):
             raise EOFError("a block of snappy is cut")
-        yield data[at - length : at]
+        yield data[position - length : position]
 
 
 def _snappy(block: bytes) -> bytes:

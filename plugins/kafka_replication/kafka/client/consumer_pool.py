@@ -51,8 +51,8 @@ def borrowed(
 
 def _taken(key: _Key) -> Consumer | None:
     with _lock:
-        found = next((number for number in reversed(range(len(_idle))) if _idle[number][0] == key), None)
-        return None if found is None else _idle.pop(found)[1]
+        index = next((number for number in reversed(range(len(_idle))) if _idle[number][0] == key), None)
+        return None if index is None else _idle.pop(index)[1]
 
 
 def _keep(key: _Key, consumer: Consumer) -> None:

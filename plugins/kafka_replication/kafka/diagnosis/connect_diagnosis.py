@@ -50,18 +50,22 @@ def principal_of(settings: Mapping[str, Any]) -> str:
 
 def look(settings: Mapping[str, Any], reported: Mapping[str, str]) -> Found:
     """The causes at the bootstrap addresses that have one. ``reported`` is the newest error of each address."""
-    known = addresses(settings)
-    with ThreadPoolExecutor(max(1, len(known))) as threads:
+    bootstrap = addresses(settings)
+    with ThreadPoolExecutor(max(1, len(bootstrap))) as threads:
         found_causes = dict(
-            zip(known, threads.map(lambda at: _cause(at, reported.get(at, ""), settings), known), strict=True)
+            zip(
+                bootstrap,
+                threads.map(lambda address: _cause(address, reported.get(address, ""), settings), bootstrap),
+                strict=True,
+            )
         )
     return {address: cause for address, cause in found_causes.items() if cause is not None}
 
 
 def is_final(settings: Mapping[str, Any], found_causes: Found) -> bool:
     """True if no address can ever work with these settings."""
-    known = addresses(settings)
-    return bool(known) and all(address in found_causes and found_causes[address].is_final for address in known)
+    bootstrap = addresses(settings)
+    return bool(bootstrap) and all(address in found_causes and found_causes[address].is_final for address in bootstrap)
 
 
 def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None:

@@ -153,12 +153,12 @@ def _ask(connection: socket.socket) -> Login | None:
 
 
 def _strings(left: bytes, count: int) -> list[str]:
-    found = []
+    mechanisms = []
     for _ in range(count):
         (length,) = struct.unpack_from(">h", left)
-        found.append(left[2 : 2 + length].decode())
+        mechanisms.append(left[2 : 2 + length].decode())
         left = left[2 + length :]
-    return found
+    return mechanisms
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

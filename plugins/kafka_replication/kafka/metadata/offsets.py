@@ -109,13 +109,13 @@ def _ask_each(
         failed = _ask_once(admin, left, spec, answers, committed=committed, timeout=seconds)
         if failed:
             raise_if_shut_out(admin)
-        failures.update({at: _why(admin, at, e) for at, e in failed.items()})
+        failures.update({partition: _why(admin, partition, e) for partition, e in failed.items()})
         again = _PASSING if seconds >= patience.request else _PASSING | {KafkaError._TIMED_OUT}
-        left.intersection_update(at for at, e in failed.items() if e.args[0].code() in again)
+        left.intersection_update(partition for partition, e in failed.items() if e.args[0].code() in again)
         seconds = min(2 * seconds, patience.request)
         if all_or_none and len(left) < len(failed):
             return False
-        _refresh_metadata(admin, {at.topic for at in left})
+        _refresh_metadata(admin, {partition.topic for partition in left})
         return bool(left)
 
     tenacity.Retrying(
@@ -124,7 +124,7 @@ def _ask_each(
         wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
         retry_error_callback=lambda _: None,
     )(ask)
-    return answers, {at: error for at, error in failures.items() if at not in answers}
+    return answers, {partition: error for partition, error in failures.items() if partition not in answers}
 
 
 def _ask_once(
@@ -141,9 +141,9 @@ def _ask_once(
     if not wanted:
         return failed
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    asked = {ClientPartition(at.topic, at.partition): spec for at in sorted(wanted)}
-    for at, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
-        partition = TopicPartition(at.topic, at.partition)
+    asked = {ClientPartition(partition.topic, partition.partition): spec for partition in sorted(wanted)}
+    for client_partition, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
+        partition = TopicPartition(client_partition.topic, client_partition.partition)
         try:
             answers[partition] = answer_of(future, timeout + 30)
         except KafkaException as e:
@@ -151,15 +151,17 @@ def _ask_once(
     return failed
 
 
-def _why(admin: AdminClient, at: TopicPartition, raised: KafkaException) -> ReplicationError:
+def _why(admin: AdminClient, partition: TopicPartition, raised: KafkaException) -> ReplicationError:
     error = raised.args[0]
     if error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT):  # _NOENT: no partition asked has one
         reason: ReplicationError = NotReady(
-            f"{at} has no leader: no broker that has its records is up",
-            f"start the brokers that hold it: kafka-topics.sh --describe --topic {at.topic}",
+            f"{partition} has no leader: no broker that has its records is up",
+            f"start the brokers that hold it: kafka-topics.sh --describe --topic {partition.topic}",
         )
     else:
-        reason = translate(error, f"listing offsets of {at}", Asked.of(admin, topic=(Operation.READ, at.topic)))
+        reason = translate(
+            error, f"listing offsets of {partition}", Asked.of(admin, topic=(Operation.READ, partition.topic))
+        )
     reason.__cause__ = raised
     return reason
 
@@ -187,12 +189,14 @@ def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
 def _list(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
 ) -> dict[TopicPartition, int]:
-    return {at: result.offset for at, result in _ask(admin, partitions, spec, committed=committed).items()}
+    return {
+        partition: result.offset for partition, result in _ask(admin, partitions, spec, committed=committed).items()
+    }
 
 
-def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
+def leader_epoch(admin: AdminClient, partition: TopicPartition) -> int | None:
     """The current leader epoch of the partition, or None if the broker does not return it."""
-    epoch = _ask(admin, [at], _LATEST, committed=False)[at].leader_epoch
+    epoch = _ask(admin, [partition], _LATEST, committed=False)[partition].leader_epoch
     return epoch if epoch is not None and epoch >= 0 else None
 
 
@@ -212,9 +216,9 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
     """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
     offset.
     """
-    found, failures = at_time_each(admin, partitions, timestamp)
+    resolved, failures = at_time_each(admin, partitions, timestamp)
     _raise_first(failures)
-    return found
+    return resolved
 
 
 def at_time_each(
@@ -224,20 +228,22 @@ def at_time_each(
     first, failures = _list_each(
         admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
     )
-    failures = {at: _not_searched(at, error, timestamp) for at, error in failures.items()}
-    without = [at for at, offset in first.items() if offset < 0]
+    failures = {partition: _not_searched(partition, error, timestamp) for partition, error in failures.items()}
+    without = [partition for partition, offset in first.items() if offset < 0]
     ends, failed = last_stable_each(admin, without, patience)
-    found = {at: ends.get(at, offset) for at, offset in first.items() if at not in failed}
-    return found, failures | failed
+    resolved = {
+        partition: ends.get(partition, offset) for partition, offset in first.items() if partition not in failed
+    }
+    return resolved, failures | failed
 
 
-def _not_searched(at: TopicPartition, error: ReplicationError, timestamp: int) -> ReplicationError:
+def _not_searched(partition: TopicPartition, error: ReplicationError, timestamp: int) -> ReplicationError:
     """The error of a search for a time; named if the broker could not decode the batch where the search ended."""
     raised = error.__cause__
     if not isinstance(raised, KafkaException) or raised.args[0].code() not in _CANNOT_DECODE:
         return error
     named = NotReady(
-        f"{at}: its broker cannot find the first record from {to_text(from_millis(timestamp))} on"
+        f"{partition}: its broker cannot find the first record from {to_text(from_millis(timestamp))} on"
         f" ({raised.args[0].name()}); most likely the batch there is damaged on its disk",
         "name an offset, or another time; or repair the broker's log, or let a good replica lead",
     )
@@ -266,7 +272,7 @@ def _list_each(
     patience: Patience = _USUAL,
 ) -> tuple[dict[TopicPartition, int], Failures]:
     answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
-    return {at: answer.offset for at, answer in answers.items()}, failures
+    return {partition: answer.offset for partition, answer in answers.items()}, failures
 
 
 def all_three(
@@ -278,8 +284,11 @@ def all_three(
     starts, failures = log_starts_each(admin, partitions, patience)
     high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
     stable, also_failed = last_stable_each(admin, high, patience)
-    known = {at: PartitionOffsets(starts[at], max(high[at], end), end) for at, end in stable.items()}
-    problems = {at: Problem.of(error) for at, error in (failures | failed | also_failed).items()}
+    known = {
+        partition: PartitionOffsets(starts[partition], max(high[partition], end), end)
+        for partition, end in stable.items()
+    }
+    problems = {partition: Problem.of(error) for partition, error in (failures | failed | also_failed).items()}
     return {**known, **problems}
 
 
@@ -314,8 +323,8 @@ def stable_ends_each(
     def look() -> dict[TopicPartition, int]:
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
-        waiting.intersection_update([at for at, offset in stable.items() if offset < ends[at]])
-        hidden = {at: stable[at] for at in waiting}
+        waiting.intersection_update([partition for partition, offset in stable.items() if offset < ends[partition]])
+        hidden = {partition: stable[partition] for partition in waiting}
         telling.still_hidden(hidden)
         return hidden
 
@@ -326,11 +335,11 @@ def stable_ends_each(
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         sleep=pause,
     )(look)
-    for number, (at, stable) in enumerate(sorted(left.items())):
-        who = named(admin, at) if number < MOST else ""
-        failures[at] = Stalled(
-            f"{at}: the last stable offset stays at {stable}, below {ends[at]}, for {deadline:.0f} s: a"
-            f" transaction is open{who}",
-            f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
+    for number, (partition, stable) in enumerate(sorted(left.items())):
+        description = named(admin, partition) if number < MOST else ""
+        failures[partition] = Stalled(
+            f"{partition}: the last stable offset stays at {stable}, below {ends[partition]}, for {deadline:.0f} s: a"
+            f" transaction is open{description}",
+            f"find it: kafka-transactions.sh find-hanging --topic {partition.topic} --partition {partition.partition}",
         )
-    return {at: end for at, end in ends.items() if at not in failures}, failures
+    return {partition: end for partition, end in ends.items() if partition not in failures}, failures

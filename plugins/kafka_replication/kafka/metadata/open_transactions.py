@@ -38,41 +38,46 @@ class Telling:
         """Note that these partitions are still hidden from these offsets on."""
         if not stable or time.monotonic() < self._next:
             return
-        for at in sorted(stable)[:MOST]:
-            who = named(self._admin, at)
-            log.warning("waiting for the end of a transaction that hides %s from %d on%s", at, stable[at], who)
+        for partition in sorted(stable)[:MOST]:
+            description = named(self._admin, partition)
+            log.warning(
+                "waiting for the end of a transaction that hides %s from %d on%s",
+                partition,
+                stable[partition],
+                description,
+            )
         if len(stable) > MOST:
             log.warning("and of those that hide %d more partitions", len(stable) - MOST)
         self._next = time.monotonic() + REPEAT_AFTER
 
 
-def named(admin: AdminClient, at: TopicPartition) -> str:
+def named(admin: AdminClient, partition: TopicPartition) -> str:
     """``: `` and the brokers' description of the first open transaction in this partition; empty if they have none,
     such as brokers before Kafka 3.0. Never raises, and takes seconds at most.
     """
     try:
-        return f": {text}" if (text := _described(admin, at)) else ""
+        return f": {text}" if (text := _described(admin, partition)) else ""
     except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
-        log.debug("%s: nothing is known of its open transaction: %s", at, e)
+        log.debug("%s: nothing is known of its open transaction: %s", partition, e)
         return ""
 
 
-def _described(admin: AdminClient, at: TopicPartition) -> str:
+def _described(admin: AdminClient, partition: TopicPartition) -> str:
     if not isinstance(admin, ReportingAdmin):
         return ""
     from kafka_replication.kafka.metadata.leader import security_of
     from kafka_replication.wire import transactions
     from kafka_replication.wire.connection import Connection
 
-    cluster, security = admin.list_topics(at.topic, timeout=ANSWER), security_of(admin.reported.settings)
-    leader = cluster.topics[at.topic].partitions[at.partition].leader
+    cluster, security = admin.list_topics(partition.topic, timeout=ANSWER), security_of(admin.reported.settings)
+    leader = cluster.topics[partition.topic].partitions[partition.partition].leader
 
     def connect(broker: int) -> Connection:
         address = cluster.brokers[broker]
         return Connection(str(address.host), int(address.port), security, ANSWER)
 
     with connect(leader) as connection:
-        producer = transactions.first_open(connection, at.topic, at.partition)
+        producer = transactions.first_open(connection, partition.topic, partition.partition)
     if producer is None:
         return ""
     for broker in cluster.brokers:

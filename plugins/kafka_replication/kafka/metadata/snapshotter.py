@@ -111,7 +111,7 @@ def _sources(
     """The source's description of the selected topics, those that exist or may exist, and those that do not."""
     described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
     sources = _hidden(described, known)
-    return described, sources, _missing(replication, sources, only, {at.topic for at in known})
+    return described, sources, _missing(replication, sources, only, {partition.topic for partition in known})
 
 
 def _wanted(
@@ -122,15 +122,15 @@ def _wanted(
     missing right.
     """
     named = {entry for entry in replication.topics.include if not is_pattern(entry)}
-    candidates = {*listed, *named, *(at.topic for at in known)}
+    candidates = {*listed, *named, *(partition.topic for partition in known)}
     return {name for name in candidates if replication.selects(name) and (not only or name in only)}
 
 
 def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> dict[str, Topic]:
     """The topics that exist or may exist. A topic that may not be described gets its known partitions."""
     numbers: dict[str, list[int]] = {}
-    for at in known:
-        numbers.setdefault(at.topic, []).append(at.partition)
+    for partition in known:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
     return {
         name: topics.without_description(name, topic.problem, sorted(numbers.get(name, [0])))
         if topic.problem and not topic.topic_id
@@ -150,8 +150,8 @@ def _rights(side: Side, described: topics.Described) -> frozenset[Right]:
 def _without(sources: Mapping[str, Topic], unanswered: offsets.Failures) -> dict[str, Topic]:
     """The topics with the problems of the partitions that did not answer a later question."""
     problems: dict[str, dict[int, Problem]] = {}
-    for at, error in unanswered.items():
-        problems.setdefault(at.topic, {})[at.partition] = Problem.of(error)
+    for partition, error in unanswered.items():
+        problems.setdefault(partition.topic, {})[partition.partition] = Problem.of(error)
     return {
         name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
         for name, topic in sources.items()
@@ -186,9 +186,11 @@ def _starts(
             return offsets.log_starts_each(source, partitions, patience)
         case "latest":
             starts, failures = offsets.last_stable_each(source, set(partitions) - unresolved.keys(), patience)
-            for at in set(partitions) & unresolved.keys():
-                found, failed = offsets.at_time_each(source, [at], ceil_millis(unresolved[at]), patience)
-                starts, failures = starts | found, failures | failed
+            for partition in set(partitions) & unresolved.keys():
+                resolved, failed = offsets.at_time_each(
+                    source, [partition], ceil_millis(unresolved[partition]), patience
+                )
+                starts, failures = starts | resolved, failures | failed
             return starts, failures
         case moment:
             return offsets.at_time_each(source, partitions, ceil_millis(moment), patience)

@@ -204,14 +204,16 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
     while left:
         asked = _ask_configs(admin, left)
         left = []
-        for at, answer in asked.items():
+        for resource, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                known[at.name] = {name: str(entry.value) for name, entry in answer.items()}
+                known[resource.name] = {name: str(entry.value) for name, entry in answer.items()}
             elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
-                left.append(at.name)
+                left.append(resource.name)
             else:
-                asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, at.name))
-                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}", asked_for)
+                asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, resource.name))
+                failed[resource.name] = translate(
+                    answer, f"reading the configuration of topic {resource.name}", asked_for
+                )
         time.sleep(0.1 if left else 0)
     return known, failed
 
@@ -231,12 +233,12 @@ def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patien
     settings, unreadable = configs(admin, described)
     known = _with_offsets(admin, described, settings, patience)
     problems = {name: Problem.of(error) for name, error in ({**unreadable, **failed}).items()}
-    there = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
+    existing = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
     denied = {name: _denied(description) for name, description in described.items()}
     denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))
     for name in _denied_ones(unreadable) | _configs_denied(admin, wanted - described.keys() - (failed.keys() - hidden)):
         denied[name] = denied.get(name, frozenset()) | {Operation.DESCRIBE_CONFIGS}
-    return Described(there | {name: without_description(name, problems[name]) for name in failed}, denied)
+    return Described(existing | {name: without_description(name, problems[name]) for name in failed}, denied)
 
 
 def _denied_ones(errors: Mapping[str, ReplicationError]) -> set[str]:
@@ -247,7 +249,7 @@ def _configs_denied(admin: AdminClient, names: Iterable[str]) -> set[str]:
     """Those of these topics, which may not exist, whose configuration the brokers would not show."""
     wanted = sorted(names)
     answers = _ask_configs(admin, wanted) if wanted else {}
-    codes = {at.name: answer.code() for at, answer in answers.items() if isinstance(answer, KafkaError)}
+    codes = {resource.name: answer.code() for resource, answer in answers.items() if isinstance(answer, KafkaError)}
     return {name for name, code in codes.items() if code == KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 

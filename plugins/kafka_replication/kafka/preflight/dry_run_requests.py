@@ -86,7 +86,7 @@ def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[Deny
     # None is any name, any principal, any host; the stubs do not know that.
     asked: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None, any_, deny]
     try:
-        found = admin.describe_acls(AclBindingFilter(*asked), request_timeout=seconds).result(seconds * 2)
+        rules = admin.describe_acls(AclBindingFilter(*asked), request_timeout=seconds).result(seconds * 2)
     except (KafkaException, FutureTimeout) as e:
         without_rules = isinstance(e, KafkaException) and e.args[0].code() == KafkaError.SECURITY_DISABLED
         return frozenset() if without_rules else None
@@ -100,7 +100,7 @@ def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[Deny
             name=rule.name,
             prefixed=rule.resource_pattern_type == ResourcePatternType.PREFIXED,
         )
-        for rule in found
+        for rule in rules
         if rule.restype in _RESOURCES
     )
 

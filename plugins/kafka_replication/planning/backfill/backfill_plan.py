@@ -132,15 +132,15 @@ def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times)
     BadInput.
     """
     ranges: dict[TopicPartition, OffsetRange] = {}
-    for at in partitions_of(request, source):
-        log = source[at.topic].offsets(at.partition)
+    for partition in partitions_of(request, source):
+        log = source[partition.topic].offsets(partition.partition)
         first, end = log.log_start, log.last_stable
-        from_ = first if request.from_ is None else _offset("from", at, request.from_, end, times)
-        until = end if request.until is None else _offset("until", at, request.until, end, times)
+        from_ = first if request.from_ is None else _offset("from", partition, request.from_, end, times)
+        until = end if request.until is None else _offset("until", partition, request.until, end, times)
         points = (request.from_, request.until)
         if None not in points and any(isinstance(point, int) for point in points):
-            check_order(f"{at}: ", from_, until)
-        ranges[at] = OffsetRange(from_, max(from_, until))
+            check_order(f"{partition}: ", from_, until)
+        ranges[partition] = OffsetRange(from_, max(from_, until))
     return ranges
 
 
@@ -161,12 +161,13 @@ def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list
     return partitions
 
 
-def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Times) -> int:
+def _offset(field_: str, partition: TopicPartition, point: Point, end: int, times: Times) -> int:
     if isinstance(point, datetime):
-        return times[point][at]
+        return times[point][partition]
     if point > end:
         raise BadInput(
-            f"{field_}: {point} lies past the end of {at}; allowed are offsets up to {end}, its last stable offset",
+            f"{field_}: {point} lies past the end of {partition};"
+            f" allowed are offsets up to {end}, its last stable offset",
             "correct it",
         )
     return point
@@ -202,8 +203,8 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
     )
     live = {planned.key: planned for planned in given.live.partitions}
     lines = []
-    for at, range_ in asked.items():
-        key = PartitionKey(given.replication.name, at, given.replication.target_topic(at.topic))
+    for partition, range_ in asked.items():
+        key = PartitionKey(given.replication.name, partition, given.replication.target_topic(partition.topic))
         entry = _entry(planner, key, range_, live.get(key), opens=opens)
         lines.append(_line(given, entry, range_, view.positions.get(key)))
     return BackfillPlan(given.replication.name, tuple(lines))

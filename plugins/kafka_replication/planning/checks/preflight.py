@@ -42,16 +42,16 @@ def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, know
 
     ``known``: partitions were replicated before.
     """
-    found = list(rights.missing_for_all(replication, snapshot))
+    findings = list(rights.missing_for_all(replication, snapshot))
     if side == "source":
-        found += [] if known else _nothing_selected(replication, snapshot)
+        findings += [] if known else _nothing_selected(replication, snapshot)
         for name, topic in snapshot.source.items():
-            found += (replace(finding, topic=name) for finding in _of_source_alone(replication, snapshot, topic))
+            findings += (replace(finding, topic=name) for finding in _of_source_alone(replication, snapshot, topic))
     else:
-        found += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
+        findings += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
         for topic in snapshot.target.values():
-            found += _of_target_alone(replication, snapshot, topic)
-    return in_order(found)
+            findings += _of_target_alone(replication, snapshot, topic)
+    return in_order(findings)
 
 
 def _of_source_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
@@ -76,9 +76,9 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
     """The findings about one source topic and its target."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
-    found = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
-    found += rights.denied_partitions(replication, snapshot, name)
-    return (replace(finding, topic=name) for finding in found)
+    findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+    findings += rights.denied_partitions(replication, snapshot, name)
+    return (replace(finding, topic=name) for finding in findings)
 
 
 def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
@@ -101,8 +101,8 @@ def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Findin
         return [Finding("error", source.name, problem, RENAME)]
     if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
-    there = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
-    return [*there, *_collision(replication, snapshot, name)]
+    findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    return [*findings, *_collision(replication, snapshot, name)]
 
 
 def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
@@ -114,10 +114,10 @@ def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
 
 def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
     for side, topic in (("source", source), ("target", target)):
-        for number, there in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
-            if isinstance(there, Problem):
-                at = TopicPartition(topic.name if topic else "", number)
-                yield Finding("error", f"{at} on the {side}", there.what, there.remedy, partition=number)
+        for number, answer in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
+            if isinstance(answer, Problem):
+                partition = TopicPartition(topic.name if topic else "", number)
+                yield Finding("error", f"{partition} on the {side}", answer.what, answer.remedy, partition=number)
 
 
 def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
@@ -127,15 +127,15 @@ def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Ite
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
         )
         return
-    at, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
+    place, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
     created = created_config(source.config, replication.target_topics)
-    yield from durability.check_created(replication, at, "the target", created, snapshot.defaults)
-    yield from _limits(at, source.config, created, "in target_topics.config")
+    yield from durability.check_created(replication, place, "the target", created, snapshot.defaults)
+    yield from _limits(place, source.config, created, "in target_topics.config")
     limited = "delete" in source.config.get("cleanup.policy", "delete")
     if limited and _number(source, "retention.bytes", default=-1) >= 0 and "retention.bytes" not in config:
         yield Finding(
             "warning",
-            at,
+            place,
             f"the source keeps at most {source.config['retention.bytes']} bytes a partition; the target to be created"
             " gets no such limit, because the same records may need more bytes there",
             "set target_topics.config with retention.bytes, well above the source's, if the target needs a limit",
@@ -153,10 +153,10 @@ def withheld_by_open_transaction(last_stable: int, high_watermark: int) -> str:
 def _open_transactions(topic: Topic) -> Iterator[Finding]:
     for number, offsets in sorted(topic.readable.items()):
         if offsets.high_watermark > offsets.last_stable:
-            at = TopicPartition(topic.name, number)
+            partition = TopicPartition(topic.name, number)
             yield Finding(
                 "warning",
-                str(at),
+                str(partition),
                 withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark),
                 f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
             )
@@ -206,31 +206,34 @@ def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Itera
 
 
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
-    at = f"{source.name} -> {target.name}"
+    place = f"{source.name} -> {target.name}"
     if replication.placing.keeps and len(target.partitions) < len(source.partitions):
         follows = replication.target_topics.partitions == "follow"
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: "
             + ("a run adds the others" if follows else "the partitions without a target are refused"),
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
-    yield from _target_settings(replication, at, target)
-    yield from _limits(at, source.config, target.config, f"of {target.name}")
-    yield from _retention(at, source, target)
+    yield from _target_settings(replication, place, target)
+    yield from _limits(place, source.config, target.config, f"of {target.name}")
+    yield from _retention(place, source, target)
 
 
-def _target_settings(replication: Replication, at: str, target: Topic) -> Iterator[Finding]:
+def _target_settings(replication: Replication, place: str, target: Topic) -> Iterator[Finding]:
     """Findings about the settings of an existing target, whatever its source is."""
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
         yield Finding(
-            "error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
+            "error",
+            place,
+            "the target replaces timestamps (message.timestamp.type=LogAppendTime)",
+            "set it to CreateTime",
         )
-    yield from durability.check_existing(replication, at, "the target", target)
+    yield from durability.check_existing(replication, place, "the target", target)
 
 
-def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
+def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
     """Findings about limits of the target that refuse records of the source. ``where`` names the place of the
     settings.
     """
@@ -238,14 +241,14 @@ def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where
     if size in target and int(target[size]) < int(source.get(size, 0)):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target's {size} {target[size]} is below the source's {source[size]}: a larger record is refused",
             f"raise {size} {where}",
         )
     if int(after_limit(target)) < int(after_limit(source)):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target's {AFTER} {after_limit(target)} is below the source's {after_limit(source)}: a record with a"
             " later timestamp is refused",
             f"raise {AFTER} {where}",
@@ -253,18 +256,18 @@ def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where
     if int(before_limit(target)) < int(before_limit({})):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target's {BEFORE} is {before_limit(target)}: an older record is refused when it is copied",
             f"raise {BEFORE} {where}",
         )
 
 
-def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
+def _retention(place: str, source: Topic, target: Topic) -> Iterator[Finding]:
     policy = target.config.get("cleanup.policy", "delete")
     if "compact" in policy and _number(target, "min.compaction.lag.ms") < 3_600_000:
         yield Finding(
             "warning",
-            at,
+            place,
             "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before"
             " they are verified",
             f"set min.compaction.lag.ms on {target.name}",
@@ -273,7 +276,7 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
     if "delete" in policy and 0 <= keeps < _number(source, "retention.ms", forever=2**63):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target keeps records for {keeps} ms, less than the source: "
             "old records may be deleted before they are verified",
             f"raise retention.ms of {target.name}",
@@ -282,7 +285,7 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
     if "delete" in policy and 0 <= limit < ROOM * _number(source, "retention.bytes", forever=2**63, default=-1):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target keeps at most {limit} bytes a partition, the source"
             f" {source.config.get('retention.bytes', '-1')}: the target compresses records again and may need {ROOM}"
             " times the space, so records may be deleted before they are verified",

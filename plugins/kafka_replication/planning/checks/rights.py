@@ -51,8 +51,8 @@ def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -
     """A finding for each partition of this source topic whose transactional id a rule denies."""
     for number in sorted(snapshot.source[name].partitions):
         key = PartitionKey(replication.name, TopicPartition(name, number), replication.target_name(name))
-        for found in _denied_ids(replication, snapshot, [key.transactional_id]):
-            yield replace(found, partition=number)
+        for finding in _denied_ids(replication, snapshot, [key.transactional_id]):
+            yield replace(finding, partition=number)
 
 
 def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Finding]:
@@ -104,8 +104,8 @@ def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]
         return
     for name in ids:
         right = Right(side="target", operation=Operation.WRITE, resource=Resource.TRANSACTIONAL_ID, name=name)
-        if found := _by_rule(snapshot, right, host="*"):
-            yield found
+        if finding := _by_rule(snapshot, right, host="*"):
+            yield finding
 
 
 def _by_rule(snapshot: Snapshot, right: Right, host: str | None = None) -> Finding | None:

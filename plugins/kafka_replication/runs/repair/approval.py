@@ -198,7 +198,7 @@ def _check_exact(key: PartitionKey, range_: OffsetRange, lost: OffsetRange | Non
         )
     if range_ != lost:
         raise GapFound(
-            f"{key.source}: the approval is for {range_}, but lost are exactly {lost}",
+            f"{key.source}: the approval is for {range_}, but exactly {lost} are lost",
             f"to give up these offsets: {commands.approve_gap(key, lost)}",
         )
 

@@ -62,7 +62,7 @@ class Repair:
             return ""
         said = f"{self.unproven} stays copied: its receipts may have expired"
         if self.before is None:
-            said = f"whether {self.unproven} were copied: compare both sides before you backfill there"
+            said = f"it is unknown if {self.unproven} were copied: compare both sides before you backfill there"
         return f"\n  not proven:        {said}"
 
 

@@ -246,8 +246,8 @@ class Watcher:
             if (alerts := [alert for alert in decision.alerts if way in alert.to])
         }
         whole = message(name, decision.alerts, link)
-        took = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
-        sent = [replace(alert, to=tuple(took.intersection(alert.to))) for alert in decision.alerts]
+        delivered = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
+        sent = [replace(alert, to=tuple(delivered.intersection(alert.to))) for alert in decision.alerts]
         memory.confirm_alerts(name, sent)
 
     def _channels(self) -> dict[str, Channel]:
