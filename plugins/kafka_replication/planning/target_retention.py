@@ -43,9 +43,9 @@ def _limit(topic: Topic, name: str) -> int | None:
 def may_be_gone(key: PartitionKey, view: LedgerView, target: Topic | None) -> bool:
     """True if the target's log start has moved over offsets of ours since the last look at it."""
     position = view.positions[key]
-    known, ends = view.removal(key, position.generation), position.ends(key.source.partition)
+    earlier, ends = view.removal(key, position.generation), position.ends(key.source.partition)
     return any(
-        min(offsets.log_start, ends[number]) > (known.start(number) if known else 0)
+        min(offsets.log_start, ends[number]) > (earlier.start(number) if earlier else 0)
         for number, offsets in offsets_on(key, position, target).items()
     )
 
@@ -93,7 +93,7 @@ class Looked:
 def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
     """The present entry about this key."""
     position = view.positions[key]
-    known = view.removal(key, position.generation) or Removed(
+    earlier = view.removal(key, position.generation) or Removed(
         generation=position.generation,
         target_start=0,
         coverage=Coverage(),
@@ -103,24 +103,24 @@ def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
         run_id=looked.run_id,
         time=looked.time,
     )
-    gone = _gone(key, view, looked).subtract(known.coverage)
+    gone = _gone(key, view, looked).subtract(earlier.coverage)
     return replace(
-        known,
-        **_starts(position, looked.log_starts, known),
-        coverage=known.coverage.union(gone),
-        unexplained=known.unexplained.union(gone.subtract(_explained(looked))),
+        earlier,
+        **_starts(position, looked.log_starts, earlier),
+        coverage=earlier.coverage.union(gone),
+        unexplained=earlier.unexplained.union(gone.subtract(_explained(looked))),
         run_id=looked.run_id,
         time=looked.time,
         receipts_from=_first_that_stays(key, position.generation, looked),
     )
 
 
-def _starts(position: Position, log_starts: Mapping[int, int], known: Removed) -> dict[str, Any]:
+def _starts(position: Position, log_starts: Mapping[int, int], earlier: Removed) -> dict[str, Any]:
     """The log starts for the entry. A partition that does not answer keeps its known one."""
     if position.spread is None:
         return {"target_start": next(iter(log_starts.values()))}
     numbers = range(position.spread.by.partitions)
-    return {"target_starts": tuple(log_starts.get(number, known.start(number)) for number in numbers)}
+    return {"target_starts": tuple(log_starts.get(number, earlier.start(number)) for number in numbers)}
 
 
 def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
@@ -140,8 +140,8 @@ def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
 
 def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt]) -> Coverage:
     position = view.positions[key]
-    known = view.removal(key, position.generation)
-    elsewhere = view.lost(key, position.generation).union(known.coverage if known else Coverage())
+    earlier = view.removal(key, position.generation)
+    elsewhere = view.lost(key, position.generation).union(earlier.coverage if earlier else Coverage())
     return position.coverage.subtract(Coverage.of(receipt.range for receipt in receipts)).subtract(elsewhere)
 
 

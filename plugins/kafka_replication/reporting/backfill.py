@@ -63,8 +63,8 @@ def _row(line: BackfillLine) -> dict[str, Any]:
 
 
 def _total(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
+    estimates = list(values)
+    return None if None in estimates else sum(value or 0 for value in estimates)
 
 
 def _time(millis: int | None) -> str | None:

@@ -245,8 +245,8 @@ def planned(plan: Plan, findings: Iterable[Finding]) -> list[str]:
 def plan_summary(plan: Plan) -> str:
     """The work that a run would do, in one or two lines."""
     if plan.idle:
-        known = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
-        return "nothing to do: the target is up to date" if known else "nothing to do"
+        is_in_sync = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
+        return "nothing to do: the target is up to date" if is_in_sync else "nothing to do"
     offsets = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
     done = [f"to copy: {offsets:,} offsets of {len(plan.to_copy):,} partitions"] if plan.to_copy else []
     done += [f"to verify: {len(plan.pending):,} partitions"] if plan.pending else []

@@ -134,8 +134,8 @@ class PartitionStatus:
 
 def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
     """One row for each partition of the plan."""
-    known = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
-    unknown, rows = set(unknown_to_store(view, known)), []
+    watermarks = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
+    unknown, rows = set(unknown_to_store(view, watermarks)), []
     for planned in plan.partitions:
         topic = snapshot.source.get(planned.key.source.topic)
         offsets = topic.readable.get(planned.key.source.partition) if topic else None

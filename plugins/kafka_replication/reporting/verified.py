@@ -91,9 +91,9 @@ def _others(
     moved: Mapping[PartitionKey, int],
     contradicted: Mapping[PartitionKey, PartitionStatus],
 ) -> Iterator[VerifiedRow]:
-    known = {result.key for result in results}
+    read_back = {result.key for result in results}
     for key, row in contradicted.items():
-        if key not in known:
+        if key not in read_back:
             yield VerifiedRow(
                 key=key,
                 verified=Coverage(),

@@ -144,7 +144,7 @@ class Dealer:
     def deal(self, at_a_time: int) -> JobEnd:
         self._await([background.begin(self._work, "deal") for _ in range(at_a_time)])
         if self._set_aside and self._end is None:
-            self._await([background.begin(self._work_alone, "deal")])
+            self._await([background.begin(self._work_single, "deal")])
         return self._end or JobEnd()
 
     def _await(self, futures: list[Future[None]]) -> None:
@@ -157,7 +157,7 @@ class Dealer:
         for future in futures:
             future.result()
 
-    def _work_alone(self) -> None:
+    def _work_single(self) -> None:
         for task in self._set_aside:
             if self._end is None:
                 self._run([task], self._died)
@@ -197,13 +197,13 @@ class Dealer:
                 self._hand_over(result)
             else:
                 self._begun[result.key] = result
-        self._deal_alone(task for task in bundle if task.key not in done)
+        self._deal_single(task for task in bundle if task.key not in done)
 
     def _hand_over(self, result: RangeResult) -> None:
         begun = self._begun.get(result.key)
         self._deliver(result.after(begun) if begun else result)
 
-    def _deal_alone(self, tasks: Iterable[RangeTask]) -> None:
+    def _deal_single(self, tasks: Iterable[RangeTask]) -> None:
         for task in tasks:
             self._bundles.put([task])
 
@@ -215,7 +215,7 @@ class Dealer:
             if not bundle:
                 self._end = JobEnd(error=f"Spark gave up: {cause}")
             elif len(bundle) > 1:
-                self._deal_alone(bundle)
+                self._deal_single(bundle)
             else:
                 self._set_aside += bundle
             self._aborts += 1

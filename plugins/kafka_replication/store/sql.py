@@ -80,16 +80,16 @@ class SqlStore:
         return self._read(lambda db: watermarks.history_of(db, key))
 
     def advance_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark | Refused]:
-        wanted = {change.key: change for change in changes}
+        by_key = {change.key: change for change in changes}
         results: dict[PartitionKey, Watermark | Refused] = {}
         # First read without a lock: most partitions of most runs do not change, and an idle run writes nothing.
-        results |= self._read(lambda db: watermarks.unchanged(db, wanted))
-        left = {key: change for key, change in wanted.items() if key not in results}
-        return results | self._write(lambda db: watermarks.advance(db, left)) if left else results
+        results |= self._read(lambda db: watermarks.unchanged(db, by_key))
+        changed = {key: change for key, change in by_key.items() if key not in results}
+        return results | self._write(lambda db: watermarks.advance(db, changed)) if changed else results
 
     def restore_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark]:
-        wanted = {change.key: change for change in changes}
-        return self._write(lambda db: watermarks.restore(db, wanted)) if wanted else {}
+        by_key = {change.key: change for change in changes}
+        return self._write(lambda db: watermarks.restore(db, by_key)) if by_key else {}
 
     # Leases
 

@@ -70,8 +70,8 @@ def _stored(db: Connection, keys: Collection[PartitionKey], *, lock: bool) -> di
     columns = [schema.watermarks.c[column.name] for column in schema.watermarks.primary_key.columns]
     marks: dict[PartitionKey, Watermark] = {}
     for part in _parts(sorted(keys)):
-        wanted = [tuple(key_values(key).values()) for key in part]
-        query = select(schema.watermarks).where(tuple_(*columns).in_(wanted)).order_by(*columns)
+        key_rows = [tuple(key_values(key).values()) for key in part]
+        query = select(schema.watermarks).where(tuple_(*columns).in_(key_rows)).order_by(*columns)
         marks |= {mark.key: mark for mark in map(_watermark, db.execute(query.with_for_update() if lock else query))}
     return marks
 

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 
 
-def _import_kio_alone() -> None:
+def _import_kio_without_hypothesis() -> None:
     """Import kio without hypothesis. If hypothesis is installed, kio gives it a strategy for each of its types when it
     is imported. That takes seconds, and leaves a folder ``.hypothesis`` in the working directory. Nothing here needs
     it.
@@ -28,4 +28,4 @@ def _import_kio_alone() -> None:
             del sys.modules["hypothesis"]
 
 
-_import_kio_alone()
+_import_kio_without_hypothesis()

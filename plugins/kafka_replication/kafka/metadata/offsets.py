@@ -129,7 +129,7 @@ def _ask_each(
 
 def _ask_once(
     admin: AdminClient,
-    wanted: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
     spec: OffsetSpec,
     answers: Answers,
     *,
@@ -138,10 +138,10 @@ def _ask_once(
 ) -> dict[TopicPartition, KafkaException]:
     """Add the answers to ``answers``. Returns the errors of the other partitions."""
     failed: dict[TopicPartition, KafkaException] = {}
-    if not wanted:
+    if not partitions:
         return failed
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    asked = {ClientPartition(partition.topic, partition.partition): spec for partition in sorted(wanted)}
+    asked = {ClientPartition(partition.topic, partition.partition): spec for partition in sorted(partitions)}
     for client_partition, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
         partition = TopicPartition(client_partition.topic, client_partition.partition)
         try:
@@ -284,12 +284,12 @@ def all_three(
     starts, failures = log_starts_each(admin, partitions, patience)
     high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
     stable, also_failed = last_stable_each(admin, high, patience)
-    known = {
+    answered = {
         partition: PartitionOffsets(starts[partition], max(high[partition], end), end)
         for partition, end in stable.items()
     }
     problems = {partition: Problem.of(error) for partition, error in (failures | failed | also_failed).items()}
-    return {**known, **problems}
+    return {**answered, **problems}
 
 
 def stable_ends(

@@ -87,25 +87,25 @@ def _describe_each(
     """The descriptions of the topics that exist, and the errors of those that cannot be described. With ``rights`` a
     description has what this client may do (KIP-430).
     """
-    wanted = sorted(set(topics))
-    known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
-    if wanted:
+    names = sorted(set(topics))
+    descriptions, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
+    if names:
         asked = _ask(
             admin,
-            wanted[0],
+            names[0],
             lambda seconds: admin.describe_topics(
-                TopicCollection(wanted), request_timeout=seconds, include_authorized_operations=rights
+                TopicCollection(names), request_timeout=seconds, include_authorized_operations=rights
             ),
             most,
         )
         for name, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                known[name] = answer
+                descriptions[name] = answer
             elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 failed[name] = translate(
                     answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.READ, name))
                 )
-    return known, failed
+    return descriptions, failed
 
 
 def _ask(
@@ -141,10 +141,10 @@ def descriptions(
     admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
 ) -> dict[str, TopicDescription]:
     """The descriptions of those topics that exist. With ``rights`` they list the operations that this client may do."""
-    known, failed = _describe_each(admin, topics, most, rights=rights)
+    existing, failed = _describe_each(admin, topics, most, rights=rights)
     for error in failed.values():
         raise error
-    return known
+    return existing
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT) -> dict[str, str]:
@@ -182,16 +182,16 @@ def check_id(admin: AdminClient, name: str, expected: str, side: str, most: floa
 
 
 def _ids_or_errors(admin: AdminClient, names: Iterable[str], most: float) -> dict[str, str | ReplicationError]:
-    known, failed = _describe_each(admin, names, most)
-    return {name: str(description.topic_id) for name, description in known.items()} | failed
+    descriptions, failed = _describe_each(admin, names, most)
+    return {name: str(description.topic_id) for name, description in descriptions.items()} | failed
 
 
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
     """The configuration of one topic. Raises an error if it cannot be read."""
-    known, failed = configs(admin, [topic])
+    settings, failed = configs(admin, [topic])
     if topic in failed:
         raise failed[topic]
-    return known[topic]
+    return settings[topic]
 
 
 def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, ReplicationError]]:
@@ -200,13 +200,13 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
     The topics exist: a broker that does not know a new one yet is asked again for a while.
     """
     left, until = sorted(set(topics)), time.monotonic() + LEARNING
-    known, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
+    settings, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
     while left:
         asked = _ask_configs(admin, left)
         left = []
         for resource, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                known[resource.name] = {name: str(entry.value) for name, entry in answer.items()}
+                settings[resource.name] = {name: str(entry.value) for name, entry in answer.items()}
             elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
                 left.append(resource.name)
             else:
@@ -215,7 +215,7 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
                     answer, f"reading the configuration of topic {resource.name}", asked_for
                 )
         time.sleep(0.1 if left else 0)
-    return known, failed
+    return settings, failed
 
 
 def _ask_configs(
@@ -311,9 +311,9 @@ def create(
     except KafkaException as e:
         if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             error = e.args[0]
-            known = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
-            if known.retriable or isinstance(known, NotAuthorized | NotAdmitted):
-                raise known from e
+            translated = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
+            if translated.retriable or isinstance(translated, NotAuthorized | NotAdmitted):
+                raise translated from e
             raise Refused(
                 f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
             ) from e
@@ -322,10 +322,10 @@ def create(
 
 def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
     """Those of these topics that the brokers do not let this client write, as far as they show it (KIP-430)."""
-    known, failed = _describe_each(admin, names, rights=True)
+    descriptions, failed = _describe_each(admin, names, rights=True)
     hidden = _denied_ones(failed)
     writing = {AclOperation.WRITE, AclOperation.ALL}
-    denied = {name for name, topic in known.items() if not writing & set(topic.authorized_operations or writing)}
+    denied = {name for name, topic in descriptions.items() if not writing & set(topic.authorized_operations or writing)}
     return sorted(hidden | denied)
 
 

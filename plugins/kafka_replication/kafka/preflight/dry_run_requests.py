@@ -120,7 +120,7 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
 
     A topic that exists meanwhile is none of them, and neither is one of which the brokers did not answer in time.
     """
-    wanted = [
+    new_topics = [
         NewTopic(
             topic.name,
             topic.partitions,
@@ -130,7 +130,7 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
         for topic in topics
     ]
     refused = dict[str, ReplicationError]()
-    answers = admin.create_topics(wanted, validate_only=True, request_timeout=seconds) if wanted else {}
+    answers = admin.create_topics(new_topics, validate_only=True, request_timeout=seconds) if new_topics else {}
     for name, answer in answers.items():
         try:
             answer.result(seconds * 2)

@@ -62,9 +62,9 @@ def check(
 
 def _ask(config: clients.ClientConfig, partition: TopicPartition, seconds: float) -> None:
     client = clients.admin(config, seconds)
-    wanted = {ClientPartition(partition.topic, partition.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    request = {ClientPartition(partition.topic, partition.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     try:
-        for future in client.list_offsets(wanted, request_timeout=seconds).values():
+        for future in client.list_offsets(request, request_timeout=seconds).values():
             offsets.answer_of(future, seconds * 2)
     except KafkaException as e:
         error = e.args[0]

@@ -124,10 +124,10 @@ def give_back(
     return GivenBack(offsets, changed, tuple(deleted), left_over)
 
 
-def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], known: Remainder | None) -> None:
+def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], remainder: Remainder | None) -> None:
     """Raise Refused if some offsets are of a chunk whose gone offsets are not known."""
     for receipt in cut:
-        if wanted.within(receipt.range) and (known is None or known.chunk != receipt.range):
+        if wanted.within(receipt.range) and (remainder is None or remainder.chunk != receipt.range):
             why = "the source no longer has this range as it was copied"
             if receipt.spread:
                 why = "they lie in several partitions there, or between records of others"

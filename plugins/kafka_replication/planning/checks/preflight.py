@@ -46,15 +46,15 @@ def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, know
     if side == "source":
         findings += [] if known else _nothing_selected(replication, snapshot)
         for name, topic in snapshot.source.items():
-            findings += (replace(finding, topic=name) for finding in _of_source_alone(replication, snapshot, topic))
+            findings += (replace(finding, topic=name) for finding in _of_source_only(replication, snapshot, topic))
     else:
         findings += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
         for topic in snapshot.target.values():
-            findings += _of_target_alone(replication, snapshot, topic)
+            findings += _of_target_only(replication, snapshot, topic)
     return in_order(findings)
 
 
-def _of_source_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
     if problem := replication.target_problem(topic.name):
         yield Finding("error", topic.name, problem, RENAME)
     yield from rights.missing_for_side(snapshot, "source", topic.name) or _unusable(topic, None)
@@ -62,7 +62,7 @@ def _of_source_alone(replication: Replication, snapshot: Snapshot, topic: Topic)
     yield from _unanswered(topic, None)
 
 
-def _of_target_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_target_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
     unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
     yield from unusable or _target_settings(replication, topic.name, topic)
     yield from _unanswered(None, topic)

@@ -58,8 +58,8 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
     steps.fence_stale_producers(run)
     view = run.view()
     key = approval.key(run.replication)
-    known = _recorded_gap(view, key, approval.range)
-    if known is None:
+    recorded = _recorded_gap(view, key, approval.range)
+    if recorded is None:
         planned = _planned(run, view, key)
         if planned.state is State.OVERRUN:
             gap, new = _cross(run, planned, approval), True
@@ -71,7 +71,7 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
             gap, new = _give_up_verification(run, planned, approval), True
         log.info("%s: gave up %s", key, gap.range)
     else:
-        gap, new = known, False
+        gap, new = recorded, False
     steps.advance(run, [key])
     return gap, new
 
@@ -145,17 +145,17 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         # Receipts of copies that are gone were deleted when a part of these was given back.
         expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
-        gone = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
-        if gone is None:  # the copies were verified, and then removed from the target
-            gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
-            gone = gone or next(iter(planned.missed), None)
-        if gone is None:
+        lost = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
+        if lost is None:  # the copies were verified, and then removed from the target
+            lost = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
+            lost = lost or next(iter(planned.missed), None)
+        if lost is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
                 " can be verified",
                 "run again",
             )
-        _check_exact(key, approval.range, gone)
+        _check_exact(key, approval.range, lost)
         gap = _gap(run, approval, position.generation, "unverifiable", position.ids)
         session.move(position, gap)
     return gap

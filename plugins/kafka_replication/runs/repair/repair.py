@@ -60,10 +60,10 @@ class Repair:
     def _doubt(self) -> str:
         if not self.unproven:
             return ""
-        said = f"{self.unproven} stays copied: its receipts may have expired"
+        doubt = f"{self.unproven} stays copied: its receipts may have expired"
         if self.before is None:
-            said = f"it is unknown if {self.unproven} were copied: compare both sides before you backfill there"
-        return f"\n  not proven:        {said}"
+            doubt = f"it is unknown if {self.unproven} were copied: compare both sides before you backfill there"
+        return f"\n  not proven:        {doubt}"
 
 
 def _as_json(position: Position) -> dict[str, Any]:
@@ -121,13 +121,13 @@ def _proposal(key: PartitionKey, view: LedgerView, receipts: Receipts, damaged: 
 def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -> Position:
     """A position of the newest generation that has receipts, as if nothing had been copied yet."""
     generation = max(receipts.generations(key), default=0)
-    known = receipts.of(key, generation)
-    if not known:
+    chunks = receipts.of(key, generation)
+    if not chunks:
         raise Refused(
             f"{key.source}: {'; '.join(unreadable)}; no receipt is left that proves what was copied",
             f"reset {key.source.topic}",
         )
-    newest, start = max(known, key=lambda receipt: receipt.time), min(receipt.range.from_ for receipt in known)
+    newest, start = max(chunks, key=lambda receipt: receipt.time), min(receipt.range.from_ for receipt in chunks)
     return Position(generation=generation, ids=newest.ids, start=start, next_offset=start, delivery=newest.delivery)
 
 
@@ -137,8 +137,8 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
     """
     position = view.positions[key]
     generation = position.generation
-    known: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
-    coverage = Coverage.of(receipt.range for receipt in known)
+    chunks: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
+    coverage = Coverage.of(receipt.range for receipt in chunks)
     coverage = coverage.union(view.lost(key, generation)).union(view.unproven(key, generation))
     passed = position.next_offset
     if entry := view.removal(key, generation):
@@ -148,7 +148,7 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
     start, unproven = min(position.start, position.next_offset), Coverage()
     if receipts.expired(key, view.receipts_from(key)):
         if readable:
-            unproven = _said(key, view, known).subtract(coverage)
+            unproven = _without_receipt(key, view, chunks).subtract(coverage)
             coverage = coverage.union(unproven)
         else:  # The start is behind all offsets that may be on the target, so that no run copies them a second time.
             start = coverage.ranges[-1].from_
@@ -160,18 +160,18 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
         next_offset=coverage.union(given_back).contiguous_end(start),
         coverage=coverage,
         leader_epoch=None,
-        **_ends(key, position, [*known, *_retried(key, view, position)]),
-        **({} if receipts.incomplete(key) else _set_aside(known)),
+        **_ends(key, position, [*chunks, *_retried(key, view, position)]),
+        **({} if receipts.incomplete(key) else _set_aside(chunks)),
     )
     return after, unproven
 
 
-def _said(key: PartitionKey, view: LedgerView, known: Iterable[Receipt]) -> Coverage:
+def _without_receipt(key: PartitionKey, view: LedgerView, chunks: Iterable[Receipt]) -> Coverage:
     """The copied offsets without a receipt: those in the position, and all between its end and the first receipt that
     it does not know. Runs copy in the order of the offsets.
     """
     position = view.positions[key]
-    newer = (receipt.range.from_ for receipt in known if position.left_of(receipt.range))
+    newer = (receipt.range.from_ for receipt in chunks if position.left_of(receipt.range))
     between = OffsetRange(position.next_offset, max(position.next_offset, min(newer, default=0)))
     given_back = view.given_back(key, position.generation)
     return position.coverage.union(Coverage.of([between]).subtract(given_back))
@@ -182,17 +182,17 @@ def _retried(key: PartitionKey, view: LedgerView, position: Position) -> list[Ha
     return [entry for entry in view.handled_in(key, position.generation, "retried") if entry.ids == position.ids]
 
 
-def _set_aside(known: Iterable[Receipt]) -> dict[str, Any]:
-    return {name: sum(getattr(receipt, name) for receipt in known) for name in ASIDE}
+def _set_aside(chunks: Iterable[Receipt]) -> dict[str, Any]:
+    return {name: sum(getattr(receipt, name) for receipt in chunks) for name in ASIDE}
 
 
-def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt | Handled]) -> dict[str, Any]:
+def _ends(key: PartitionKey, position: Position, entries: Sequence[Receipt | Handled]) -> dict[str, Any]:
     """The ends of our records on the target, as these entries prove them."""
-    ends = target_ends(known)
-    spread = [receipt.placement.by for receipt in known if isinstance(receipt.placement, KafkaPartitions)]
+    ends = target_ends(entries)
+    spread = [receipt.placement.by for receipt in entries if isinstance(receipt.placement, KafkaPartitions)]
     if spread and spread[-1].name != KEEP:
-        said = position.ends(key.source.partition) if position.spread else {}
-        proven = (ends.get(number, said.get(number, 0)) for number in range(spread[-1].partitions))
+        recorded = position.ends(key.source.partition) if position.spread else {}
+        proven = (ends.get(number, recorded.get(number, 0)) for number in range(spread[-1].partitions))
         return {"spread": Spread(spread[-1], tuple(proven))}
     return {"target_end": ends.get(key.source.partition, 0) or position.target_end}
 

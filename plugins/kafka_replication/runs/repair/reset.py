@@ -111,10 +111,10 @@ def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[Partiti
 
     def last(key: PartitionKey) -> int:
         position, mark = view.positions.get(key), stored.get(key)
-        known = [position.generation if position else 0, mark.generation if mark else 0]
-        known += [gap.generation for gap in view.gaps.get(key, ())]
-        known += [entry.generation for entry in view.handled.get(key, ())]
-        return max(*known, *receipts.generations(key))
+        used = [position.generation if position else 0, mark.generation if mark else 0]
+        used += [gap.generation for gap in view.gaps.get(key, ())]
+        used += [entry.generation for entry in view.handled.get(key, ())]
+        return max(*used, *receipts.generations(key))
 
     return {key: last(key) + 1 for key in keys}
 
