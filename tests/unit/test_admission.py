@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.client.client_errors import ReportedErrors
 from kafka_replication.kafka.diagnosis import causes, connect_diagnosis, probe
-from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.causes import ConnectCause
 from kafka_replication.model.errors import BadInput, NotResolved, TlsFailed, Unreachable
 
 # As librdkafka 2.16.0 says it of brokers of Kafka 4.3.1.
@@ -53,7 +53,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("said", "cause"), SAID, ids=[cause.name for _, cause in SAID])
-def test_a_text_of_the_client_has_a_cause(said: str, cause: Cause) -> None:
+def test_a_text_of_the_client_has_a_cause(said: str, cause: ConnectCause) -> None:
     reported = ReportedErrors()
     reported(KafkaError(KafkaError._TRANSPORT, f"sasl_ssl://b1:9094/bootstrap: {said} (after 302ms in state AUTH_REQ)"))
     assert reported.by_address == {"b1:9094": said}

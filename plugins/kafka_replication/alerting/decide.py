@@ -14,10 +14,10 @@ from typing import Final
 
 from kafka_replication.alerting.values import (
     Alert,
+    AlertEvent,
     Cause,
     CauseKey,
     Decision,
-    Event,
     Kind,
     Observation,
     OpenCause,
@@ -96,16 +96,16 @@ def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime)
 
 def _due(
     row: OpenCause, below: Sequence[OpenCause], observed: Observation, now: datetime, ways: Sequence[str]
-) -> Mapping[Event, tuple[str, ...]]:
+) -> Mapping[AlertEvent, tuple[str, ...]]:
     """The events to announce about a cause that no other one explains, and the ways for each."""
     told = {way: row.told[way] for way in ways if way in row.told}
-    due = dict[Event, tuple[str, ...]]()
+    due = dict[AlertEvent, tuple[str, ...]]()
     if row.over_at is None:
         if _lasts(row, observed) or below:
-            due[Event.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
-            due[Event.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
+            due[AlertEvent.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
+            due[AlertEvent.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
     elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a dead way is not awaited for ever
-        due[Event.HEALED] = tuple(told)
+        due[AlertEvent.HEALED] = tuple(told)
     return {event: to for event, to in due.items() if to}
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kafka_replication.alerting.values import Alert, Cause, Event, Kind
+from kafka_replication.alerting.values import Alert, AlertEvent, Cause, Kind
 from kafka_replication.model.times import duration, to_text
 
 PLACES = 10  # places named of each cause; the others are counted
 
-_HEADS = {Event.OPENED: "ALERT", Event.REPEATED: "STILL", Event.HEALED: "OVER"}
+_HEADS = {AlertEvent.OPENED: "ALERT", AlertEvent.REPEATED: "STILL", AlertEvent.HEALED: "OVER"}
 _WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED})  # copying goes on
 
 
@@ -41,7 +41,7 @@ class Fields:
     link: str
 
     @staticmethod
-    def of(replication: str, event: Event, cause: Cause, link: str) -> Fields:
+    def of(replication: str, event: AlertEvent, cause: Cause, link: str) -> Fields:
         return Fields(
             replication=replication,
             kind=cause.key.kind.value,
@@ -79,13 +79,13 @@ def message(replication: str, alerts: Sequence[Alert], link: Callable[[str], str
 
 
 def _severity(alert: Alert) -> Severity:
-    if alert.event is Event.HEALED:
+    if alert.event is AlertEvent.HEALED:
         return Severity.SUCCESS
     return Severity.WARNING if alert.open.key.kind in _WARNINGS else Severity.FAILURE
 
 
 def _title(replication: str, alert: Alert) -> str:
-    over = alert.event is Event.HEALED
+    over = alert.event is AlertEvent.HEALED
     lasted = f" ({_lasted(alert)})" if over else ""
     return f"{_HEADS[alert.event]} {replication}: {alert.open.key.title(over=over)}{lasted}"
 
@@ -98,10 +98,10 @@ def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
     """The lines for people, then the lines for programs: a name, a colon, and the value."""
     cause = alert.open.cause
     yield _title(fields.replication, alert)
-    until = f" until {to_text(alert.at)}" if alert.event is Event.HEALED else ""
+    until = f" until {to_text(alert.at)}" if alert.event is AlertEvent.HEALED else ""
     yield f"since {to_text(alert.open.since)}{until} ({_lasted(alert)})"
     yield f"cause: {fields.cause}"
-    if alert.event is not Event.HEALED:
+    if alert.event is not AlertEvent.HEALED:
         yield from _more(cause)
         for consequence in alert.consequences:
             yield f"also: {consequence.what}"

@@ -117,7 +117,7 @@ class OpenCause:
         return self.cause.key
 
 
-class Event(StrEnum):
+class AlertEvent(StrEnum):
     """The reason why an alert is sent."""
 
     OPENED = "opened"
@@ -132,7 +132,7 @@ class Alert:
     ``to`` names the ways to send it on; in a confirmation, the ways that took it.
     """
 
-    event: Event
+    event: AlertEvent
     to: tuple[str, ...]
     open: OpenCause
     at: datetime
@@ -187,7 +187,7 @@ def confirmed(open_: Sequence[OpenCause], alerts: Collection[Alert], now: dateti
 def _after(row: OpenCause, sent: Sequence[Alert], now: datetime) -> OpenCause:
     told, announced_at = dict(row.told), row.announced_at
     for alert in sent:
-        if alert.event is Event.HEALED:
+        if alert.event is AlertEvent.HEALED:
             told = {way: at for way, at in told.items() if way not in alert.to}
         elif alert.to:
             told, announced_at = told | dict.fromkeys(alert.to, now), now

@@ -154,8 +154,8 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
             run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request))
         )
 
-    beside = cli_watch.Beside()
-    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=True)
+    run_watch = cli_watch.RunWatch()
+    _act(file, as_json, run_watch.watched(action), failed=run_watch.failed, writes=True)
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
@@ -204,8 +204,8 @@ def backfill(
 
         return terminal_progress.with_spark(run, context.obj, execute)
 
-    beside = cli_watch.Beside(is_backfill=True)
-    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=not dry_run)
+    run_watch = cli_watch.RunWatch(is_backfill=True)
+    _act(file, as_json, run_watch.watched(action), failed=run_watch.failed, writes=not dry_run)
 
 
 @app.command()

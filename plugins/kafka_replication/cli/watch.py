@@ -134,7 +134,7 @@ def _row(row: OpenCause) -> dict[str, Any]:
     }
 
 
-class Beside:
+class RunWatch:
     """Looks at a replication while a run of it works in this process, and once when the run has ended.
 
     It does so only for a replication with alerts. No error in it changes the run.

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from kafka_replication.config.messages import explain, place_of, shown_value
 from kafka_replication.config.model import Replication
 from kafka_replication.config.salvage import readable_part
-from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
+from kafka_replication.config.yaml import MAX_BYTES, Mistake, Place, Tree, read_tree
 from kafka_replication.model.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
@@ -47,7 +47,7 @@ def parse_replication(data: bytes, origin: str) -> Replication:
         try:
             replication = Replication.model_validate(tree.value)
         except ValidationError as error:
-            problems += [Problem(tree.line_of(place), place, text) for place, text in _explained(error)]
+            problems += [Mistake(tree.line_of(place), place, text) for place, text in _explained(error)]
         else:
             if not problems:
                 return replication
@@ -124,10 +124,10 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read: {reason}", "check the path and its permissions") from None
 
 
-def _no_mapping(tree: Tree) -> Problem:
+def _no_mapping(tree: Tree) -> Mistake:
     if tree.value is None:
-        return Problem(1, (), f"the file is empty; {MINIMAL}")
-    return Problem(tree.line_of(()), (), f"must be a mapping (key: value); found {shown_value(tree.value)}; {MINIMAL}")
+        return Mistake(1, (), f"the file is empty; {MINIMAL}")
+    return Mistake(tree.line_of(()), (), f"must be a mapping (key: value); found {shown_value(tree.value)}; {MINIMAL}")
 
 
 def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
@@ -137,7 +137,7 @@ def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
     )
 
 
-def _error(origin: str, problems: list[Problem]) -> ConfigError:
+def _error(origin: str, problems: list[Mistake]) -> ConfigError:
     lines = [
         f"{origin}:{problem.line}: {_printable(_key(problem.place) + problem.text)}"
         for problem in sorted(problems, key=lambda problem: problem.line)

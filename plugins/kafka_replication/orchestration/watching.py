@@ -15,7 +15,7 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
 from kafka_replication.alerting.text import Fields
-from kafka_replication.alerting.values import Event
+from kafka_replication.alerting.values import AlertEvent
 from kafka_replication.config import Replication
 from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ReplicationError
@@ -109,7 +109,7 @@ def fields(
     """The failures of a run, for programs."""
     causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
     link = DagRuns(replication).link
-    return [asdict(Fields.of(replication.name, Event.OPENED, cause, link(cause.run_id))) for cause in causes]
+    return [asdict(Fields.of(replication.name, AlertEvent.OPENED, cause, link(cause.run_id))) for cause in causes]
 
 
 def _is_backfill(context: Mapping[str, Any]) -> bool:

@@ -74,7 +74,7 @@ def expected_end(key: PartitionKey, view: LedgerView, partition: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class RemovalEvidence:
     """The facts from which `removed` finds copies that are gone: the receipts from `Removed.receipts_from` on, and the
     log starts of the target's partitions.
 
@@ -90,7 +90,7 @@ class Looked:
     time: str
 
 
-def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
+def removed(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Removed:
     """The present entry about this key."""
     position = view.positions[key]
     earlier = view.removal(key, position.generation) or Removed(
@@ -100,18 +100,18 @@ def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
         unexplained=Coverage(),
         again=Coverage(),
         passed=0,
-        run_id=looked.run_id,
-        time=looked.time,
+        run_id=evidence.run_id,
+        time=evidence.time,
     )
-    gone = _gone(key, view, looked).subtract(earlier.coverage)
+    gone = _gone(key, view, evidence).subtract(earlier.coverage)
     return replace(
         earlier,
-        **_starts(position, looked.log_starts, earlier),
+        **_starts(position, evidence.log_starts, earlier),
         coverage=earlier.coverage.union(gone),
-        unexplained=earlier.unexplained.union(gone.subtract(_explained(looked))),
-        run_id=looked.run_id,
-        time=looked.time,
-        receipts_from=_first_that_stays(key, position.generation, looked),
+        unexplained=earlier.unexplained.union(gone.subtract(_explained(evidence))),
+        run_id=evidence.run_id,
+        time=evidence.time,
+        receipts_from=_first_that_stays(key, position.generation, evidence),
     )
 
 
@@ -123,16 +123,16 @@ def _starts(position: Position, log_starts: Mapping[int, int], earlier: Removed)
     return {"target_starts": tuple(log_starts.get(number, earlier.start(number)) for number in numbers)}
 
 
-def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
+def _gone(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Coverage:
     """The source offsets of copies below the log start that are still counted as copied."""
     position = view.positions[key]
-    receipts = looked.receipts.of(key, position.generation)
-    below = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, looked.log_starts)))
+    receipts = evidence.receipts.of(key, position.generation)
+    below = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, evidence.log_starts)))
     first = dict(position.ends(key.source.partition))
     for part in (part for receipt in receipts for part in receipt.parts):
         first[part.partition] = min(part.first, first.get(part.partition, part.first))
-    reached = any(start >= first.get(number, 0) > 0 for number, start in looked.log_starts.items())
-    if looked.receipts.incomplete(key) and reached:
+    reached = any(start >= first.get(number, 0) > 0 for number, start in evidence.log_starts.items())
+    if evidence.receipts.incomplete(key) and reached:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
         below = below.union(_without_receipt(key, view, receipts))
     return below.intersection(position.coverage)
@@ -161,25 +161,25 @@ def records_below(part: Part, log_start: int) -> int:
     return sum(max(0, min(log_start, range_.until) - range_.from_) for range_ in part.offsets)
 
 
-def _first_that_stays(key: PartitionKey, generation: int, looked: Looked) -> int:
+def _first_that_stays(key: PartitionKey, generation: int, evidence: RemovalEvidence) -> int:
     """The offset of the first receipt with a copy that still exists; the end of reading if there is none."""
     stays = (
         stored.offset
-        for stored in looked.receipts.stored[key]
+        for stored in evidence.receipts.stored[key]
         if stored.receipt.generation == generation
-        and any(part.until > looked.log_starts.get(part.partition, 0) for part in stored.receipt.parts)
+        and any(part.until > evidence.log_starts.get(part.partition, 0) for part in stored.receipt.parts)
     )
-    return min(stays, default=looked.receipts.ends[key.ledger_partition])
+    return min(stays, default=evidence.receipts.ends[key.ledger_partition])
 
 
-def _explained(looked: Looked) -> Coverage:
+def _explained(evidence: RemovalEvidence) -> Coverage:
     """The source offsets whose copies the target's own limits may have removed."""
     everything = Coverage.of([OffsetRange(0, MAX_OFFSET)])
-    if looked.retention.bytes is not None:
+    if evidence.retention.bytes is not None:
         return everything
-    if looked.retention.millis is None:
+    if evidence.retention.millis is None:
         return Coverage()
-    return everything if looked.young is None else Coverage.of([OffsetRange(0, looked.young)])
+    return everything if evidence.young is None else Coverage.of([OffsetRange(0, evidence.young)])
 
 
 def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str:

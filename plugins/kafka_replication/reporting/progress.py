@@ -23,7 +23,7 @@ WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk ma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Counts:
     """The numbers of finished ranges and offsets. A range is finished once it is verified, an offset once it is on the
     target or given up.
 
@@ -39,7 +39,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(Standing):
+class Progress(Counts):
     """The progress of a run, and its speed. ``records`` and ``bytes`` are those that this attempt of the run has
     committed; ``seconds`` is its time so far. ``throttled`` is the time for which the brokers' quotas have made its
     ranges wait, added up. ``waiting`` names what it waits for, while it does not move.
@@ -140,7 +140,7 @@ class Tally:
         """The generation that is worked on; None if the partition has no part in the work."""
         return self._work[key].generation if key in self._work else None
 
-    def count(self, view: LedgerView) -> Standing:
+    def count(self, view: LedgerView) -> Counts:
         """The standing according to the ledger."""
         for key, todo in self._work.items():
             entries = view.positions.get(key), view.verified.get(key)
@@ -151,7 +151,7 @@ class Tally:
         if slowest is None or not self._to_copy[slowest]:
             slowest = None
         left, span = (self._to_copy[slowest], self._spans[slowest]) if slowest else (0, 0)
-        return Standing(
+        return Counts(
             ranges=len(self._work),
             ranges_done=sum(not left for left in self._to_verify.values()),
             offsets=self._offsets,
@@ -167,31 +167,31 @@ class Tally:
         self._to_verify[key] = todo.offsets.subtract(passed).span
 
 
-class Pace:
+class Speed:
     """The speed of the work, from samples on a monotonic clock. ``offsets_done`` were done at its start."""
 
     def __init__(self, started: float, offsets_done: int) -> None:
         self._started = started
         self._samples = deque([(started, offsets_done, 0)])  # the moment, offsets done, bytes
 
-    def progress(self, at: float, standing: Standing, records: int, size: int, throttled: float = 0.0) -> Progress:
+    def progress(self, moment: float, counts: Counts, records: int, size: int, throttled: float = 0.0) -> Progress:
         """The progress at a moment. Moments must not go back."""
-        self._samples.append((at, standing.offsets_done, size))
-        while len(self._samples) > 2 and self._samples[1][0] <= at - WINDOW:
+        self._samples.append((moment, counts.offsets_done, size))
+        while len(self._samples) > 2 and self._samples[1][0] <= moment - WINDOW:
             self._samples.popleft()
         since, offsets, bytes_ = self._samples[0]
-        elapsed = at - since
-        done_per_second = (standing.offsets_done - offsets) / elapsed if elapsed > 0 else 0.0
-        left = standing.offsets - standing.offsets_done
-        if standing.ranges_done == standing.ranges:
+        elapsed = moment - since
+        done_per_second = (counts.offsets_done - offsets) / elapsed if elapsed > 0 else 0.0
+        left = counts.offsets - counts.offsets_done
+        if counts.ranges_done == counts.ranges:
             seconds_left: float | None = 0.0
         else:
             seconds_left = left / done_per_second if left and done_per_second > 0 else None
         return Progress(
-            **asdict(standing),
+            **asdict(counts),
             records=records,
             bytes=size,
-            seconds=round(max(0.0, at - self._started), 3),
+            seconds=round(max(0.0, moment - self._started), 3),
             bytes_per_second=max(0.0, (size - bytes_) / elapsed) if elapsed > 0 else 0.0,
             seconds_left=seconds_left,
             throttled=round(throttled, 3),

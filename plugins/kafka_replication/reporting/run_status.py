@@ -40,7 +40,7 @@ class RunAtWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunState:
     """The state of a run: ``running`` or ``expected`` (its next task has not begun) while it lives, else its end."""
 
     run: RunRecord
@@ -80,7 +80,7 @@ def runs_at_work(store: WatermarkStore, replication: str) -> list[RunAtWork]:
     return [RunAtWork.of(lease, store.run(lease.owner)) for lease in reversed(held)]
 
 
-def recent_runs(store: WatermarkStore, replication: str) -> list[Standing]:
+def recent_runs(store: WatermarkStore, replication: str) -> list[RunState]:
     """The latest runs, newest first."""
     held = {lease.owner for lease in store.leases(replication) if lease.holder and not lease.waiting}
-    return [Standing(run, run.run_id in held) for run in store.runs(replication, RECENT)]
+    return [RunState(run, run.run_id in held) for run in store.runs(replication, RECENT)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_replication.kafka.diagnosis import causes, setting_names
-from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.causes import ConnectCause
 from kafka_replication.kafka.diagnosis.probe import addresses, probe
 from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName
@@ -30,7 +30,7 @@ _OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keys
 # The event is complete; a probe would only add that the port is open.
 _SAID_IT_ALL = (causes.LOGIN_REFUSED, causes.MECHANISM_NOT_ENABLED, causes.CLIENT_CERTIFICATE_REFUSED)
 
-Found = Mapping[str, Cause]  # by address
+Diagnosis = Mapping[str, ConnectCause]  # by address
 
 
 def name_of(settings: Mapping[str, Any]) -> ClusterName:
@@ -48,27 +48,27 @@ def principal_of(settings: Mapping[str, Any]) -> str:
     return UNKNOWN_PRINCIPAL if any(name in settings for name in _OWN_CERTIFICATE) else "User:ANONYMOUS"
 
 
-def look(settings: Mapping[str, Any], reported: Mapping[str, str]) -> Found:
+def look(settings: Mapping[str, Any], reported: Mapping[str, str]) -> Diagnosis:
     """The causes at the bootstrap addresses that have one. ``reported`` is the newest error of each address."""
     bootstrap = addresses(settings)
     with ThreadPoolExecutor(max(1, len(bootstrap))) as threads:
-        found_causes = dict(
+        diagnosis = dict(
             zip(
                 bootstrap,
                 threads.map(lambda address: _cause(address, reported.get(address, ""), settings), bootstrap),
                 strict=True,
             )
         )
-    return {address: cause for address, cause in found_causes.items() if cause is not None}
+    return {address: cause for address, cause in diagnosis.items() if cause is not None}
 
 
-def is_final(settings: Mapping[str, Any], found_causes: Found) -> bool:
+def is_final(settings: Mapping[str, Any], diagnosis: Diagnosis) -> bool:
     """True if no address can ever work with these settings."""
     bootstrap = addresses(settings)
-    return bool(bootstrap) and all(address in found_causes and found_causes[address].is_final for address in bootstrap)
+    return bool(bootstrap) and all(address in diagnosis and diagnosis[address].is_final for address in bootstrap)
 
 
-def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None:
+def _cause(address: str, said: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     cause = causes.of_text(said)
     if cause in _SAID_IT_ALL:
         return _with_details(cause, said, settings)
@@ -79,7 +79,7 @@ def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None
     return seen
 
 
-def _with_details(cause: Cause, said: str, settings: Mapping[str, Any]) -> Cause:
+def _with_details(cause: ConnectCause, said: str, settings: Mapping[str, Any]) -> ConnectCause:
     """The cause with details of the connection, and with the message."""
     if cause is causes.CLIENT_CERTIFICATE_REFUSED and not any(name in settings for name in _OWN_CERTIFICATE):
         cause = causes.CLIENT_CERTIFICATE_MISSING
@@ -95,19 +95,19 @@ def _mechanism(settings: Mapping[str, Any]) -> object:
 
 
 def error_of(
-    settings: Mapping[str, Any], found_causes: Found, otherwise: str, waited: float | None = None
+    settings: Mapping[str, Any], diagnosis: Diagnosis, otherwise: str, waited: float | None = None
 ) -> ReplicationError:
     """The error. ``otherwise`` is the text if no cause is known; ``waited`` is in seconds."""
     cluster = name_of(settings)
-    if not found_causes:
+    if not diagnosis:
         return Unreachable(
             f"cannot reach {cluster} within {waited or 0:.0f} s: {otherwise}",
             "check the address, port and security settings of the connection, and that the brokers run",
         )
-    first = next((cause for cause in found_causes.values() if cause.is_final), next(iter(found_causes.values())))
+    first = next((cause for cause in diagnosis.values() if cause.is_final), next(iter(diagnosis.values())))
     several = len(addresses(settings)) > 1
-    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in found_causes.items())
-    if is_final(settings, found_causes):
+    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in diagnosis.items())
+    if is_final(settings, diagnosis):
         return first.kind(f"{cluster}: {said}", first.remedy)
     return Unreachable(f"cannot reach {cluster} within {waited or 0:.0f} s: {said}", first.remedy)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_replication.kafka.diagnosis import causes
-from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.causes import ConnectCause
 
 SECONDS = 2.0  # for each step
 DEFAULT_PORT = 9092
@@ -41,7 +41,7 @@ class Login:
     mechanisms: Sequence[str]
 
 
-def probe(address: str, settings: Mapping[str, Any]) -> Cause | None:
+def probe(address: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The cause why a client with these settings gets no connection to ``host:port``; None if there is none to see."""
     host, port = _split(address)
     try:
@@ -59,7 +59,7 @@ def probe(address: str, settings: Mapping[str, Any]) -> Cause | None:
         return replace(causes.NO_ANSWER, what=f"a program takes the connection, and says nothing for {SECONDS:.0f} s")
 
 
-def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) -> Cause | None:
+def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The cause at a port that takes connections."""
     wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     if wants_tls:
@@ -79,7 +79,7 @@ def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) ->
     return causes.LOGIN_NOT_EXPECTED if wants_login and not login.mechanisms else None
 
 
-def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> Cause | None:
+def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The reason why the broker's certificate does not satisfy these settings; None if it does, or if it cannot be
     checked.
     """

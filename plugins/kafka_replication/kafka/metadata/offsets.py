@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from kafka_replication.kafka.client.clients import raise_if_shut_out
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
-from kafka_replication.kafka.metadata.open_transactions import MOST, Telling, named
+from kafka_replication.kafka.metadata.open_transactions import MOST, WaitLog, named
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
@@ -318,14 +318,14 @@ def stable_ends_each(
 ) -> tuple[dict[TopicPartition, int], Failures]:
     """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
-    waiting, telling = set(ends), Telling(admin)
+    waiting, wait_log = set(ends), WaitLog(admin)
 
     def look() -> dict[TopicPartition, int]:
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
         waiting.intersection_update([partition for partition, offset in stable.items() if offset < ends[partition]])
         hidden = {partition: stable[partition] for partition in waiting}
-        telling.still_hidden(hidden)
+        wait_log.still_hidden(hidden)
         return hidden
 
     left: dict[TopicPartition, int] = tenacity.Retrying(

@@ -28,7 +28,7 @@ MOST = 3  # partitions that one message names
 SWEEP = timedelta(seconds=10)  # brokers look for transactions whose time is over every so often, by default
 
 
-class Telling:
+class WaitLog:
     """Logs the reason of a wait once the wait is no short one."""
 
     def __init__(self, admin: AdminClient) -> None:
