@@ -1,6 +1,4 @@
-"""The channels that reach a person: the log, and the addresses of an Apprise connection. Airflow's notifiers are in
-`orchestration`.
-"""
+"""The channels that reach a person: the log, and an Apprise connection. Airflow's notifiers are in `orchestration`."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ class AppriseChannel:
         return self._name
 
     def deliver(self, message: Message) -> None:
-        """Try every address. Raises NotDelivered only if none took the message: to send it again would repeat it at the
-        others.
-        """
+        """Try every address. Raises NotDelivered only if all failed: sent again, the alert would come twice."""
         failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
         if not failed:
             return
@@ -99,9 +95,7 @@ def _scheme(address: str) -> str:
 
 
 def by_name(channels: Sequence[Channel]) -> dict[str, Channel]:
-    """The channels by their names. If two have the same name, the second gets a number, because each counts for
-    itself.
-    """
+    """The channels by their names. A second one of the same name gets a number, because each counts for itself."""
     named = dict[str, Channel]()
     for channel in channels:
         same = sum(other.name == channel.name for other in named.values())
@@ -132,9 +126,7 @@ def deliver(channels: Mapping[str, tuple[Channel, Message]], whole: Message, sec
 
 
 def _problem(sending: Future[None], seconds: float) -> BaseException | None:
-    """The reason why the alert has not been delivered; None if it has. An error in one channel does not stop the
-    others.
-    """
+    """The reason why the alert is not delivered; None if it is. An error in one channel does not stop the others."""
     if sending.done():
         return sending.exception()
     return NotDelivered(f"it did not end within {seconds:.0f} s", "look at what the address waits for")

@@ -55,9 +55,7 @@ def decide(
     claim: timedelta = CLAIM,
     ways: Sequence[str] = LOG,
 ) -> Decision:
-    """Return the causes that are open now, and the alerts to send on these ``ways`` within ``claim``. Each way counts
-    for itself.
-    """
+    """Return the open causes, and the alerts to send on these ``ways`` within ``claim``. Each way counts for itself."""
     rows = _with_seen(open_, observed, now)
     kept: list[OpenCause] = []
     alerts: list[Alert] = []
@@ -82,9 +80,7 @@ def decide(
 
 
 def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> Rows:
-    """All causes that are open or seen. Those that were not announced have the cause that explains them, if there is
-    one.
-    """
+    """All causes that are open or seen. Those that were not announced have the cause that explains them, if any."""
     rows = {row.key: row for row in open_}
     for cause in observed.causes:
         rows[cause.key] = _seen(rows.get(cause.key), cause, now)

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The kinds of causes, as stable ids. The order matters: if two kinds explain each other, the first one explains
-    the other.
+    """The kinds of causes, as stable ids. The order matters: of two kinds that explain each other, the first one
+    explains.
     """
 
     STORE = "store-unavailable"

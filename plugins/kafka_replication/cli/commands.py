@@ -127,17 +127,13 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 
 
 def _away(run: Run) -> dict[str, Any]:
-    """The part of a document about a cluster that does not answer. It is the same as that of any command that fails
-    because of it.
-    """
+    """The document's part about a cluster that does not answer, as in any command that fails because of it."""
     errors = list(run.clusters.away.values())
     return failure(together(errors)) if errors else {}
 
 
 def _not_planned(run: Run) -> tuple[Any, str, int]:
-    """The result of a plan without ranges: one cluster does not answer, so that the position or the end is not
-    known.
-    """
+    """The result of a plan without ranges: one cluster does not answer, so that a position or an end is not known."""
     findings = steps.findings_of_one_side(run, run.clusters.away)
     said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
     document = _away(run) | {"replication": run.replication.name, "findings": finding_rows(findings)}

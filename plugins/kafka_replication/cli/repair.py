@@ -16,9 +16,7 @@ NOTHING = "nothing to repair: the entries do not contradict each other"
 
 
 def repaired(run: Run, *, yes: bool) -> tuple[Any, str, int]:
-    """Repair contradicting entries of the ledger. The exit code is 1 if there is something to repair and the user did
-    not agree.
-    """
+    """Repair contradicting entries of the ledger. The exit code is 1 if a proposed repair is not written."""
     with leased(run, EVERYTHING) as leased_run:
         steps.fence_stale_producers(leased_run)
         proposals = repair.proposals(leased_run)

@@ -27,9 +27,7 @@ def default_store() -> WatermarkStore:
 
 
 def say_store(exists: bool = True, *, writes: bool = True) -> None:
-    """Print on stderr which store the command uses: another store than that of the DAGs does not know their runs.
-    Raises BadInput.
-    """
+    """Print on stderr which store is used: another one than that of the DAGs lacks their runs. Raises BadInput."""
     notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
     notes += [] if exists else ["new" if writes else "not there: no run is known, and none is made"]
     typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)

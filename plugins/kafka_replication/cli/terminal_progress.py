@@ -131,9 +131,7 @@ def summary(progress: Progress) -> str:
 
 @contextmanager
 def _logging_to(stream: Any) -> Iterator[None]:
-    """Redirect the root logger's handlers to this stream, because a handler keeps the stream that it was created
-    with.
-    """
+    """Redirect the root logger's handlers to this stream: a handler keeps the stream that it was created with."""
     handlers = [each for each in logging.getLogger().handlers if type(each) is logging.StreamHandler]
     before = [each.setStream(stream) for each in handlers]
     try:

@@ -11,9 +11,7 @@ from kafka_replication.config.section import DAY, ConnectionId, Section, Text, W
 
 
 class Lag(Section):
-    """Limits for the distance of the target behind the source. Beyond a limit `status` exits with 1, and an alert is
-    sent.
-    """
+    """Limits for the target's distance behind the source. Beyond one `status` exits with 1, and an alert is sent."""
 
     records: Whole | None = Field(
         default=None,

@@ -20,9 +20,7 @@ MINIMAL = "a replication needs at least name, source, target and topics"
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A file with mistakes. ``rest`` is the readable part; None if there is none, or if another file has the same
-    name.
-    """
+    """A file with mistakes. ``rest`` is the readable part; None if there is none, or if its name is taken."""
 
     error: ConfigError
     rest: Replication | None = None
@@ -98,9 +96,7 @@ def _with_names_of_their_own(broken: list[Broken], taken: set[str]) -> list[Brok
 
 
 def _explained(error: ValidationError) -> list[tuple[Place, str]]:
-    """Place and text of each mistake. If a list is too short because its items have mistakes, only the items are
-    named.
-    """
+    """Place and text of each mistake. Of a list that is too short because of mistakes, only these are named."""
     every = error.errors(include_url=False)
     items = {place_of(details)[:-1] for details in every}
     return [

@@ -64,9 +64,7 @@ def check_connection(name: str) -> str:
 
 
 def topic_problem(name: str) -> str | None:
-    """The reason why Kafka would refuse this topic name; None if it would not. The rule is
-    ``org.apache.kafka.common.internals.Topic``.
-    """
+    """The reason why Kafka would refuse this topic name, or None (see ``org.apache.kafka.common.internals.Topic``)."""
     if name in {"", ".", ".."}:
         return "is no topic name to Kafka"
     if len(name) > TOPIC_MAX:

@@ -1,6 +1,4 @@
-"""The steps of a replication that leave out or change records, as its file has them. They go to Spark's workers with
-their job.
-"""
+"""The steps of a replication that leave out or change records, as its file has them. They go to Spark with the job."""
 
 from __future__ import annotations
 

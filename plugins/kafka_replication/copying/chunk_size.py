@@ -1,6 +1,4 @@
-"""Limits the number of records in the next chunk: it is smaller after a failure, and halves during the search for a
-refused record.
-"""
+"""Limits the records of the next chunk: fewer after a failure, half as many during the search for a refused record."""
 
 from __future__ import annotations
 

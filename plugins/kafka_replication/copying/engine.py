@@ -133,9 +133,7 @@ class HandOver(Exception):
 
 
 class OnlyAsStored(HandOver):
-    """Raised if the client of an engine would change the record before ``until``, which may be the first one that is
-    left.
-    """
+    """Raised if an engine's client would change the record before ``until``, which may be the first one left."""
 
 
 class SourceReader(Protocol):

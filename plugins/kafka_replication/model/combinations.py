@@ -119,8 +119,6 @@ def refusal(chosen: Mapping[Axis, Collection[str]]) -> Rule | None:
 
 
 def why_not_batches(chosen: Mapping[Axis, Collection[str]]) -> str | None:
-    """The reason why the record engine copies every range of a replication with these values; None if batches are
-    possible.
-    """
+    """The reason why the record engine copies every range with these values; None if batches are possible."""
     with_batches = {**chosen, "copy.engine": ("batch",)}
     return next((rule.why for rule in RULES if rule.softly and rule.concerns(with_batches)), None)

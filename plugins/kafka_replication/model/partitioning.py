@@ -62,8 +62,8 @@ class Partitioning:
         return self.name if self.name in BUILT_IN else FUNCTION
 
     def targets(self, source: int, partitions: Collection[int]) -> tuple[int, ...]:
-        """The target partitions in which records of this source partition may lie. ``partitions`` is their number in
-        the topic. The result may have numbers above it; with `MAP`, only if the map has the source partition.
+        """The target partitions in which records of this source partition may lie; none if a map lacks it.
+        ``partitions`` are the existing ones; the result may have others.
         """
         if self.keeps:
             return (source,)

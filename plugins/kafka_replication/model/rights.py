@@ -12,9 +12,7 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterName:
-    """The name of one cluster of a replication in messages. The side and the connection are empty if they are not
-    known.
-    """
+    """The name of one cluster of a replication in messages. Side and connection are empty if they are not known."""
 
     address: str
     side: Side | Literal[""] = ""

@@ -38,9 +38,7 @@ def dry_run(default: bool) -> Param:
 
 
 def lines(value: object) -> object:
-    """The lines of a list without the empty ones: Airflow's page sends an empty line for a list that was just
-    emptied.
-    """
+    """The lines of a list without empty ones: Airflow's page sends an empty line for a list that was just emptied."""
     return [line for line in value if line != ""] if isinstance(value, (list, tuple)) else value
 
 

@@ -93,9 +93,7 @@ class HookSubmission:
         pool.shutdown(wait=False)
 
     def wait(self, seconds: float) -> str | None:
-        """The end of spark-submit; None if it still runs after ``seconds``. Raises BadInput if the program is
-        missing.
-        """
+        """The end of spark-submit; None if it still runs after ``seconds``. Raises BadInput without the program."""
         assert self._thread is not None
         with suppress(TimeoutError):
             return self._thread.result(seconds)

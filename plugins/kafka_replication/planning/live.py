@@ -240,8 +240,8 @@ class Planner:
         return partitioning_changes.problem_of(self.replication.placing, key, target)
 
     def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
-        """The refusal because of the target's number of partitions: the present one, or that after a run has created
-        the missing ones.
+        """The refusal because of the target's number of partitions: the present one, or that after missing ones are
+        created.
         """
         partitioning, settings = self.replication.placing, self.replication.target_topics
         partitions = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
@@ -290,9 +290,7 @@ class Planner:
         return self.refusal_of_target(key, position, source, target)
 
     def refusal_of_target(self, key: PartitionKey, position: Position, source: Topic, target: Topic) -> Refusal | None:
-        """The refusal if the ends of the target's partitions show that its partitions or records are not those of the
-        ledger.
-        """
+        """The refusal if the target's partitions, or their ends, are not those that the ledger knows."""
         partitioning, partitions = self.replication.placing, target.partitions
         if refusal := partitioning_changes.refusal_of_change(
             partitioning, key, position, len(partitions), self.spread_before

@@ -1,6 +1,4 @@
-"""Finds the offset from which a run needs receipts. Verified ranges need none, so reading does not grow with
-history.
-"""
+"""Finds the offset from which a run needs receipts. Verified ranges need none: reading does not grow with history."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Finds the target partitions of a source partition, and decides if copying may go on after a change of partitioning.
-Pure.
-"""
+"""Finds a source partition's target partitions, and decides if copying goes on after a change of partitioning. Pure."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> 
 def refusal_of_partitions(
     partitioning: Partitioning, key: PartitionKey, source: Topic, partitions: Collection[int]
 ) -> Refusal | None:
-    """The refusal if the target topic lacks a partition for a record of this source partition. ``partitions`` exist or
-    will be created.
-    """
+    """The refusal if the target topic, with these ``partitions``, lacks one for a record of this source partition."""
     numbers = partitioning.targets(key.source.partition, partitions)
     if not numbers:
         return Refusal(
@@ -111,9 +107,7 @@ def refusal_of_change(
 
 
 def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
-    """The refusal of a partition that an earlier build of 0.1.0 copied without transactions to several target
-    partitions.
-    """
+    """The refusal of a partition that a build of 0.1.0 copied without transactions to several target partitions."""
     return Refusal(
         State.REPARTITIONED,
         f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"

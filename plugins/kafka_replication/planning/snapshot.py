@@ -55,9 +55,7 @@ class Topic:
     problem: Problem | None = None
 
     def problem_of(self, partition: int) -> Problem | None:
-        """The reason why this partition cannot be used now; None if it can be used, or if the topic does not have
-        it.
-        """
+        """The reason why this partition cannot be used now; None if it can be, or if the topic does not have it."""
         there = self.partitions.get(partition)
         return self.problem or (there if isinstance(there, Problem) else None)
 

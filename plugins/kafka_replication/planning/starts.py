@@ -64,9 +64,7 @@ def start_of(replication: Replication, snapshot: Snapshot, before: Start | None,
 
 
 def unresolved(replication: Replication, own_entries: LedgerView) -> dict[TopicPartition, datetime]:
-    """The partitions that did not answer at the first opening, and the time of it: `latest` means their end at that
-    time.
-    """
+    """The partitions that did not answer at the first opening, and its time: `latest` means their end at that time."""
     return {
         key.source: parse_time(start.time)
         for key, start in own_entries.starts.items()

@@ -183,9 +183,7 @@ def _explained(evidence: RemovalEvidence) -> Coverage:
 
 
 def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str:
-    """The text about offsets that are gone, with the reason if it is known. ``missed`` are those without an
-    explanation.
-    """
+    """The text about offsets that are gone, with the reason if it is known. ``missed`` ones are unexplained."""
     text = f"no longer on the target: {removed_} of {key.source} ({removed_.span} offsets; {key.target})"
     if missed == removed_:
         return text

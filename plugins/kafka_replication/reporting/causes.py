@@ -36,9 +36,7 @@ class Life(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run and its `Life`. ``failed`` has the outcomes with an error; ``why`` is the reason of the end, if it is
-    known.
-    """
+    """A run and its `Life`. ``failed`` has the outcomes with an error; ``why`` is the reason of the end, if known."""
 
     record: RunRecord
     life: Life
@@ -281,9 +279,7 @@ def is_first_copy(records: Sequence[RunRecord]) -> bool:
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:
-    """The distance of a partition beyond ``alerts.lag``; None if it is within, or if only backfills write to this
-    target.
-    """
+    """The distance of a partition beyond ``alerts.lag``; None if it is within, or if only backfills write here."""
     if row.plan.key.target_topic != replication.target_topic(row.plan.key.source.topic):
         return None
     limit = replication.alerts.lag

@@ -165,9 +165,7 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
 
 
 def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem) -> PartitionStatus:
-    """The row of a partition whose target does not answer, from the store, and from the source's topic if it is
-    known.
-    """
+    """The row of a partition whose target does not answer, from the store, and from the source if it is known."""
     source_partition = watermark.key.source
     offsets = source.readable.get(source_partition.partition) if source else None
     return PartitionStatus(

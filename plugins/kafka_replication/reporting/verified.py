@@ -1,6 +1,4 @@
-"""The result of the command ``verify``: the copies that were read back, and those that are known to be gone or mixed
-with others.
-"""
+"""The result of the command ``verify``: copies that were read back, and those that are gone or mixed with others."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _CONTRADICTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRow:
-    """One partition: the offsets that were verified now and the number of their records, or the reason why they are
-    not.
-    """
+    """One partition: the offsets that were verified now with the number of records, or the reason why they are not."""
 
     key: PartitionKey
     verified: Coverage

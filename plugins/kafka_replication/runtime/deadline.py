@@ -78,9 +78,7 @@ class Deadline:
             raise self.over(doing, last)
 
     def check_stopped(self, doing: str) -> None:
-        """Raises OutOfTime once the work was stopped, but not when the time is used up: begun work may still be ended
-        then.
-        """
+        """Raises OutOfTime once the work was stopped. When only the time is used up, begun work may still be ended."""
         if self.stop is not None and self.stop.is_set():
             raise self.over(doing)
 

@@ -84,9 +84,7 @@ class Archive:
 
     @classmethod
     def of(cls, spark_home: Path, options: Sequence[str]) -> Archive | None:
-        """The archive; None if there can be none: Java's version is not known to have archives, or there is no cache
-        folder.
-        """
+        """The archive; None if there can be none: Java is not known to have archives, or there is no cache folder."""
         java, folder = Java.installed(), cache_folder()
         if java is None or java.version < OLDEST_JAVA or folder is None or _UNFIT & set(str(folder)):
             return None
@@ -166,9 +164,7 @@ def cache_folder() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """True if it is a real folder of this user in which only the user can put a file. Java runs the content of an
-    archive.
-    """
+    """True if it is a real folder of this user, where only the user can put files. Java runs an archive's content."""
     try:
         status = folder.lstat()
     except OSError:

@@ -1,6 +1,4 @@
-"""Deals a job's tasks to Spark. Each task is a Spark job, so that none ends with another one. Small tasks share a Spark
-job.
-"""
+"""Deals a job's tasks to Spark. Each is a Spark job, so that none ends with another one. Small ones share a job."""
 
 from __future__ import annotations
 
@@ -109,9 +107,7 @@ def _slots(context: SparkContext, job: Job) -> int:
 
 
 def _together(job: Job, slots: int) -> int:
-    """The number of small ranges that each Spark job may work on at a time, so that ``parallelism`` bounds all
-    together.
-    """
+    """The number of small ranges that each Spark job may work on at a time. ``parallelism`` bounds all together."""
     return AT_ONCE if job.parallelism is None else min(AT_ONCE, math.ceil(job.parallelism / slots))
 
 

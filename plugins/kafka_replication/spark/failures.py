@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One kind of failure. ``is_passing``: the same job may succeed when it is submitted again. ``is_start``: no job
-    was begun.
-    """
+    """One kind of failure. ``is_passing``: the same job may succeed later. ``is_start``: no job was begun."""
 
     name: str  # its anchor in docs/errors.md
     what: str

@@ -15,9 +15,7 @@ SECONDS = 20.0  # for all of them; if the target does not answer, the next sessi
 
 
 def end_sessions(job: Job, tasks: Sequence[RangeTask]) -> None:
-    """Fence the sessions that may still work on these tasks. Call it before the tasks are dealt again, never
-    afterwards.
-    """
+    """Fence sessions that may still work on these tasks. Call it before the tasks are dealt again, never afterwards."""
     ids = {task.key.transactional_id: str(task.key) for task in tasks if task.copy is not None}
     if not ids or job.delivery != EXACTLY_ONCE:
         return

@@ -98,9 +98,7 @@ def addresses(master: str) -> list[str]:
 
 
 def silent(master: str) -> str:
-    """The errors of the standalone masters at their addresses if no one answers; else empty, also for other kinds of
-    master.
-    """
+    """The errors of the standalone masters at their addresses if no one answers; else empty, as for other masters."""
     return _failures(master) if is_standalone(master) else ""
 
 

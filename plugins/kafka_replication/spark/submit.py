@@ -97,9 +97,7 @@ PY_FILES = "spark.submit.pyFiles"
 
 
 def py_files(package: Path | None, conf: Mapping[str, str]) -> str | None:
-    """The value of ``--py-files``: this package, and the files of the user's setting, which the option would
-    replace.
-    """
+    """The value of ``--py-files``: this package, and the files of the user's setting, which it would replace."""
     return ",".join(filter(None, [str(package) if package else "", conf.get(PY_FILES, "")])) or None
 
 
@@ -191,9 +189,7 @@ class SubmitLauncher:
         return JobEnd.of(failure)
 
     def _hear(self, line: str) -> None:
-        """Read one line of the log. If no master takes the application, end it at once: Spark would go on trying for 40
-        s.
-        """
+        """Read one line of the log. If no master takes the application, end it: Spark would go on trying for 40 s."""
         if self._log.hear(line):
             threading.Thread(target=self._submission.stop, daemon=True, name="stop-spark").start()
 
@@ -323,9 +319,7 @@ class TerminalSubmission:
 
 
 def _pass_on(lines: IO[bytes], to: IO[bytes], whose: ExitStack, hear: Callable[[str], object]) -> None:
-    """Pass on each line of Spark's log as it comes. A line counts for ``hear`` even if it cannot be written because the
-    disk is full.
-    """
+    """Pass on each line of Spark's log as it comes. ``hear`` gets also a line that a full disk does not take."""
     with whose, lines:
         for line in lines:
             hear(line.decode(errors="replace"))

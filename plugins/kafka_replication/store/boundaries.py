@@ -27,9 +27,7 @@ def store(
     resolved: Mapping[BoundaryKey, int],
     copied: Mapping[BoundaryKey, int | None],
 ) -> dict[BoundaryKey, int]:
-    """The boundaries at ``time`` (ms). Missing ones are decided from ``resolved`` and stored, with few statements for
-    many partitions.
-    """
+    """The boundaries at ``time`` (ms). Missing ones are decided from ``resolved`` and stored, with few statements."""
     stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))
     new = sorted(resolved.keys() - stored.keys())
     if new:

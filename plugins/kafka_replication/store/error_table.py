@@ -135,9 +135,7 @@ def row_named(name: str) -> Row:
 
 
 def row_of(problem: BaseException | None, *, passing: bool) -> Row | None:
-    """The row of a driver's error; None if the store did not fail. ``passing``: a retry can help with an error of its
-    type.
-    """
+    """The row of a driver's error; None if the store did not fail. ``passing``: a retry can help with its type."""
     said = " ".join(
         (str(getattr(problem, "sqlite_errorname", "") or ""), str(getattr(problem, "sqlstate", "") or ""), str(problem))
     )

@@ -31,9 +31,7 @@ _SEQUENCE: Final = text(
 
 
 def why_not(url: URL) -> ReplicationError | None:
-    """The error that a run would raise when it writes to this store; None if there is none. Raises BadInput,
-    Unreachable.
-    """
+    """The error that a run would raise when it writes to this store, or None. Raises BadInput, Unreachable."""
     if url.get_backend_name() == "sqlite":
         return _file(url)
     engine = connect.connect(url)

@@ -135,9 +135,7 @@ def _holds(lease: Lease) -> bool:
 
 
 def _is_before(lease: Lease, place: Lease | None) -> bool:
-    """True if ``lease`` counts before a claim. ``place`` is the reservation or the place in the queue of the claim's
-    run.
-    """
+    """True if ``lease`` counts before a claim of a run with the reservation or the place in the queue ``place``."""
     if not lease.waiting or place is None:
         return True
     return place.waiting and (lease.acquired_at, lease.owner) < (place.acquired_at, place.owner)

@@ -94,9 +94,7 @@ class WatermarkStore(AlertMemory, Protocol):
         """Store the progress of the run, in place of the earlier one. Does nothing if the store has no such run."""
 
     def finish_run(self, run_id: str, state: str) -> RunRecord:
-        """Store the end of the run. Raises BadInput for an unknown run, ValueError for a state that is not in
-        `RUN_STATES`.
-        """
+        """Store the end of the run. Raises BadInput for an unknown run, ValueError if `RUN_STATES` lacks the state."""
 
     def record_outcomes(self, outcomes: Collection[RangeOutcome]) -> None:
         """Insert or replace by run, key and range, in one transaction.

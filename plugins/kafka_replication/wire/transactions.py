@@ -1,6 +1,4 @@
-"""Requests to a transaction's coordinator: add a partition, abort. Requests about the transactions of other
-producers.
-"""
+"""Requests to a transaction's coordinator: add a partition, abort. Requests about transactions of other producers."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ def first_open(leader: Connection, topic: str, partition: int) -> int | None:
 
 
 def transaction_of(broker: Connection, producer_id: int) -> Described | None:
-    """The producer's transaction as this broker describes it; None if it is not the coordinator, or does not describe
-    it.
-    """
+    """The producer's transaction as this broker describes it; None if it is not the coordinator."""
     listed = broker.ask(
         ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
     )

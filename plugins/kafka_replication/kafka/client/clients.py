@@ -79,9 +79,7 @@ _producer_only = frozenset(
 
 
 def check_connection(name: str, config: ClientConfig, side: Side) -> dict[str, Any]:
-    """The connection's client settings, and the cluster's name in messages. Raises BadInput naming a setting that is
-    missing or not allowed.
-    """
+    """The connection's client settings and the cluster's name. Raises BadInput for a missing or forbidden setting."""
     if not str(config.get("bootstrap.servers", "")).strip():
         raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
     for key in REFUSED:
@@ -252,9 +250,7 @@ def _make(kind: type[C], config: dict[str, Any]) -> C:
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
-    """The reason why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the
-    reason.
-    """
+    """The reason why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises it."""
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return _copy(raised.args[0]) if reason is None else reason

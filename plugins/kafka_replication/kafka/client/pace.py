@@ -42,9 +42,7 @@ class Pace:
 
 
 def paced(config: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
-    """The settings of a consumer that does not fetch far ahead of its limit. Settings of the connection override
-    them.
-    """
+    """The settings of a consumer that does not fetch far ahead of its limit. The connection's settings win."""
     if limit is None:
         return dict(config)
     ahead = min(4 << 20, max(64 << 10, limit))

@@ -1,6 +1,4 @@
-"""Merges the requests of several threads: threads that ask for the same kind of thing at the same time share an
-answer.
-"""
+"""Merges requests: threads that ask for the same kind of thing at the same time share an answer."""
 
 from __future__ import annotations
 

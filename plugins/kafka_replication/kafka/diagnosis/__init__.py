@@ -1,3 +1,1 @@
-"""Finds out why a client cannot work: the meaning of Kafka's errors, and a broker's answers on a connection of our
-own.
-"""
+"""Finds out why a client cannot work: the meaning of Kafka's errors, and brokers' answers on our own connection."""

@@ -1,6 +1,4 @@
-"""Makes the error for a cluster that does not admit a client. It names the side, the address, the cause and the
-remedy.
-"""
+"""Makes the error for a cluster that does not admit a client: the side, the address, the cause and the remedy."""
 
 from __future__ import annotations
 

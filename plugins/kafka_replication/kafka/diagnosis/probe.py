@@ -80,9 +80,7 @@ def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) ->
 
 
 def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> ConnectCause | None:
-    """The reason why the broker's certificate does not satisfy these settings; None if it does, or if it cannot be
-    checked.
-    """
+    """The reason why the broker's certificate does not satisfy these settings; None if it does, or is not readable."""
     try:
         context = _context(settings)
     except (OSError, ValueError):  # a form of certificates that Python does not read

@@ -55,9 +55,7 @@ NOTHING = Asked()
 
 
 def translate(error: KafkaError, doing: str, asked: Asked = NOTHING) -> ReplicationError:
-    """The error of this package for Kafka's ``error``, see `error_table`. A missing right is named, with the command
-    that grants it.
-    """
+    """The error of this package for Kafka's ``error``, see `error_table`. It says how to grant a missing right."""
     row = row_of(error)
     if row.kind is Fenced:
         return Fenced(

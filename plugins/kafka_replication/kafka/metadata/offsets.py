@@ -278,9 +278,7 @@ def _list_each(
 def all_three(
     admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
 ) -> dict[TopicPartition, PartitionOffsets | Problem]:
-    """The three offsets of each partition, or the reason why they are not known. After one failure a partition is not
-    asked again.
-    """
+    """The three offsets of each partition, or why they are not known. After a failure it is not asked again."""
     starts, failures = log_starts_each(admin, partitions, patience)
     high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
     stable, also_failed = last_stable_each(admin, high, patience)

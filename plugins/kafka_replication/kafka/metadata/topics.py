@@ -254,9 +254,7 @@ def _configs_denied(admin: AdminClient, names: Iterable[str]) -> set[str]:
 
 
 def _denied(description: TopicDescription) -> frozenset[Operation]:
-    """The operations that the client may not do with a topic. Empty if the brokers do not list them, as before Kafka
-    2.3.
-    """
+    """The operations that the client may not do with a topic. Empty if brokers do not list them (before Kafka 2.3)."""
     allowed = description.authorized_operations
     names = {operation.name for operation in allowed} if allowed else {operation.name for operation in Operation}
     return frozenset(operation for operation in Operation if operation.name not in names)

@@ -79,9 +79,7 @@ _RESOURCES = {
 
 
 def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[DenyRule] | None:
-    """The rules by which this cluster denies something. None if it does not show them: that requires ``Describe`` on
-    the cluster.
-    """
+    """The rules by which this cluster denies something. None without the right ``Describe`` on the cluster."""
     any_, deny = AclOperation.ANY, AclPermissionType.DENY
     # None is any name, any principal, any host; the stubs do not know that.
     asked: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None, any_, deny]

@@ -73,9 +73,7 @@ class BackfillLine:
 
     @property
     def kept_until(self) -> int | None:
-        """The time at which the target may delete the oldest record, in ms; None if it never does, or if it is not
-        known.
-        """
+        """The time at which the target may delete the oldest record, in ms; None if never, or if it is not known."""
         return None if self.oldest is None or self.keeps is None else self.oldest + self.keeps
 
 
@@ -323,9 +321,7 @@ def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None
 def next_slice(
     plan: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
 ) -> Plan:
-    """The next bounded part of a backfill: for each partition at most ``most`` offsets, starting at the first one that
-    is not on the target.
-    """
+    """The next part of a backfill: for each partition at most ``most`` offsets from the first one not on the target."""
     skipped, parts = set(without), []
     for planned in plan.to_copy:
         left = (

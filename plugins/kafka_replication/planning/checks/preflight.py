@@ -93,9 +93,7 @@ def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
 
 
 def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
-    """The findings that refuse the copy of the topic to its target, and warnings about records that may be lost
-    there.
-    """
+    """The findings that refuse the copy of the topic to its target, and warnings about losses there."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     if problem := replication.target_problem(source.name):
         return [Finding("error", source.name, problem, RENAME)]
@@ -234,9 +232,7 @@ def _target_settings(replication: Replication, place: str, target: Topic) -> Ite
 
 
 def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
-    """Findings about limits of the target that refuse records of the source. ``where`` names the place of the
-    settings.
-    """
+    """Findings about limits of the target that refuse source records. ``where`` is the place of the settings."""
     size = "max.message.bytes"
     if size in target and int(target[size]) < int(source.get(size, 0)):
         yield Finding(

@@ -1,6 +1,4 @@
-"""The rights that a replication needs, and the findings about missing ones. docs/connections.md lists them for
-people.
-"""
+"""The rights that a replication needs, and findings about missing ones. docs/connections.md lists them for people."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def _grows(replication: Replication, source: Topic, target: Topic) -> bool:
 
 
 def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Finding]:
-    """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic that needs
-    them.
-    """
+    """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic of the need."""
     for right in needed:
         if right in snapshot.denied:
             login = _login(snapshot, right.side)

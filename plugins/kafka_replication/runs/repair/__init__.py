@@ -1,3 +1,1 @@
-"""Carries out decisions of a person about ledger and store: approve a gap, reset a topic, repair entries, rebuild the
-store.
-"""
+"""Carries out a person's decisions: approve a gap, reset a topic, repair entries of the ledger, rebuild the store."""

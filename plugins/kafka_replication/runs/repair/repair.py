@@ -1,6 +1,4 @@
-"""Repairs entries that contradict each other: proposes the entries that the receipts prove, and writes them after an
-approval.
-"""
+"""Repairs entries that contradict each other: proposes what the receipts prove, and writes it after an approval."""
 
 from __future__ import annotations
 

@@ -68,9 +68,7 @@ class FailedRun:
 
 
 def side_by_side(replications: Sequence[Replication], look: Callable[[Replication], T]) -> list[T]:
-    """The results of ``look``, one for each replication. If the clusters of one do not answer, only its own thread
-    waits.
-    """
+    """The results of ``look``. If the clusters of one replication do not answer, only its own thread waits."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(look, replications))
 
