@@ -28,7 +28,7 @@ REPEAT_AFTER: Final = timedelta(days=1)
 CLAIM: Final = timedelta(minutes=1)
 # A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
 AFTERMATH: Final = timedelta(minutes=5)
-LOG: Final = ("log",)  # the way to tell where no other is configured
+LOG: Final = ("log",)  # the way of announcing if no other is configured
 
 _ALL: Final = frozenset(Kind)
 _OF_RUNS: Final = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG})
@@ -100,7 +100,7 @@ def _due(
         if _lasts(row, observed) or below:
             due[AlertEvent.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
             due[AlertEvent.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
-    elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a dead way is not awaited for ever
+    elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a broken way is not awaited for ever
         due[AlertEvent.HEALED] = tuple(told)
     return {event: to for event, to in due.items() if to}
 

@@ -27,7 +27,7 @@ ORDER = (
     "failed",
     "approve-gap",
     "reset",
-)  # as a person meets them; what is for lost records comes last
+)  # in the order in which a person needs them; the commands for lost records come last
 
 
 class InOrder(TyperGroup):

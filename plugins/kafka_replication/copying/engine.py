@@ -104,7 +104,7 @@ class CopyResult:
     throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
     remedy: str = ""
-    stop: Stop | None = None  # None without an error, and where nobody is left to say it
+    stop: Stop | None = None  # None without an error, or if its worker died
     fenced: bool = False
     retriable: bool = False
 

@@ -42,7 +42,7 @@ def imported(name: str, what: str = "transform") -> tuple[Callable[..., object],
     return function, "\0".join(texts)
 
 
-@cache  # the text of what was imported: the file may change later
+@cache  # the text of the imported module: the file may change later
 def _source(module: ModuleType) -> str:
     """The module's text: the same on every machine and with every version of Python, unlike its bytecode."""
     find = getattr(getattr(module.__spec__, "loader", None), "get_source", None)

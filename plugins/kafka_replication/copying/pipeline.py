@@ -75,7 +75,8 @@ def load(definition: PipelineDefinition) -> Pipeline | None:
 
 @dataclass(slots=True)
 class Piped:
-    """Between the reader of one chunk and its writer: applies the pipeline, and counts what is written.
+    """Stands between the reader of one chunk and its writer: applies the pipeline, and counts the records that are
+    written.
 
     ``written`` is about the records on the target, ``copied`` and ``filtered`` count records of the source.
     """

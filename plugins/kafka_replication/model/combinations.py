@@ -114,7 +114,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def refusal(chosen: Mapping[Axis, Collection[str]]) -> Rule | None:
-    """The first rule because of which a replication with these values is refused; None if it is supported."""
+    """The first rule that refuses a replication with these values; None if it is supported."""
     return next((rule for rule in RULES if not rule.softly and rule.concerns(chosen)), None)
 
 

@@ -47,7 +47,7 @@ class Operation(StrEnum):
 
 # A client that may do any of these on a resource may describe it, too (Kafka, "Authorization and ACLs").
 IMPLY_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.ALTER})
-UNKNOWN_PRINCIPAL = "User:<principal>"  # what stands in a command if the login does not tell who this client is
+UNKNOWN_PRINCIPAL = "User:<principal>"  # stands in a command if the login does not show the principal
 
 
 @dataclass(frozen=True, slots=True)

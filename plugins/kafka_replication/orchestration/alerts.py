@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 ALERT = "alert"
 # Airflow kills a task's process 20 s after its end ([core] task_success_overtime), and then tries the task again, even
-# if no further try was wanted. So telling has a budget, and this process ends in time whatever somebody waits for.
+# if no further try was wanted. So alerting has a budget, and this process ends in time even if a channel hangs.
 TELLING = 10.0
 ENDING = 14.0
 

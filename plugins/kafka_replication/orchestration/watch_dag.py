@@ -68,7 +68,7 @@ def load_watch_dag(folder: Path) -> dict[str, DAG]:
         start_date=START,
         catchup=False,
         max_active_runs=1,
-        is_paused_upon_creation=False,  # who is watched does not have to ask for it
+        is_paused_upon_creation=False,  # alerts work without a further step
         description="Sends alerts about all replications",
         doc_md=DOC,
         tags=["kafka-replication"],

@@ -116,7 +116,7 @@ class Planner:
     snapshot: Snapshot
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
-    known: frozenset[str] = frozenset()  # source topics of which some partition was opened
+    known: frozenset[str] = frozenset()  # source topics with a partition that was opened
     unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
     spread_before: partitioning_changes.SpreadBefore = field(default_factory=dict)
 

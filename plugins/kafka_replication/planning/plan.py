@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def workable(self) -> tuple[PartitionKey, ...]:
-        """The partitions that the plan does not refuse, or of which it verifies what is there."""
+        """The partitions that the plan does not refuse, and those whose existing copies it verifies."""
         return tuple(p.key for p in self.partitions if p.verify or not p.refused)
 
     @property

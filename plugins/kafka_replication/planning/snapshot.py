@@ -73,7 +73,7 @@ class Topic:
 
 
 def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Problem) -> Topic:
-    """A known topic of which no partition answers now."""
+    """A known topic without a partition that answers now."""
     return Topic(
         name=name, topic_id=topic_id, partitions=dict.fromkeys(sorted(partitions), problem), replication_factor=0
     )
@@ -105,7 +105,7 @@ class Snapshot:
     # the target offset of the first record of another client behind our last one.
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
-    denied: frozenset[Right] = frozenset()  # what the brokers do not allow, as far as they were asked
+    denied: frozenset[Right] = frozenset()  # the operations that the brokers deny, among those that were asked for
     # The rules that deny something, by side. A side that does not show its rules to this client is missing.
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
     logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked

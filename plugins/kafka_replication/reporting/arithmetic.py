@@ -167,7 +167,7 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
 def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:
     """Add an error if the watermark of verified offsets was not stored, because moving it failed.
 
-    Only a run in one process knows the reason. In Airflow it stands in the log of the task that copied.
+    Only a run in one process has the reason. In Airflow the log of the task that copied has it.
     """
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line

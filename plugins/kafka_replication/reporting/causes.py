@@ -117,7 +117,7 @@ def _died(replication: Replication, run: RunFacts) -> Cause:
 
 
 def failures(run: RunFacts) -> Iterator[Cause]:
-    """One cause for each topic of which ranges failed, or one for the whole run."""
+    """One cause for each topic with failed ranges, or one for the whole run."""
     by_topic = sorted(run.failed, key=lambda outcome: (outcome.key.source, outcome.range.from_))
     for topic, outcomes in itertools.groupby(by_topic, key=lambda outcome: outcome.key.source.topic):
         yield _failed(run, topic, tuple(outcomes))
@@ -223,7 +223,7 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
 
 
 def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[PartitionStatus]) -> Cause:
-    away = all(row.plan.state is State.UNREADABLE for row in rows)  # a leader may come back by itself
+    away = all(row.plan.state is State.UNREADABLE for row in rows)  # a leader may come back without help
     first = rows[0].plan
     others = f" (and {len(rows) - 1} other partitions of {topic})" if len(rows) > 1 else ""
     return Cause(
@@ -322,10 +322,10 @@ def problems(replication: Replication, rows: Iterable[PartitionStatus], now: dat
 
 
 def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[RunFacts]) -> Observation:
-    """``observed``, with the failures that are known only from an earlier message: a run that could not even be planned
-    is not in the store. Such a failure lasts until a run after it has ended without it.
+    """``observed``, with the failures that are known only from an earlier message: a run that failed before it had a
+    plan is not in the store. Such a failure lasts until a later run has ended without it.
 
-    A backfill's failure ends without a message when it is a day old, because nobody has to repeat it.
+    A backfill's failure ends without a message when it is a day old, because a failed backfill need not be repeated.
     """
     seen = {cause.key for cause in observed.causes}
     kept, over = set(observed.kept), set(observed.over)

@@ -96,9 +96,9 @@ class RunReport:
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
     removed: tuple[str, ...] = ()  # copies that are no longer on the target, as text for people
-    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of the verified records
     level: str = "none"  # the weakest way in which copies were verified: digest, count or none
-    notes: tuple[str, ...] = ()  # what is reported once although nothing failed
+    notes: tuple[str, ...] = ()  # reported once although nothing failed
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:

@@ -50,7 +50,7 @@ class PartitionStatus:
     duplicates: int = 0
     quarantined: int = 0
     skipped: int = 0
-    undecided: int = 0  # of both, those that nobody has retried or discarded
+    undecided: int = 0  # of both, those without a decision (retry or discard)
     waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
 
     @property

@@ -57,7 +57,7 @@ class VerifiedRow:
 def verified_rows(
     results: Sequence[VerifyResult], moved: Mapping[PartitionKey, int], standing: Iterable[PartitionStatus]
 ) -> list[VerifiedRow]:
-    """One row for each result, and one for each other partition of which a cluster contradicts the ledger."""
+    """One row for each result, and one for each other partition in which a cluster contradicts the ledger."""
     contradicted = {row.plan.key: row for row in standing if row.plan.state in _CONTRADICTED or row.plan.missed}
     return [*_read_back(results, moved, contradicted), *_others(results, moved, contradicted)]
 

@@ -22,7 +22,7 @@ def begin(work: Callable[[], T], name: str) -> Future[T]:
     def run() -> None:
         try:
             result = inside.run(work)
-        except BaseException as e:  # noqa: BLE001  # whoever asks for the result gets it
+        except BaseException as e:  # noqa: BLE001  # the caller gets it with the result
             future.set_exception(e)
         else:
             future.set_result(result)

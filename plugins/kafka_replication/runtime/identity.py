@@ -18,8 +18,8 @@ TOLERANCE = 1.5
 class ProcessIdentity:
     """A process on ``host``. ``started`` is in seconds after the machine's start, so clock changes do not alter it.
 
-    ``pid_space`` names where the pid counts: the machine's boot and the namespaces of the process. Containers may share
-    a host name and still have pids of their own. It is empty where the system does not tell it.
+    ``pid_space`` names the space of the pid: the machine's boot and the namespaces of the process. Containers may share
+    a host name and still have their own pids. It is empty if the system does not show it.
     """
 
     host: str

@@ -125,7 +125,7 @@ class LauncherSide:
 
     @classmethod
     def accept(cls, listener: Listener, is_over: Callable[[], bool]) -> LauncherSide | None:
-        """Wait for the driver. None if ``is_over`` says so first."""
+        """Wait for the driver. Returns None if ``is_over`` becomes true first."""
         with closing(_Arrivals(listener)) as arrivals:
             while not is_over():
                 if (driver := arrivals.look()) is not None:

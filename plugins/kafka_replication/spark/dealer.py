@@ -147,7 +147,7 @@ class Dealer:
         """Wait until all are done. If Spark's application has ended, Spark may never answer for some of them."""
         while wait(futures, LOOK).not_done:
             if (end := self._ended()) is not None:
-                wait(futures, LOOK)  # what they were told already
+                wait(futures, LOOK)  # for the answers that have arrived already
                 self._end = end
                 return
         for future in futures:

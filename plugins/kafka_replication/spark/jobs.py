@@ -40,7 +40,7 @@ def needed(settings: Copy) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTask:
-    """The work on one partition: copy a range, if there is one, then read back what is copied and not verified."""
+    """The work on one partition: copy a range, if there is one, then read back the copies that are not verified."""
 
     copy: CopyTask | None = None
     read_back: ReadBackTask
@@ -92,7 +92,7 @@ class Job:
     pipeline: PipelineDefinition = field(default_factory=PipelineDefinition)
     tasks: list[RangeTask] = field(default_factory=list)
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
-    seconds: float | None = None  # what is left of the run's time; None is no bound
+    seconds: float | None = None  # the seconds left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
     without_progress_seconds: float = 600.0  # after which a range that does not move is given up
     partitioning: Partitioning = SOLE

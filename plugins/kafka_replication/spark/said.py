@@ -43,7 +43,7 @@ class SparkLog:
         self._tries = Counter[str]()
         self._is_login = self._is_hopeless = False
         self._killed: str | None = None
-        self.not_submitted = ""  # why spark-submit itself ended, if it says so
+        self.not_submitted = ""  # the reason why spark-submit itself ended, if its log has it
 
     def hear(self, line: str) -> bool:
         """Read one line. Returns True once: when this line shows that no master will take the application."""

@@ -30,7 +30,8 @@ def in_millis(seconds: float) -> int:
 def acquire(db: Connection, claim: Claim, duration: int) -> Lease | Busy:
     """The lease; or the error that names its holder, after the attempt got its place in the queue."""
     token = _lock(db, claim) + 1
-    # Holders renew without the replication's lock: what is read here and then deleted must not be renewed between.
+    # Holders renew without the replication's lock: a lease that is read here and then deleted must not be renewed in
+    # between.
     stored, now = of_replication(db, claim.replication, for_update=True), connect.clock(db)
     times = from_millis(now), from_millis(now + duration)
     decided = lease_rules.decide_lease(stored, claim, token, *times, run_liveness.is_gone)

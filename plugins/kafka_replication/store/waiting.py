@@ -45,7 +45,7 @@ class Outage:
                 return answer
             try:
                 time.sleep(min(pause, left))
-            except BaseException:  # Ctrl-C, or a signal: whoever wants to end waits no more
+            except BaseException:  # Ctrl-C, or a signal: a process that ends does not wait
                 self._given_up = True
                 raise
             pause = min(2 * pause, LONGEST_PAUSE)

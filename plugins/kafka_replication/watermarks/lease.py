@@ -61,12 +61,12 @@ class Terms:
 
 
 def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
-    """Try to acquire the lease, at least once and for about ``terms.wait`` seconds; then take what is free, if that is
-    enough for the claim.
+    """Try to acquire the lease, at least once and for about ``terms.wait`` seconds; then take the free topics, if they
+    are enough for the claim.
 
-    The next attempt of a run whose last one may still be at work waits until that has expired, even if the duration of
-    a lease is longer than the wait. Each try decides on the store's one answer, and who gives up has tried after the
-    end of its wait: a lease that is free is taken. Raises Busy naming the holder.
+    If an earlier attempt of the same run may still be at work, the next one waits until the lease of that attempt has
+    expired, even if this is longer than the wait. The last try is always after the end of the wait, so that a free
+    lease is taken. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
     while True:
@@ -124,8 +124,8 @@ class HeldLease:
     def check(self) -> None:
         """Raises Busy if the lease is lost: the work must stop.
 
-        In doubt this asks the store, which waits for its database. While that does not answer, nobody else gets the
-        lease from it either.
+        In doubt this asks the store, which waits for its database. While the database does not answer, no other attempt
+        can get the lease either.
         """
         if self._gone is None and self._in_doubt:
             try:

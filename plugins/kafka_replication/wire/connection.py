@@ -42,7 +42,7 @@ class Connection:
         self._client, self._tls = security.client.encode(), security.tls is not None
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT, timeout))
-        except (OSError, UnicodeError) as e:  # the latter for a name that is none
+        except (OSError, UnicodeError) as e:  # UnicodeError: for an invalid host name
             raise self._error(e) from e
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -198,7 +198,7 @@ class _Login:
         try:
             client.set_server_first(self._exchange(client.get_client_first()))
             client.set_server_final(self._exchange(client.get_client_final()))
-        except (ScramException, ValueError, LookupError) as e:  # the others for a message that is none
+        except (ScramException, ValueError, LookupError) as e:  # the other errors are for an invalid message
             raise self._denied(str(e)) from e
 
     def _exchange(self, message: str) -> str:

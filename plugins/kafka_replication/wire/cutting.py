@@ -16,7 +16,8 @@ def cut(batch: Batch, first: int, until: int) -> Batch:
     """The records of the batch at the source offsets ``first <= offset < until``, of which there is at least one. The
     batch must have a record at each of its offsets.
 
-    The codec and the first timestamp stay, which the times of records are relative to. Raises Malformed, ImportError.
+    The codec stays, and the first timestamp, because the times of records are relative to it. Raises Malformed,
+    ImportError.
     """
     first, until = max(first, batch.base_offset), min(until, batch.until)
     if (first, until) == (batch.base_offset, batch.until):

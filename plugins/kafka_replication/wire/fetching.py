@@ -57,7 +57,9 @@ def answer(connection: Connection) -> tuple[PartitionData | None, float]:
 
 
 def end_of_epoch(connection: Connection, topic: str, partition: int, epoch: int) -> int | None:
-    """One past the last offset of this leader epoch, or of the latest one before it; None if the broker cannot tell."""
+    """One past the last offset of this leader epoch, or of the latest one before it; None if the broker does not know
+    it.
+    """
     asked = OffsetForLeaderPartition(partition=i32(partition), leader_epoch=i32(epoch))
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic=TopicName(topic), partitions=(asked,)),))
     response = connection.ask(request, OffsetForLeaderEpochResponse)

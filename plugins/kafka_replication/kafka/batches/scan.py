@@ -43,7 +43,7 @@ class BatchScan:
         self._pending = deque[tuple[Batch, bool]]()  # arrived, and whether a reader sees it
         self._next: int | None = None  # the offset that is fetched next
         self._connection: Connection | None = None
-        self.position = 0  # the next offset; what is before was given or is not visible
+        self.position = 0  # the next offset; earlier batches were returned or are not visible
         # Of the offset before ``position``. Where that was compacted away it is the next batch's, as no earlier offset
         # has a later one. None if it is not known.
         self.leader_epoch: int | None = None
@@ -63,7 +63,7 @@ class BatchScan:
     def go_to(self, offset: int) -> None:
         """Move to the batch with this offset, or to the first one after it."""
         if self._next is None or not self.position <= offset <= self._next:
-            self.close()  # what was asked for is not wanted
+            self.close()  # the open request is for other offsets
             self._pending.clear()
             self._next, self.leader_epoch = offset, None
         self.position = offset
@@ -76,7 +76,7 @@ class BatchScan:
         while self.position < until:
             while self._pending and self.position < until:
                 batch, visible = self._pending[0]
-                if batch.base_offset >= until:  # what was before it is compacted away
+                if batch.base_offset >= until:  # the batches before it are compacted away
                     self.position, self.leader_epoch = until, batch.leader_epoch
                     return None
                 if visible and batch.until > self.position:

@@ -69,7 +69,7 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     # next one (the default of 100 ms costs 40 ms a session). The wait doubles up to reconnect.backoff.max.ms.
     "reconnect.backoff.ms": 10,
 }
-# A client that nobody polls keeps every document of its statistics, also without a callback.
+# A client that is not polled keeps every document of its statistics, also without a callback.
 _STATISTICS = frozenset({"stats_cb", "statistics.interval.ms"})
 _ours = {*CONSUMER, *PRODUCER}
 _consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"})
@@ -158,7 +158,7 @@ def raise_if_shut_out(client: object) -> None:
     if isinstance(client, ReportingAdmin | ReportingProducer):  # a consumer is polled by who reads
         client.poll(0)
     if reported is not None and reported.had_final_error():
-        with suppress(Unreachable):  # what waits says so itself, and may be repeated
+        with suppress(Unreachable):  # the caller's own wait reports this, and may be repeated
             admin({name: value for name, value in reported.settings.items() if name not in REFUSED}, TO_CONFIRM)
 
 
@@ -178,7 +178,7 @@ def login(config: ClientConfig) -> Login:
 
 _shared: dict[str, Future[AdminClient]] = {}
 _inherited: list[object] = []  # a forked process has none of their threads: it must neither use nor free them
-_sharing = threading.Lock()  # of the dictionary: nobody connects while it is held
+_sharing = threading.Lock()  # for the dictionary: no client connects while it is held
 
 
 def shared_admin(config: ClientConfig) -> AdminClient:

@@ -116,7 +116,7 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
     """The errors with which the brokers would not create these topics, by name (``CreateTopics`` with
     ``validate_only``).
 
-    A topic that exists meanwhile is none of them, and neither is one of which the brokers did not answer in time.
+    A topic that exists meanwhile has no error, and neither has one for which the brokers did not answer in time.
     """
     new_topics = [
         NewTopic(

@@ -16,8 +16,8 @@ def loops(
 ) -> Iterator[Finding]:
     """A warning for each source topic that another replication fills from the same topic to which this one copies.
 
-    Its records go round for ever unless each direction leaves out what came from its target. ``on_source`` are the
-    positions of replications that write to the source cluster.
+    Its records circulate for ever unless each direction leaves out the records that came from its target. ``on_source``
+    are the positions of replications that write to the source cluster.
     """
     marked, excluded = PROVENANCE in replication.transform, target_cluster in replication.topics.exclude_from
     if marked and excluded:

@@ -29,7 +29,7 @@ _COMPACTION: dict[str, tuple[str, float]] = {
 _STORED = {"compression.type": "uncompressed"}
 # A reader that continues at an offset must see deletions since then, so tombstones are kept longer than a run lasts.
 _DELETIONS = {"delete.retention.ms": str(DAY * 1000)}
-# The cleanup policies of existing topics. Positions are the only truth about what was copied, so they never expire.
+# The cleanup policies of existing topics. Only positions prove which offsets were copied, so they never expire.
 POLICIES = {POSITIONS: ("compact",), RECEIPTS: ("compact,delete", "delete,compact", "compact")}
 # A ledger entry has a few hundred bytes; with many holes in its coverage, a few KiB.
 _ALWAYS = {"unclean.leader.election.enable": "false", "max.message.bytes": str(4 * MIB)}

@@ -24,7 +24,7 @@ def created(replication: Replication, defaults: TopicDefaults | None) -> tuple[i
     settings = replication.target_topics
     return settings.replication_factor, {
         "cleanup.policy": "delete",
-        "retention.ms": "-1",  # a record stays until somebody has decided about it
+        "retention.ms": "-1",  # a record stays until a person has decided about it
         "retention.bytes": "-1",
         "max.message.bytes": LARGEST,
         "message.timestamp.type": "CreateTime",

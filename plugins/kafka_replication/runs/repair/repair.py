@@ -36,7 +36,7 @@ class Repair:
     wrong: tuple[str, ...]
     before: Position | None
     after: Position
-    verified: Verified | None  # the entry to write; None: as it is, or there is none
+    verified: Verified | None  # the entry to write; None if it does not change, or does not exist
     unproven: Coverage
 
     def as_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _ends_text(position: Position) -> str:
 def proposals(run: Run) -> list[Repair]:
     """The proposed repairs. Changes nothing. Reads all receipts.
 
-    Raises Refused for a position that cannot be read and of which no receipt is left.
+    Raises Refused for a position that cannot be read and has no receipt left.
     """
     damaged: Damaged = {}
     view = run.clusters.ledger.view(damaged)
@@ -102,7 +102,7 @@ def _proposal(key: PartitionKey, view: LedgerView, receipts: Receipts, damaged: 
     if before is None:
         assumed = _assumed(key, receipts, unreadable)
         view = replace(view, positions={**view.positions, key: assumed})
-    # Receipts of what is verified may have expired; it matters only whether others have.
+    # Receipts of verified ranges may have expired; it matters only whether others have.
     pending = replace(receipts, since={**receipts.since, key: view.receipts_from(key) or 0})
     wrong = [] if before is None else [*of_entries(key, view), *of_receipts(key, view, pending)]
     if not (unreadable or wrong):

@@ -1,4 +1,4 @@
-"""The first schema. Version 1 of this package made it without Alembic: what is there already stays as it is."""
+"""The first schema. Version 1 of this package created it without Alembic: existing tables stay as they are."""
 
 from __future__ import annotations
 
