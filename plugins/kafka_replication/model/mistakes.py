@@ -25,7 +25,7 @@ class Mistakes:
             self._found.append(e)
             return instead
 
-    def tell(self) -> None:
+    def raise_all(self) -> None:
         """Raise BadInput with all mistakes and each remedy once, if there are any."""
         if self._found:
             remedies = dict.fromkeys(e.remedy for e in self._found if e.remedy)

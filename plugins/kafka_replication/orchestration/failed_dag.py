@@ -40,7 +40,7 @@ class FailedOperator(StepOperator):
             mistakes, filters = Mistakes(), asked(params)
             action = mistakes.of(lambda: action_of(params), Action.LIST)
             mistakes.of(lambda: filters.selection(action), None)
-            mistakes.tell()
+            mistakes.raise_all()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
             answer = handle(run, action, filters, Decision(by=by, reason=form.text(params["reason"])))
         document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}

@@ -62,7 +62,7 @@ def parse(
     start = mistakes.of(lambda: None if from_ is None or from_ == EARLIEST else parse_point("from", from_), None)
     end = mistakes.of(lambda: None if until is None or until == LATEST else parse_point("until", until), None)
     numbers = mistakes.of(lambda: tuple(sorted({_partition(value) for value in _numbers(partitions)})), ())
-    mistakes.tell()
+    mistakes.raise_all()
     if start is not None and end is not None:
         check_order("", start, end)
     if isinstance(start, datetime) and start > datetime.now(UTC):
