@@ -24,7 +24,7 @@ from kafka_replication.alerting.values import Decision
 from kafka_replication.ledger.entries import RECEIPTS
 from kafka_replication.model.errors import Refused, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.runs.run import Request
-from kafka_replication.runs.watch.watching import LostRun
+from kafka_replication.runs.watch.watching import FailedRun
 from kafka_replication.watermarks.store import WatermarkStore
 from stack.kafka_cluster import KafkaCluster
 from tests.support.actions import copied_once
@@ -292,7 +292,7 @@ class Airflow:
     """What Airflow's watch knows of runs."""
 
     is_paused: bool = False
-    failed: LostRun | None = None
+    failed: FailedRun | None = None
 
     def state(self, run_id: str) -> str | None:
         return "running"
@@ -300,7 +300,7 @@ class Airflow:
     def paused(self) -> bool:
         return self.is_paused
 
-    def lost(self) -> LostRun | None:
+    def newest_failed(self) -> FailedRun | None:
         return self.failed
 
     def link(self, run_id: str) -> str:
@@ -331,7 +331,7 @@ def test_a_paused_schedule_is_not_missed(scene: Scenario, received: Inbox, tmp_p
 def test_a_run_that_failed_before_it_had_a_plan(scene: Scenario, received: Inbox, tmp_path: Path) -> None:
     copied_once(scene)
     now = datetime.now(UTC)
-    lost = LostRun(run_id="airflow-x-2", began_at=now, ended_at=now)
+    lost = FailedRun(run_id="airflow-x-2", began_at=now, ended_at=now)
     inside = replace(watcher(scene, received, tmp_path), orchestrator=Airflow(failed=lost))
     assert events(inside.look()) == ["opened run-failed"]
     assert "airflow-x-2" in received.mails[0].text
@@ -345,7 +345,7 @@ def test_a_run_that_failed_in_airflow_is_forgotten_after_a_good_one_elsewhere(
 ) -> None:
     """Airflow shows its own run as failed for ever."""
     now = datetime.now(UTC)
-    lost = LostRun(run_id="airflow-x-2", began_at=now - timedelta(hours=1), ended_at=now - timedelta(minutes=59))
+    lost = FailedRun(run_id="airflow-x-2", began_at=now - timedelta(hours=1), ended_at=now - timedelta(minutes=59))
     copied_once(scene)
     inside = replace(watcher(scene, received, tmp_path), orchestrator=Airflow(failed=lost))
     assert inside.look().open == ()

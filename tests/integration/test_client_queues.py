@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.consumer_pool import lent
+from kafka_replication.kafka.client.consumer_pool import borrowed
 from tests.support.scenario import Scenario
 
 OFTEN = {"statistics.interval.ms": 5}
@@ -29,10 +29,10 @@ def test_a_producer_without_a_callback_gathers_no_statistics(scene: Scenario) ->
 def test_an_idle_consumer_gathers_no_statistics(scene: Scenario) -> None:
     heard: list[str] = []
     config = {"bootstrap.servers": scene.target.bootstrap, **OFTEN, "stats_cb": heard.append}
-    with lent(config, "kafka-replication/queues") as consumer:
+    with borrowed(config, "kafka-replication/queues") as consumer:
         for _ in range(100):
             consumer.list_topics(timeout=30)
-    with lent(config, "kafka-replication/queues") as again:
+    with borrowed(config, "kafka-replication/queues") as again:
         assert again is consumer
         again.poll(0.1)
     assert heard == []

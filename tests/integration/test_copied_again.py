@@ -113,7 +113,7 @@ def test_a_source_that_changed_is_not_guessed_at(scene: Scenario) -> None:
     with pytest.raises(Refused, match=r"only the first records of \[50, 100\) are gone"):
         backfill(scene, 55, 200)
     assert str(scene.position().coverage) == "[0, 200)"
-    assert "LOST" in dry_run(scene, 0, 50) and "the source does not have either" in dry_run(scene, 0, 50)
+    assert "LOST" in dry_run(scene, 0, 50) and "no longer at the source either" in dry_run(scene, 0, 50)
 
 
 def dies_before(session: PartitionSession, given: GivenBack) -> None:

@@ -82,7 +82,7 @@ def test_other_offsets_are_refused_naming_the_right_ones(scene: Scenario, from_:
     overrun(scene)
     with pytest.raises(GapFound) as refused:
         approve(scene, from_, until)
-    assert "lost are exactly [50, 62)" in refused.value.what and "--from 50 --until 62" in refused.value.remedy
+    assert "exactly [50, 62) are lost" in refused.value.what and "--from 50 --until 62" in refused.value.remedy
     assert scene.position().next_offset == 50 and not scene.bare_run().view().gaps
 
 

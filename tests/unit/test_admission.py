@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka.client.client_errors import Heard
+from kafka_replication.kafka.client.client_errors import ReportedErrors
 from kafka_replication.kafka.diagnosis import causes, connect_diagnosis, probe
-from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.causes import ConnectCause
 from kafka_replication.model.errors import BadInput, NotResolved, TlsFailed, Unreachable
 
 # As librdkafka 2.16.0 says it of brokers of Kafka 4.3.1.
@@ -53,10 +53,10 @@ SAID = [
 
 
 @pytest.mark.parametrize(("said", "cause"), SAID, ids=[cause.name for _, cause in SAID])
-def test_a_text_of_the_client_has_a_cause(said: str, cause: Cause) -> None:
-    heard = Heard()
-    heard(KafkaError(KafkaError._TRANSPORT, f"sasl_ssl://b1:9094/bootstrap: {said} (after 302ms in state AUTH_REQ)"))
-    assert heard.by_address == {"b1:9094": said}
+def test_a_text_of_the_client_has_a_cause(said: str, cause: ConnectCause) -> None:
+    reported = ReportedErrors()
+    reported(KafkaError(KafkaError._TRANSPORT, f"sasl_ssl://b1:9094/bootstrap: {said} (after 302ms in state AUTH_REQ)"))
+    assert reported.by_address == {"b1:9094": said}
     assert causes.of_text(said) == cause
 
 
@@ -67,11 +67,11 @@ def test_only_answers_are_final() -> None:
 
 def test_the_newest_error_of_an_address_counts_and_the_users_callback_is_called() -> None:
     also: list[KafkaError] = []
-    heard = Heard(also=also.append)
+    reported = ReportedErrors(also=also.append)
     for said in ("first", "second"):
-        heard(KafkaError(KafkaError._TRANSPORT, f"b1:9092/1: {said}"))
-    heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-    assert heard.by_address == {"b1:9092": "second"} and len(also) == 3
+        reported(KafkaError(KafkaError._TRANSPORT, f"b1:9092/1: {said}"))
+    reported(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert reported.by_address == {"b1:9092": "second"} and len(also) == 3
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ CASES: list[tuple[str, tuple[RunFacts, ...], list[str]]] = [
     ),
     ("it failed as a whole", (run(state="failed"),), ["run-failed"]),
     ("a new one works, the last one failed", (run(Life.AT_WORK, "planned"), run(state="failed")), ["run-failed"]),
-    ("it is gone", (run(Life.GONE, "planned"),), ["run-died"]),
+    ("it is gone", (run(Life.DIED, "planned"),), ["run-died"]),
     ("it works", (run(Life.AT_WORK, "planned", ago=9 * MINUTE),), []),
     ("it works and does not move", (run(Life.AT_WORK, "planned", ago=11 * MINUTE),), ["run-stalled"]),
     ("a backfill failed", (run(state="failed", kind=BACKFILL), run()), ["run-failed backfill"]),
@@ -127,12 +127,12 @@ LEASE = Lease(replication="orders-dr", owner="cli-1", holder="x", acquired_at=NO
     [
         ("done", "cli-1", None, None, Life.ENDED),
         ("planned", "cli-1", LEASE, None, Life.AT_WORK),
-        ("planned", "cli-1", None, None, Life.GONE),
-        ("planned", "cli-2", LEASE, None, Life.GONE),
+        ("planned", "cli-1", None, None, Life.DIED),
+        ("planned", "cli-2", LEASE, None, Life.DIED),
         ("planned", "airflow-orders-dr-1", None, None, Life.UNKNOWN),
         ("planned", "airflow-orders-dr-1", None, "running", Life.AT_WORK),
         ("planned", "airflow-orders-dr-1", None, "queued", Life.AT_WORK),
-        ("planned", "cli-1", LEASE, "failed", Life.GONE),
+        ("planned", "cli-1", LEASE, "failed", Life.DIED),
     ],
 )
 def test_whether_a_run_is_at_work(state: str, run_id: str, lease: Lease | None, said: str | None, life: Life) -> None:

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from kafka_replication.alerting.decide import AFTERMATH, CLAIM, REPEAT_AFTER, decide
-from kafka_replication.alerting.values import Cause, CauseKey, Decision, Event, Kind, Observation, OpenCause, confirmed
+from kafka_replication.alerting.values import (
+    AlertEvent,
+    Cause,
+    CauseKey,
+    Decision,
+    Kind,
+    Observation,
+    OpenCause,
+    confirmed,
+)
 
 START = datetime(2030, 1, 31, 6, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -215,7 +224,7 @@ def test_a_late_confirmation_changes_nothing() -> None:
 
 
 def test_events_have_stable_ids() -> None:
-    assert [*Event] == ["opened", "repeated", "healed"]
+    assert [*AlertEvent] == ["opened", "repeated", "healed"]
     assert {kind.value for kind in Kind} == {
         "store-unavailable",
         "cluster-unavailable",

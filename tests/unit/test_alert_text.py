@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from kafka_replication.alerting.text import message
-from kafka_replication.alerting.values import Alert, Cause, CauseKey, Event, Kind, OpenCause
+from kafka_replication.alerting.values import Alert, AlertEvent, Cause, CauseKey, Kind, OpenCause
 
 AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
 
-def alert(kind: Kind, event: Event = Event.OPENED, topic: str = "") -> Alert:
+def alert(kind: Kind, event: AlertEvent = AlertEvent.OPENED, topic: str = "") -> Alert:
     cause = Cause(key=CauseKey(kind, topic), what="it\nbroke", remedy="mend it", run_id="cli-1")
     row = OpenCause(cause=cause, since=AT - timedelta(minutes=30), at=AT, last_seen=AT)
     return Alert(event=event, to=(), open=row, at=AT, claimed_until=AT)
@@ -19,14 +19,14 @@ def alert(kind: Kind, event: Event = Event.OPENED, topic: str = "") -> Alert:
 def test_a_title_says_whether_it_is_wrong_or_was() -> None:
     for kind in Kind:
         wrong = message("x", [alert(kind)]).title
-        over = message("x", [alert(kind, Event.HEALED)]).title
+        over = message("x", [alert(kind, AlertEvent.HEALED)]).title
         assert over.startswith("OVER x: ") and over.endswith(" (30 min)")
         assert over.removeprefix("OVER x: ").removesuffix(" (30 min)") != wrong.removeprefix("ALERT x: ")
-    assert message("x", [alert(Kind.STALLED, Event.HEALED)]).title == "OVER x: a run made no progress (30 min)"
+    assert message("x", [alert(Kind.STALLED, AlertEvent.HEALED)]).title == "OVER x: a run made no progress (30 min)"
 
 
 def test_how_bad_it_is_is_that_of_the_worst() -> None:
-    lag, failed, over = alert(Kind.LAG), alert(Kind.FAILED), alert(Kind.FAILED, Event.HEALED)
+    lag, failed, over = alert(Kind.LAG), alert(Kind.FAILED), alert(Kind.FAILED, AlertEvent.HEALED)
     for alerts, severity in (([over], "success"), ([over, lag], "warning"), ([lag, failed, over], "failure")):
         assert message("x", alerts).severity == severity
 

@@ -190,7 +190,7 @@ def test_a_java_that_is_old_or_says_nothing_of_itself_has_none(java: Path, spark
 
 def test_without_java_or_home_there_is_none(java: Path, spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert Java.found() is None and Archive.of(spark, ()) is None
+    assert Java.installed() is None and Archive.of(spark, ()) is None
     monkeypatch.setenv("JAVA_HOME", str(java))
     monkeypatch.delenv("XDG_CACHE_HOME")
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.client_errors import HearingAdmin
+from kafka_replication.kafka.client.client_errors import ReportingAdmin
 from tests.support.waiting import wait_until
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}  # every client tries, and fails
@@ -19,7 +19,7 @@ KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "uncommitted consumer": lambda config: clients.uncommitted_consumer(config, "group"),
     "producer": clients.producer,
     "transactional producer": lambda config: clients.producer(config, **{"transactional.id": "id"}),
-    "admin": lambda config: clients._make(HearingAdmin, config),
+    "admin": lambda config: clients._make(ReportingAdmin, config),
 }
 
 

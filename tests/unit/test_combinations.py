@@ -71,7 +71,7 @@ def test_the_error_names_line_key_reason_and_remedy() -> None:
         parse_replication(text, "a.yaml")
     said = str(error.value)
     assert said.startswith("a.yaml:5: key 'delivery': leader_ack does not go with 'partitioning'")
-    assert "only a transaction tells" in said and "write 'delivery: exactly_once', or 'partitioning: keep'" in said
+    assert "only a transaction shows" in said and "write 'delivery: exactly_once', or 'partitioning: keep'" in said
 
 
 def test_the_page_has_every_rule() -> None:

@@ -101,16 +101,16 @@ class Life:
 
     def approve(self, number: int) -> None:
         made = self.plan()
-        lost = gaps.lost(self.position, self.start)
-        assert (made.state is State.OVERRUN) == (lost is not None)
-        if lost:
-            assert f"--from {lost.from_} --until {lost.until} " in made.remedy
-            self.position = gaps.crossing(self.position, lost)
+        first_gap = gaps.first_gap(self.position, self.start)
+        assert (made.state is State.OVERRUN) == (first_gap is not None)
+        if first_gap:
+            assert f"--from {first_gap.from_} --until {first_gap.until} " in made.remedy
+            self.position = gaps.crossing(self.position, first_gap)
             self.gaps.append(
                 Gap(
                     generation=1,
                     kind="retention",
-                    range=lost,
+                    range=first_gap,
                     reason="r",
                     approved_by="ann",
                     ids=IDS,

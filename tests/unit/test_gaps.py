@@ -44,7 +44,7 @@ def test_crossing_gap_after_gap_leads_to_the_log_start_and_gives_up_what_is_not_
     position: Position, log_start: int
 ) -> None:
     begin, given_up = position, list[OffsetRange]()
-    while lost := gaps.lost(position, log_start):
+    while lost := gaps.first_gap(position, log_start):
         assert lost.from_ == position.next_offset and lost.until <= log_start
         position = gaps.crossing(position, lost)
         given_up.append(lost)
@@ -68,8 +68,8 @@ def test_a_crossed_position_forgets_the_leader_epoch() -> None:
 
 def test_nothing_is_lost_up_to_the_position() -> None:
     position = copied(0, [OffsetRange(0, 50)])
-    assert gaps.lost(position, 0) is gaps.lost(position, 50) is None
-    assert gaps.lost(position, 51) == OffsetRange(50, 51)
+    assert gaps.first_gap(position, 0) is gaps.first_gap(position, 50) is None
+    assert gaps.first_gap(position, 51) == OffsetRange(50, 51)
 
 
 def test_settled_is_what_was_read_back_or_given_up_in_this_generation() -> None:

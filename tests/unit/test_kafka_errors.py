@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_replication.kafka.client.client_errors import Heard
+from kafka_replication.kafka.client.client_errors import ReportedErrors
 from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
 from kafka_replication.kafka.diagnosis.error_table import TABLE, row_of
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
@@ -114,7 +114,7 @@ def test_where_the_table_is_silent_the_flags_of_the_client_count(flags: Flags, k
 
 
 CLIENT = SimpleNamespace(
-    heard=Heard(
+    reported=ReportedErrors(
         {
             "bootstrap.servers": "kafka:9094",
             SIDE: "target",

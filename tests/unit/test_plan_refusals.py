@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         ),
         State.REPARTITIONED,
         "orders-0: its records below offset 40 were copied to several partitions of orders without transactions, which is no"
-        " longer supported: nothing tells what dead attempts left there",
+        " longer supported: it is unknown what dead attempts left there",
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
         f" topic: {RESET}",
     ),
@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[Case, State, str, str]] = {
         ),
         State.REPARTITIONED,
         "orders-0: its records below offset 40 were copied to several partitions of orders without transactions, which is no"
-        " longer supported: nothing tells what dead attempts left there",
+        " longer supported: it is unknown what dead attempts left there",
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create orders and reset the"
         f" topic: {RESET}",
     ),

@@ -26,7 +26,7 @@ def make(config: Any, group: str) -> Consumer:
 
 
 def lend(group: str) -> Consumer:
-    with consumer_pool.lent(NOWHERE, group, make) as consumer:
+    with consumer_pool.borrowed(NOWHERE, group, make) as consumer:
         return consumer
 
 
@@ -45,7 +45,7 @@ def test_an_idle_consumer_is_lent_again() -> None:
 
 
 def test_two_at_a_time_are_two() -> None:
-    with consumer_pool.lent(NOWHERE, "a", make) as one, consumer_pool.lent(NOWHERE, "a", make) as other:
+    with consumer_pool.borrowed(NOWHERE, "a", make) as one, consumer_pool.borrowed(NOWHERE, "a", make) as other:
         assert one is not other
 
 
@@ -57,7 +57,7 @@ def test_the_one_that_was_idle_for_longest_is_closed_when_there_are_too_many() -
 
 
 def test_a_consumer_whose_body_raised_is_closed() -> None:
-    with pytest.raises(ValueError, match="x"), consumer_pool.lent(NOWHERE, "a", make) as consumer:
+    with pytest.raises(ValueError, match="x"), consumer_pool.borrowed(NOWHERE, "a", make) as consumer:
         raise ValueError("x")
     assert is_closed(consumer)
 

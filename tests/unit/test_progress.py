@@ -15,7 +15,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.times import duration
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
-from kafka_replication.reporting.progress import WINDOW, Pace, Progress, Standing, Tally, Work, work_of
+from kafka_replication.reporting.progress import WINDOW, Counts, Progress, Speed, Tally, Work, work_of
 
 IDS = Ids("cluster", "source id", "target id")
 KEYS = [PartitionKey("orders-dr", TopicPartition("orders", number), "orders") for number in range(3)]
@@ -123,11 +123,11 @@ def test_the_work_of_a_plan_is_what_it_copies_and_verifies_and_does_not_refuse()
 
 def test_a_range_is_done_when_it_is_verified_and_an_offset_when_it_is_on_the_target() -> None:
     tally = Tally({KEYS[0]: Work(1, covered((10, 30))), KEYS[1]: Work(1, covered((0, 100)))})
-    assert tally.count(LedgerView()) == Standing(
+    assert tally.count(LedgerView()) == Counts(
         ranges=2, ranges_done=0, offsets=120, offsets_done=0, slowest="orders-1", slowest_percent=0
     )
     copied = {KEYS[0]: position(covered((0, 30))), KEYS[1]: position(covered((0, 25)))}
-    assert tally.count(LedgerView(copied)) == Standing(
+    assert tally.count(LedgerView(copied)) == Counts(
         ranges=2, ranges_done=0, offsets=120, offsets_done=45, slowest="orders-1", slowest_percent=25
     )
     assert tally.unfinished == {KEYS[0], KEYS[1]}
@@ -138,7 +138,7 @@ def test_a_range_is_done_when_it_is_verified_and_an_offset_when_it_is_on_the_tar
         {**copied, KEYS[1]: position(covered((0, 100)))},
         {**view.verified, KEYS[1]: verified(covered((0, 99)))},
     )
-    assert tally.count(everything) == Standing(ranges=2, ranges_done=1, offsets=120, offsets_done=120)
+    assert tally.count(everything) == Counts(ranges=2, ranges_done=1, offsets=120, offsets_done=120)
 
 
 def test_another_generation_is_other_records() -> None:
@@ -204,13 +204,13 @@ STEPS = st.lists(st.tuples(st.floats(0.001, 100), st.integers(0, 50)), min_size=
 
 @given(STEPS, st.integers(0, 100))
 def test_speed_and_time_left_are_never_negative_and_come_to_an_end(steps: list[tuple[float, int]], before: int) -> None:
-    pace, at, done = Pace(5.0, before), 5.0, before
+    pace, at, done = Speed(5.0, before), 5.0, before
     total = before + sum(count for _, count in steps)
     progress: Progress | None = None
     for seconds, count in steps:
         at, done = at + seconds, done + count
         ended = done == total
-        standing = Standing(ranges=1, ranges_done=int(ended), offsets=total, offsets_done=done)
+        standing = Counts(ranges=1, ranges_done=int(ended), offsets=total, offsets_done=done)
         progress = pace.progress(at, standing, done - before, 100 * (done - before))
         assert 0 <= progress.percent <= 100 and (progress.percent == 100) == ended
         assert progress.bytes_per_second >= 0 and progress.seconds == pytest.approx(at - 5.0, abs=0.01)
@@ -219,15 +219,15 @@ def test_speed_and_time_left_are_never_negative_and_come_to_an_end(steps: list[t
 
 
 def test_the_time_left_is_unknown_until_something_is_done() -> None:
-    standing = Standing(ranges=1, ranges_done=0, offsets=200, offsets_done=100)  # 100 by an earlier attempt
-    pace = Pace(0.0, 100)
+    standing = Counts(ranges=1, ranges_done=0, offsets=200, offsets_done=100)  # 100 by an earlier attempt
+    pace = Speed(0.0, 100)
     assert pace.progress(10.0, standing, 0, 0).seconds_left is None
     later = pace.progress(20.0, replace(standing, offsets_done=150), 50, 5000)
     assert (later.seconds_left, later.bytes_per_second) == (20.0, 250.0)
 
 
 def test_the_speed_is_that_of_the_last_minute() -> None:
-    standing, pace = Standing(ranges=1, ranges_done=0, offsets=10_000, offsets_done=0), Pace(0.0, 0)
+    standing, pace = Counts(ranges=1, ranges_done=0, offsets=10_000, offsets_done=0), Speed(0.0, 0)
     progress = pace.progress(10.0, replace(standing, offsets_done=1000), 1000, 1_000_000)  # fast at first
     for step in range(1, 8):
         progress = pace.progress(10.0 + 10 * step, replace(standing, offsets_done=1000 + step), 1000, 1_000_000 + step)

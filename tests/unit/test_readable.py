@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_replication.config import Replication
-from kafka_replication.config.salvage import INSTEAD_OF_ITS_SCHEDULE, rest_of
+from kafka_replication.config.salvage import INSTEAD_OF_ITS_SCHEDULE, readable_part
 
 LINES = [
     "name: orders",
@@ -25,7 +25,7 @@ EVERY_TWO = "*/2 * * * *"
 
 def rest(changes: dict[str, str], more: str = "") -> Replication:
     text = "\n".join(changes.get(line.partition(":")[0], line) for line in LINES) + f"\n{more}\n"
-    found = rest_of(text.encode(), "of-the-file")
+    found = readable_part(text.encode(), "of-the-file")
     assert found is not None
     return found
 
@@ -66,8 +66,8 @@ def test_a_name_that_cannot_be_read_is_that_of_the_file(line: str) -> None:
 
 
 def test_without_any_name_there_is_nothing() -> None:
-    assert rest_of(b"{", "Not A Name") is None
-    assert rest_of(b"name: X\n", "Not A Name") is None
+    assert readable_part(b"{", "Not A Name") is None
+    assert readable_part(b"name: X\n", "Not A Name") is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from(list("{}[]:'\"\n\t #&*!-x0,\x00\xff"))), max_size=6))
@@ -75,5 +75,5 @@ def test_whatever_the_mistake_it_ends_and_never_raises(edits: list[tuple[int, st
     text: Any = list("\n".join(LINES))
     for at, character in edits:
         text.insert(at, character)
-    found = rest_of("".join(text).encode("utf-8"), "of-the-file")
+    found = readable_part("".join(text).encode("utf-8"), "of-the-file")
     assert found is not None and found.name

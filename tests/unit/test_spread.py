@@ -26,7 +26,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
 from kafka_replication.planning.backfill.recopy import is_gone, is_gone_in_part
 from kafka_replication.planning.snapshot import PartitionOffsets, Topic
-from kafka_replication.planning.target_retention import Looked, Retention, may_be_gone, removed
+from kafka_replication.planning.target_retention import RemovalEvidence, Retention, may_be_gone, removed
 from kafka_replication.reporting.audit import PartitionAudit
 from kafka_replication.runs.audit import multi_partition_audit
 from kafka_replication.runs.audit.multi_partition_audit import Claim, TargetRead, _pieces, name_of
@@ -91,7 +91,7 @@ def looked(*starts: int) -> Removed:
     return removed(
         KEY,
         VIEW,
-        Looked(
+        RemovalEvidence(
             receipts=read,
             log_starts=dict(enumerate(starts)),
             retention=Retention(None, None),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafka_replication.reporting.run_status import Standing
+from kafka_replication.reporting.run_status import RunState
 from kafka_replication.watermarks.values import RunRecord
 
 SIX = datetime(2030, 1, 31, 6, tzinfo=UTC)
@@ -37,13 +37,13 @@ def record(state: str, *, alive: bool, finished_at: datetime | None = None) -> R
     ],
 )
 def test_the_state_of_a_run(state: str, alive: bool, at_work: bool, shown: str) -> None:
-    standing = Standing(record(state, alive=alive), at_work)
+    standing = RunState(record(state, alive=alive), at_work)
     assert standing.as_json()["state"] == shown
     assert standing.died == (shown == "died")
 
 
 def test_the_json_of_a_run_is_the_documented_one() -> None:
-    assert Standing(record("failed", alive=False, finished_at=SIX), False).as_json() == {
+    assert RunState(record("failed", alive=False, finished_at=SIX), False).as_json() == {
         "run_id": "run-1",
         "kind": "live",
         "state": "failed",

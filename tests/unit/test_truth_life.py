@@ -23,7 +23,7 @@ from kafka_replication.planning.backfill.recopy import Remainder, give_back, is_
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import PartitionPlan, State
 from kafka_replication.planning.snapshot import PartitionOffsets, Snapshot, Topic
-from kafka_replication.planning.target_retention import Looked, Retention, expected_end, may_be_gone, removed
+from kafka_replication.planning.target_retention import RemovalEvidence, Retention, expected_end, may_be_gone, removed
 from kafka_replication.runs.repair.repair import proven
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -128,7 +128,7 @@ class Life(RuleBasedStateMachine):
             taken = replace(taken, foreign={} if first is None else {KEY: first})
         if may_be_gone(KEY, self.view, there):
             since = self.noted.receipts_from if self.noted else None
-            looked = Looked(
+            looked = RemovalEvidence(
                 receipts=self.read(since or 0),
                 log_starts={0: self.target.start},
                 retention=Retention(None, None),

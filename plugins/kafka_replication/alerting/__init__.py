@@ -1,1 +1,1 @@
-"""Alerts: which causes are open, which of them a person is told now, and the ways to tell. The first two are pure."""
+"""Alerts: decides which causes are open and which of them to announce, and sends the messages. The decision is pure."""

@@ -1,6 +1,4 @@
-"""The ways to tell a person: the log, and the addresses of an Apprise connection. Airflow's notifiers are in
-`orchestration`.
-"""
+"""The channels that reach a person: the log, and an Apprise connection. Airflow's notifiers are in `orchestration`."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Channel(Protocol):
-    """One way to tell a person."""
+    """One way to reach a person."""
 
     @property
     def name(self) -> str: ...
@@ -33,12 +31,12 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogChannel:
-    """Where nobody is named: what is delivered is logged anyway."""
+    """Used when the file names nobody. It sends nothing, because every alert is logged anyway."""
 
     name: str = "log"
 
     def deliver(self, message: Message) -> None:
-        """The log has it in any case."""
+        """Do nothing: `deliver` below logs every alert."""
 
 
 class AppriseChannel:
@@ -53,7 +51,7 @@ class AppriseChannel:
         return self._name
 
     def deliver(self, message: Message) -> None:
-        """Tries every address. Raises NotDelivered if none took it: sent again, it would come twice to the others."""
+        """Try every address. Raises NotDelivered only if all failed: sent again, the alert would come twice."""
         failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
         if not failed:
             return
@@ -92,12 +90,12 @@ class AppriseChannel:
 
 
 def _scheme(address: str) -> str:
-    scheme, found, _ = address.partition("://")
-    return f"{scheme}://" if found else "(no scheme)"
+    scheme, separator, _ = address.partition("://")
+    return f"{scheme}://" if separator else "(no scheme)"
 
 
 def by_name(channels: Sequence[Channel]) -> dict[str, Channel]:
-    """The channels under their names; of two with one name the second has a number, so that each counts for itself."""
+    """The channels by their names. A second one of the same name gets a number, because each counts for itself."""
     named = dict[str, Channel]()
     for channel in channels:
         same = sum(other.name == channel.name for other in named.values())
@@ -106,8 +104,8 @@ def by_name(channels: Sequence[Channel]) -> dict[str, Channel]:
 
 
 def deliver(channels: Mapping[str, tuple[Channel, Message]], whole: Message, seconds: float) -> frozenset[str]:
-    """Tell each channel its message, all at the same time, then log the ``whole``. Returns the names of those that took
-    it. A channel that takes longer than ``seconds`` is left behind.
+    """Send each channel its message, all at the same time, then log the ``whole``. Returns the names of the channels
+    that took it. A channel that needs more than ``seconds`` is left behind.
 
     Raises nothing: the errors are logged.
     """
@@ -128,7 +126,7 @@ def deliver(channels: Mapping[str, tuple[Channel, Message]], whole: Message, sec
 
 
 def _problem(sending: Future[None], seconds: float) -> BaseException | None:
-    """Why the alert has not been delivered; None if it has. A channel that fails keeps no other one silent."""
+    """The reason why the alert is not delivered; None if it is. An error in one channel does not stop the others."""
     if sending.done():
         return sending.exception()
     return NotDelivered(f"it did not end within {seconds:.0f} s", "look at what the address waits for")

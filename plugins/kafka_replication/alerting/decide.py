@@ -1,8 +1,8 @@
-"""Decides which causes are open, and of which a person is told now. Pure.
+"""Decides which causes are open, and which of them to announce now. Pure.
 
 One trouble has one alert. A cause that an open one explains is remembered under it and not announced: when the target
-is away, runs stall, fail and fall behind. The explaining cause stays open until nothing under it is left, and then one
-message says that it is healed.
+does not answer, runs stall, fail and fall behind. The explaining cause stays open until no cause is left under it. Then
+one message says that it is healed.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Final
 
 from kafka_replication.alerting.values import (
     Alert,
+    AlertEvent,
     Cause,
     CauseKey,
     Decision,
-    Event,
     Kind,
     Observation,
     OpenCause,
 )
 
 REPEAT_AFTER: Final = timedelta(days=1)
-# How long telling may take. A process that dies between sending and confirming lets another one send again after it.
+# The longest time to send alerts. If a process dies between sending and confirming, another one sends again after it.
 CLAIM: Final = timedelta(minutes=1)
 # A consequence may show this long after its cause was seen last: a run ends minutes after the cluster came back.
 AFTERMATH: Final = timedelta(minutes=5)
-LOG: Final = ("log",)  # the way to tell where no other is configured
+LOG: Final = ("log",)  # the way of announcing if no other is configured
 
 _ALL: Final = frozenset(Kind)
 _OF_RUNS: Final = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED, Kind.LAG})
@@ -55,7 +55,7 @@ def decide(
     claim: timedelta = CLAIM,
     ways: Sequence[str] = LOG,
 ) -> Decision:
-    """What is open now, and the alerts to send within ``claim`` on these ways. Each way counts for itself."""
+    """Return the open causes, and the alerts to send on these ``ways`` within ``claim``. Each way counts for itself."""
     rows = _with_seen(open_, observed, now)
     kept: list[OpenCause] = []
     alerts: list[Alert] = []
@@ -80,7 +80,7 @@ def decide(
 
 
 def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime) -> Rows:
-    """All causes that are open or seen, and for those that nobody was told of, which one explains them."""
+    """All causes that are open or seen. Those that were not announced have the cause that explains them, if any."""
     rows = {row.key: row for row in open_}
     for cause in observed.causes:
         rows[cause.key] = _seen(rows.get(cause.key), cause, now)
@@ -92,16 +92,16 @@ def _with_seen(open_: Sequence[OpenCause], observed: Observation, now: datetime)
 
 def _due(
     row: OpenCause, below: Sequence[OpenCause], observed: Observation, now: datetime, ways: Sequence[str]
-) -> Mapping[Event, tuple[str, ...]]:
-    """What is due to be told of a cause that no other one explains, and on which ways."""
+) -> Mapping[AlertEvent, tuple[str, ...]]:
+    """The events to announce about a cause that no other one explains, and the ways for each."""
     told = {way: row.told[way] for way in ways if way in row.told}
-    due = dict[Event, tuple[str, ...]]()
+    due = dict[AlertEvent, tuple[str, ...]]()
     if row.over_at is None:
         if _lasts(row, observed) or below:
-            due[Event.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
-            due[Event.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
-    elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a dead way is not awaited for ever
-        due[Event.HEALED] = tuple(told)
+            due[AlertEvent.OPENED] = tuple(way for way in ways if way not in told) if _is_due(row, below, now) else ()
+            due[AlertEvent.REPEATED] = tuple(way for way, at in told.items() if now - at >= REPEAT_AFTER)
+    elif row.key not in observed.over and now - row.over_at < REPEAT_AFTER:  # a broken way is not awaited for ever
+        due[AlertEvent.HEALED] = tuple(told)
     return {event: to for event, to in due.items() if to}
 
 
@@ -141,7 +141,7 @@ def _explains(cause: CauseKey, consequence: CauseKey) -> bool:
 
 
 def _ends(row: OpenCause, observed: Observation) -> bool:
-    """Whether the cause is over, as far as anybody can tell."""
+    """True if the cause is over, as far as this can be judged."""
     return row.key in observed.over or (row.key.kind in observed.judged and not _lasts(row, observed))
 
 
@@ -150,7 +150,7 @@ def _lasts(row: OpenCause, observed: Observation) -> bool:
 
 
 def _is_due(row: OpenCause, below: Sequence[OpenCause], now: datetime) -> bool:
-    """A consequence that a person should hear of cannot wait for the patience of its cause."""
+    """True once the cause, or one that it explains, has lasted for its own patience. The shortest patience decides."""
     return any((now - other.since).total_seconds() >= other.cause.patience for other in (row, *below))
 
 

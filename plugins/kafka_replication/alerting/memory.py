@@ -1,4 +1,4 @@
-"""What is remembered of open causes. The watermark store implements it; a file stands in while the store is gone."""
+"""The memory of open causes. The watermark store implements it; a file stands in while the store cannot be used."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _OPEN = TypeAdapter(tuple[OpenCause, ...])
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """When Airflow's watch looked last, and whether the schedule was switched off then."""
+    """The time when Airflow's watch looked last. ``paused``: the schedule was switched off then."""
 
     at: datetime
     paused: bool
 
 
 class AlertMemory(Protocol):
-    """Remembers the open causes of each replication. May be used by any number of processes at once."""
+    """Remembers the open causes of each replication. Any number of processes may use it at once."""
 
     def open_causes(self, replication: str) -> Sequence[OpenCause]: ...
 
     def settle_causes(self, replication: str, decide: Decide) -> Decision:
-        """Call ``decide`` with what is open and the time, and remember its result, in one transaction.
+        """Call ``decide`` with the open causes and the time, and remember its result, in one transaction.
 
         ``decide`` may be called more than once.
         """
@@ -56,7 +56,7 @@ class FileMemory:
         self._folder = folder or _default_folder()
 
     def open_causes(self, replication: str) -> Sequence[OpenCause]:
-        """Does not create the folder or a file."""
+        """The open causes. Creates no folder and no file."""
         return _read(self._file(replication))
 
     def settle_causes(self, replication: str, decide: Decide) -> Decision:

@@ -1,4 +1,4 @@
-"""The words of alerts: one message for everything that is told about a replication at one time."""
+"""The text of alerts: one message for all alerts of a replication that are sent at one time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kafka_replication.alerting.values import Alert, Cause, Event, Kind
+from kafka_replication.alerting.values import Alert, AlertEvent, Cause, Kind
 from kafka_replication.model.times import duration, to_text
 
 PLACES = 10  # places named of each cause; the others are counted
 
-_HEADS = {Event.OPENED: "ALERT", Event.REPEATED: "STILL", Event.HEALED: "OVER"}
+_HEADS = {AlertEvent.OPENED: "ALERT", AlertEvent.REPEATED: "STILL", AlertEvent.HEALED: "OVER"}
 _WARNINGS = frozenset({Kind.MISSED, Kind.LAG, Kind.QUARANTINED})  # copying goes on
 
 
 class Severity(StrEnum):
-    """How bad it is, in Apprise's words. The worst comes last."""
+    """The severity of a message, in Apprise's words. The worst comes last."""
 
     SUCCESS = "success"
     WARNING = "warning"
@@ -25,9 +25,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """One alert for a program. ``event`` and ``kind`` are stable ids, and ``topic`` is empty for a whole replication.
+    """The fields of one alert, for programs. ``event`` and ``kind`` are stable ids. ``topic`` is empty for a whole
+    replication.
 
-    ``link`` is the page of the run, or else of the replication, in Airflow's UI; empty if that is not known.
+    ``link`` is the page of the run, or else of the replication, in Airflow's UI; empty if it is not known.
     """
 
     replication: str
@@ -40,7 +41,7 @@ class Fields:
     link: str
 
     @staticmethod
-    def of(replication: str, event: Event, cause: Cause, link: str) -> Fields:
+    def of(replication: str, event: AlertEvent, cause: Cause, link: str) -> Fields:
         return Fields(
             replication=replication,
             kind=cause.key.kind.value,
@@ -55,7 +56,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the channels send: one line and the whole text, and the same for programs."""
+    """The content that a channel sends: one line, the whole text, and the fields for programs."""
 
     title: str
     text: str
@@ -66,25 +67,25 @@ class Message:
 def message(replication: str, alerts: Sequence[Alert], link: Callable[[str], str] = lambda _: "") -> Message:
     """One message for these alerts, of which there is at least one. The first one gives the title.
 
-    ``link`` tells the page of a run, by its id.
+    ``link`` returns the page of the run with this id.
     """
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
     fields = tuple(
         Fields.of(replication, alert.event, alert.open.cause, link(alert.open.cause.run_id)) for alert in alerts
     )
-    blocks = ("\n".join(_lines(alert, told)) for alert, told in zip(alerts, fields, strict=True))
+    blocks = ("\n".join(_lines(alert, shown)) for alert, shown in zip(alerts, fields, strict=True))
     severity = max((_severity(alert) for alert in alerts), key=list(Severity).index)
     return Message(f"{_title(replication, alerts[0])}{more}", "\n\n".join(blocks), severity, fields)
 
 
 def _severity(alert: Alert) -> Severity:
-    if alert.event is Event.HEALED:
+    if alert.event is AlertEvent.HEALED:
         return Severity.SUCCESS
     return Severity.WARNING if alert.open.key.kind in _WARNINGS else Severity.FAILURE
 
 
 def _title(replication: str, alert: Alert) -> str:
-    over = alert.event is Event.HEALED
+    over = alert.event is AlertEvent.HEALED
     lasted = f" ({_lasted(alert)})" if over else ""
     return f"{_HEADS[alert.event]} {replication}: {alert.open.key.title(over=over)}{lasted}"
 
@@ -94,13 +95,13 @@ def _lasted(alert: Alert) -> str:
 
 
 def _lines(alert: Alert, fields: Fields) -> Iterator[str]:
-    """For people first; the last lines are for programs: a name, a colon, and the value."""
+    """The lines for people, then the lines for programs: a name, a colon, and the value."""
     cause = alert.open.cause
     yield _title(fields.replication, alert)
-    until = f" until {to_text(alert.at)}" if alert.event is Event.HEALED else ""
+    until = f" until {to_text(alert.at)}" if alert.event is AlertEvent.HEALED else ""
     yield f"since {to_text(alert.open.since)}{until} ({_lasted(alert)})"
     yield f"cause: {fields.cause}"
-    if alert.event is not Event.HEALED:
+    if alert.event is not AlertEvent.HEALED:
         yield from _more(cause)
         for consequence in alert.consequences:
             yield f"also: {consequence.what}"

@@ -1,4 +1,4 @@
-"""The values of alerting: a cause of trouble, what is remembered of it while it lasts, and the alert that tells it.
+"""The values of alerting: a cause of trouble, the memory of it while it lasts, and the alert that announces it.
 
 All times are UTC.
 """
@@ -12,7 +12,9 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The kinds of causes, as stable ids. The order matters: of two kinds that explain each other, the first wins."""
+    """The kinds of causes, as stable ids. The order matters: of two kinds that explain each other, the first one
+    explains.
+    """
 
     STORE = "store-unavailable"
     CLUSTER = "cluster-unavailable"
@@ -34,7 +36,7 @@ class Kind(StrEnum):
 
 
 _RANK = {kind: rank for rank, kind in enumerate(Kind)}
-# What is wrong; and what was wrong, once it is over.
+# The trouble while it lasts, and once it is over.
 _TITLES = {
     Kind.STORE: ("the watermark store cannot be used", "the watermark store could not be used"),
     Kind.CLUSTER: ("a cluster cannot be reached", "a cluster could not be reached"),
@@ -61,7 +63,7 @@ class CauseKey:
     subject: str = ""
 
     def title(self, *, over: bool = False) -> str:
-        """What is wrong, or was wrong."""
+        """The trouble in words; in the past tense if it is ``over``."""
         if not self.subject:
             return (_TITLES | _OF_ALL)[self.kind][over]
         return f"{self.subject}: {_TITLES[self.kind][over]}"
@@ -74,8 +76,8 @@ class CauseKey:
 class Cause:
     """Something that is wrong now. ``places`` names partitions with their offsets.
 
-    ``at`` is when it happened; None: it lasts, and began when it was first seen. A person is told after it has lasted
-    ``patience`` seconds. ``run_id`` names the run, if there is one.
+    ``at`` is the time when it happened; None if it lasts and began when it was first seen. It is announced after it has
+    lasted ``patience`` seconds. ``run_id`` names the run, if there is one.
     """
 
     key: CauseKey
@@ -89,13 +91,15 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCause:
-    """A cause that is not over for everybody. ``announced_at``: when a person was told of it last; None: not yet.
+    """A cause that is not over for everybody. ``announced_at`` is the time of its last announcement; None if there was
+    none.
 
-    ``told`` has each way to tell that took it, and when it did last: who is there takes it for open. Empty although it
-    was announced (by an earlier version): all of them. ``over_at``: when it was over, and not all of them know that.
+    ``told`` has each way that took an announcement, with the time of the last one: its readers believe that the cause
+    is open. It is empty although the cause was announced (by an earlier version): then it stands for all ways.
+    ``over_at`` is the time when the cause ended; it is set until all ways have announced the end.
 
-    A process that is about to tell holds a claim until ``claimed_until``, so that no other tells it, too.
-    ``under`` is the announced cause that explains this one, so that it is not announced itself.
+    A process that is about to send holds a claim until ``claimed_until``, so that no other process sends the same.
+    ``under`` is the announced cause that explains this one; this one is not announced itself.
     """
 
     cause: Cause
@@ -113,8 +117,8 @@ class OpenCause:
         return self.cause.key
 
 
-class Event(StrEnum):
-    """Why an alert is sent."""
+class AlertEvent(StrEnum):
+    """The reason why an alert is sent."""
 
     OPENED = "opened"
     REPEATED = "repeated"
@@ -123,12 +127,12 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One thing to tell: the cause, and the causes that it explains. ``claimed_until`` is the claim to confirm.
+    """One announcement: the cause, and the causes that it explains. ``claimed_until`` is the claim to confirm.
 
-    ``to`` names the ways on which it is to be told, and in a confirmation those that took it.
+    ``to`` names the ways to send it on; in a confirmation, the ways that took it.
     """
 
-    event: Event
+    event: AlertEvent
     to: tuple[str, ...]
     open: OpenCause
     at: datetime
@@ -138,10 +142,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is wrong now. An open cause of a kind that is not in ``judged`` may be neither healed nor closed.
+    """The causes that were seen now. An open cause whose kind is not in ``judged`` is neither healed nor closed.
 
-    The causes in ``kept`` were not seen now, and nothing has healed them. Those in ``over`` end without a message:
-    nobody can say that they were healed.
+    The causes in ``kept`` were not seen now, and nothing has healed them. Those in ``over`` end without a message,
+    because it is not known that they were healed.
     """
 
     causes: tuple[Cause, ...] = ()
@@ -152,14 +156,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """``open`` replaces what was remembered; ``alerts`` are to be sent and then confirmed."""
+    """The result of `decide.decide`: ``open`` replaces the memory; ``alerts`` are to be sent and then confirmed."""
 
     open: tuple[OpenCause, ...] = ()
     alerts: tuple[Alert, ...] = ()
 
     @property
-    def told(self) -> tuple[OpenCause, ...]:
-        """The causes that last and of which a person was told, or is told now."""
+    def announced(self) -> tuple[OpenCause, ...]:
+        """The open causes that were announced, or are announced now."""
         return tuple(row for row in self.open if (row.announced_at or row.claimed_until) and row.over_at is None)
 
 
@@ -167,7 +171,7 @@ Decide = Callable[[Sequence[OpenCause], datetime], Decision]
 
 
 def confirmed(open_: Sequence[OpenCause], alerts: Collection[Alert], now: datetime) -> tuple[OpenCause, ...]:
-    """What is remembered after ``alerts`` have been sent: a cause that is over is forgotten once all know that.
+    """The memory after ``alerts`` have been sent. A cause that is over is forgotten once all ways have announced it.
 
     An alert whose claim another process has taken over changes nothing.
     """
@@ -183,7 +187,7 @@ def confirmed(open_: Sequence[OpenCause], alerts: Collection[Alert], now: dateti
 def _after(row: OpenCause, sent: Sequence[Alert], now: datetime) -> OpenCause:
     told, announced_at = dict(row.told), row.announced_at
     for alert in sent:
-        if alert.event is Event.HEALED:
+        if alert.event is AlertEvent.HEALED:
             told = {way: at for way, at in told.items() if way not in alert.to}
         elif alert.to:
             told, announced_at = told | dict.fromkeys(alert.to, now), now

@@ -37,9 +37,9 @@ def act(
 ) -> None:
     """Load the file, act, and print. Every expected error becomes one message and an exit code.
 
-    Without a ``deadline`` it is that of a run. Only an action that ``writes`` makes a store. ``failed`` is called with
-    the replication, the run id and the error. One that only ``looks`` answers also while an open transaction hides the
-    ledger.
+    The default ``deadline`` is that of a run. Only an action that ``writes`` creates a store. ``failed`` is called with
+    the replication, the run id and the error. An action that only ``looks`` does not wait for the end of an open
+    transaction that hides the ledger.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopping.on_signals()

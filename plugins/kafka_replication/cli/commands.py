@@ -88,12 +88,12 @@ def check(
     """Check file, store, connections, clusters, all access rights and what a run would refuse; copy nothing."""
 
     def action(run: Run) -> tuple[Any, str, int]:
-        found = [*stores.findings(), *checking.check(run), *notifiers.findings(run.replication)]
+        findings = [*stores.findings(), *checking.check(run), *notifiers.findings(run.replication)]
         if not spark:
-            return _checked(run, found)
+            return _checked(run, findings)
 
         def with_spark(run: Run, launch: terminal_progress.Launch) -> tuple[Any, str, int]:
-            return _checked(run, [*found, *checking.check_spark(run, launch)])
+            return _checked(run, [*findings, *checking.check_spark(run, launch)])
 
         return terminal_progress.with_spark(run, context.obj, with_spark)
 
@@ -127,13 +127,13 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
 
 
 def _away(run: Run) -> dict[str, Any]:
-    """What a document says if a cluster does not answer: the same as that of any command that fails because of it."""
+    """The document's part about a cluster that does not answer, as in any command that fails because of it."""
     errors = list(run.clusters.away.values())
     return failure(together(errors)) if errors else {}
 
 
 def _not_planned(run: Run) -> tuple[Any, str, int]:
-    """The source alone has no position to go on from, the target alone no end: so no range is told."""
+    """The result of a plan without ranges: one cluster does not answer, so that a position or an end is not known."""
     findings = steps.findings_of_one_side(run, run.clusters.away)
     said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
     document = _away(run) | {"replication": run.replication.name, "findings": finding_rows(findings)}
@@ -150,8 +150,8 @@ def run_(context: typer.Context, file: File, as_json: Json = False, topic: Topic
             run, context.obj, lambda run, launch: _reported(runner.execute(run, launch, request))
         )
 
-    beside = cli_watch.Beside()
-    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=True)
+    run_watch = cli_watch.RunWatch()
+    _act(file, as_json, run_watch.watched(action), failed=run_watch.failed, writes=True)
 
 
 def _reported(report: RunReport, text: str = "") -> tuple[Any, str, int]:
@@ -200,8 +200,8 @@ def backfill(
 
         return terminal_progress.with_spark(run, context.obj, execute)
 
-    beside = cli_watch.Beside(is_backfill=True)
-    _act(file, as_json, beside.watched(action), failed=beside.failed, writes=not dry_run)
+    run_watch = cli_watch.RunWatch(is_backfill=True)
+    _act(file, as_json, run_watch.watched(action), failed=run_watch.failed, writes=not dry_run)
 
 
 @app.command()

@@ -34,8 +34,8 @@ def render() -> str:
 
 def kinds() -> list[type[ReplicationError]]:
     """Every kind of error, in the order of their module."""
-    found = (value for value in vars(errors).values() if isinstance(value, type))
-    return [kind for kind in found if issubclass(kind, ReplicationError) and kind is not ReplicationError]
+    classes = (value for value in vars(errors).values() if isinstance(value, type))
+    return [kind for kind in classes if issubclass(kind, ReplicationError) and kind is not ReplicationError]
 
 
 def _overview() -> Iterator[str]:

@@ -69,7 +69,7 @@ def approve_gap(
 
 
 def user() -> str:
-    """Who sits at this terminal. Raises BadInput."""
+    """The name of the user at this terminal. Raises BadInput."""
     try:
         return getpass.getuser()
     except (KeyError, OSError) as e:  # a container's user without a name

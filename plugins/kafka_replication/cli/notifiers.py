@@ -38,7 +38,7 @@ class NotifierProcess:
             raise problem
 
     def problem(self) -> ReplicationError | None:
-        """Why this notifier cannot be used here. Sends nothing."""
+        """The reason why this notifier cannot be used here; None if it can. Sends nothing."""
         return self._ask(None)
 
     def _ask(self, message: Message | None) -> ReplicationError | None:

@@ -1,4 +1,4 @@
-"""What ``kafka-replication --help`` and ``--version`` say."""
+"""The texts of ``kafka-replication --help`` and ``--version``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDER = (
     "failed",
     "approve-gap",
     "reset",
-)  # as a person meets them; what is for lost records comes last
+)  # in the order in which a person needs them; the commands for lost records come last
 
 
 class InOrder(TyperGroup):

@@ -16,23 +16,23 @@ NOTHING = "nothing to repair: the entries do not contradict each other"
 
 
 def repaired(run: Run, *, yes: bool) -> tuple[Any, str, int]:
-    """Repair what contradicts itself. The exit code is 1 if something is to be repaired and nobody agreed."""
+    """Repair contradicting entries of the ledger. The exit code is 1 if a proposed repair is not written."""
     with leased(run, EVERYTHING) as leased_run:
         steps.fence_stale_producers(leased_run)
-        found = repair.proposals(leased_run)
-        agreed = bool(found) and (yes or _agreed("\n".join(map(str, found))))
+        proposals = repair.proposals(leased_run)
+        agreed = bool(proposals) and (yes or _agreed("\n".join(map(str, proposals))))
         if agreed:
-            repair.carry_out(leased_run, found)
-    rows = [proposal.as_json() for proposal in found]
+            repair.carry_out(leased_run, proposals)
+    rows = [proposal.as_json() for proposal in proposals]
     document = {"replication": run.replication.name, "written": agreed, "partitions": rows}
-    if not found:
+    if not proposals:
         return document, NOTHING, 0
     end = "written" if agreed else "nothing was changed; add --yes to write it"
-    return document, "\n".join([*map(str, found), end]), int(not agreed)
+    return document, "\n".join([*map(str, proposals), end]), int(not agreed)
 
 
 def _agreed(text: str) -> bool:
-    """Whether the person at the terminal agrees. Without a terminal nobody does."""
+    """True if the person at the terminal agrees. False without a terminal."""
     if not sys.stdin.isatty():
         return False
     typer.echo(text, err=True)

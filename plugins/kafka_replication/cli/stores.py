@@ -1,4 +1,4 @@
-"""Which watermark store a command uses, said in its first line."""
+"""Opens the watermark store of a command, and names it in the command's first line."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ def url() -> str:
 
 
 def default_store() -> WatermarkStore:
-    """Makes it if it is not there."""
+    """The store that the settings name. Creates it if it does not exist."""
     return open_store(url())
 
 
-def say_store(found: bool = True, *, writes: bool = True) -> None:
-    """Say on stderr which store it is. Another store than that of the DAGs knows nothing of their runs. Raises
-    BadInput.
-    """
+def say_store(exists: bool = True, *, writes: bool = True) -> None:
+    """Print on stderr which store is used: another one than that of the DAGs lacks their runs. Raises BadInput."""
     notes = [] if os.environ.get(STORE_URL) else [f"the default: {STORE_URL} is not set"]
-    notes += [] if found else ["new" if writes else "not there: no run is known, and none is made"]
+    notes += [] if exists else ["new" if writes else "not there: no run is known, and none is made"]
     typer.echo(f"store: {shown(url())}" + (f" ({'; '.join(notes)})" if notes else ""), err=True)
 
 
 def findings() -> list[Finding]:
-    """Why a run could not write to the store. Raises BadInput, Unreachable."""
+    """The reasons why a run could not write to the store. Raises BadInput, Unreachable."""
     error = why_not_writable(url())
     return [Finding("error", "store", error.what, error.remedy)] if error else []
 
 
 @contextmanager
 def store_of_command(*, writes: bool) -> Iterator[WatermarkStore]:
-    """The store. A command that only reads makes none: where there is none, it gets an empty one for its own time.
+    """The store. A command that only reads does not create it: if it does not exist, the command uses an empty
+    temporary one.
 
     Raises BadInput, Unreachable, Refused.
     """
-    found = is_there(url())
-    say_store(found, writes=writes)
-    if found or writes:
+    exists = is_there(url())
+    say_store(exists, writes=writes)
+    if exists or writes:
         with closing(default_store()) as store:
             yield store
         return

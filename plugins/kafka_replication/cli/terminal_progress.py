@@ -1,4 +1,4 @@
-"""What is seen of a run in a terminal: its progress on stderr, and where Spark's log is."""
+"""Shows a run in a terminal: its progress on stderr, and the name of the file with Spark's log."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Launch = Callable[[], Launcher]
 
 
 def with_spark(run: Run, verbose: bool, action: Callable[[Run, Launch], Result]) -> Result:
-    """Act with a launcher, and show the progress. Spark's log goes to a file, which is removed if all went well and
-    named if not; with ``verbose`` it goes to stderr.
+    """Act with a launcher, and show the progress. Spark's log goes to a file. It is removed after success, and named
+    after a failure. With ``verbose`` the log goes to stderr.
     """
     output = None if verbose else OutputFile(run.replication.name)
     code = 1
@@ -71,7 +71,7 @@ def launcher_for(replication: Replication, output: OutputFile | None) -> Launche
 
 
 def snapshot(run: Run, view: LedgerView) -> Snapshot:
-    """A snapshot for showing: if the source does not answer or lets nobody in, its partitions have this `Problem`."""
+    """A snapshot to show. If the source cannot be used, its partitions have this `Problem`."""
     try:
         return run.snapshot(view)
     except (Unreachable, NotAdmitted) as error:
@@ -81,7 +81,7 @@ def snapshot(run: Run, view: LedgerView) -> Snapshot:
 
 
 def status_rows(run: Run) -> list[PartitionStatus]:
-    """Where each partition stands. While the target does not answer or lets nobody in: as far as the store knows it."""
+    """The state of each partition. If the target cannot be used, it is the state that the store knows."""
     try:
         return standing(run, snapshot)
     except (Unreachable, NotAdmitted) as error:
@@ -114,7 +114,7 @@ def displayed(run: Run, console: Console) -> Iterator[Run]:
 
 
 def summary(progress: Progress) -> str:
-    """The progress in few words, beside a bar. A narrow terminal cuts the end off."""
+    """The progress in few words, to stand beside a bar. A narrow terminal cuts the end off."""
     parts = [f"{progress.percent}%"]
     if progress.reading_back:
         parts.append("reading back")
@@ -131,7 +131,7 @@ def summary(progress: Progress) -> str:
 
 @contextmanager
 def _logging_to(stream: Any) -> Iterator[None]:
-    """Let the root logger's handlers write there. A handler keeps the stream that it was made with."""
+    """Redirect the root logger's handlers to this stream: a handler keeps the stream that it was created with."""
     handlers = [each for each in logging.getLogger().handlers if type(each) is logging.StreamHandler]
     before = [each.setStream(stream) for each in handlers]
     try:

@@ -1,4 +1,4 @@
-"""``kafka-replication watch``: tells what is wrong with replications, from outside their runs."""
+"""``kafka-replication watch``: watches replications from outside their runs, and alerts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def watch(
 
 
 def _look(files: Sequence[Path], as_json: bool) -> int:
-    """Look at each replication once, and print what was found. Returns the exit code."""
+    """Look at each replication once, and print the causes that are open. Returns the exit code."""
     replications, broken = [], 0
     for file in files:
         try:
@@ -84,24 +84,24 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
         except ConfigError as problem:
             broken += 1
             log.error("%s", problem)
-    found = list(zip(replications, side_by_side(replications, _looked), strict=True))
+    decisions = list(zip(replications, side_by_side(replications, _looked), strict=True))
     if as_json:
-        document = {"replications": [_as_json(replication, decision) for replication, decision in found]}
+        document = {"replications": [_as_json(replication, decision) for replication, decision in decisions]}
         typer.echo(json.dumps(document, indent=2))
     else:
-        for replication, decision in found:
-            for row in decision.told if decision else ():
+        for replication, decision in decisions:
+            for row in decision.announced if decision else ():
                 typer.echo(f"{replication.name}: {row.key} since {to_text(row.since)}: {row.cause.what}")
-    wrong = any(decision is None or decision.told for _, decision in found)
+    wrong = any(decision is None or decision.announced for _, decision in decisions)
     return 2 if broken else int(wrong)
 
 
 def _looked(replication: Replication) -> Decision | None:
-    return _told(replication, lambda: watcher(replication).look())
+    return _decision(replication, lambda: watcher(replication).look())
 
 
-def _told(replication: Replication, act: Callable[[], Decision]) -> Decision | None:
-    """What was found; None, and a line in the log, if nothing could be found out or remembered."""
+def _decision(replication: Replication, act: Callable[[], Decision]) -> Decision | None:
+    """The decision of this look. None, with a line in the log, if nothing could be found out or remembered."""
     try:
         return act()
     except ReplicationError as problem:
@@ -115,7 +115,7 @@ def _as_json(replication: Replication, decision: Decision | None) -> dict[str, A
     return {
         "replication": replication.name,
         "watched": decision is not None,
-        "open": [_row(row) for row in decision.told] if decision else [],
+        "open": [_row(row) for row in decision.announced] if decision else [],
         "sent": [
             {"event": alert.event.value, "kind": alert.open.key.kind.value, "subject": alert.open.key.subject}
             for alert in (decision.alerts if decision else ())
@@ -134,10 +134,10 @@ def _row(row: OpenCause) -> dict[str, Any]:
     }
 
 
-class Beside:
-    """Looks at a replication while a run of it works in this process, and when the run has ended.
+class RunWatch:
+    """Looks at a replication while a run of it works in this process, and once when the run has ended.
 
-    Only for a replication that names somebody to tell. Nothing that goes wrong here changes the run.
+    It does so only for a replication with alerts. No error in it changes the run.
     """
 
     def __init__(self, *, is_backfill: bool = False) -> None:
@@ -157,7 +157,7 @@ class Beside:
         return act
 
     def failed(self, replication: Replication, run_id: str, problem: ReplicationError) -> None:
-        """Tell at once what a run failed of. A run that only met another run's lease has not failed."""
+        """Announce the failure of a run at once. A run that only met the lease of another run has not failed."""
         if not replication.alerts.names_somebody or isinstance(problem, Busy):
             return
         try:
@@ -167,7 +167,7 @@ class Beside:
                     store.finish_run(run_id, "failed")
         except ReplicationError as away:
             log.warning("%s: the end of run %s could not be stored: %s", replication.name, run_id, away)
-        _told(replication, lambda: watcher(replication).tell(problem, run_id, is_backfill=self._is_backfill))
+        _decision(replication, lambda: watcher(replication).tell(problem, run_id, is_backfill=self._is_backfill))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from kafka_replication.config.section import DAY, ConnectionId, Section, Text, W
 
 
 class Lag(Section):
-    """How far the target may be behind the source. `status` exits with 1, and an alert is sent, beyond it."""
+    """Limits for the target's distance behind the source. Beyond one `status` exits with 1, and an alert is sent."""
 
     records: Whole | None = Field(
         default=None,
@@ -46,7 +46,7 @@ class Notifier(Section):
 
 
 class Alerts(Section):
-    """Who is told when something is wrong, and from when on. See docs/alerts.md."""
+    """The people to alert when something is wrong, and the limits from which on it is wrong. See docs/alerts.md."""
 
     apprise: ConnectionId | None = Field(
         default=None,
@@ -93,5 +93,5 @@ class Alerts(Section):
 
     @property
     def names_somebody(self) -> bool:
-        """Whether the causes of trouble are told to anybody."""
+        """True if an alert reaches anybody."""
         return self.apprise is not None or bool(self.notifiers)

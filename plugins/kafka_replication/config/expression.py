@@ -1,4 +1,4 @@
-"""The expression of `filter`: JMESPath over the document of one record. It runs no code of anybody else.
+"""The expression of `filter`: JMESPath over the document of one record. It runs no user code.
 
 ``FIELDS`` are the keys of the document. An expression that uses another key, or a function that does not exist, is
 refused when the file is read: JMESPath would take the key for null, and the filter would leave out every record.
@@ -18,12 +18,12 @@ from jmespath.visitor import TreeInterpreter
 
 from kafka_replication.config.time import parse_time
 
-# What `filter` sees of a record; docs/filters-and-transforms.md explains each.
+# The fields of a record that `filter` sees; docs/filters-and-transforms.md explains each.
 FIELDS = ("key", "value", "headers", "timestamp", "tombstone", "topic", "partition", "offset", "size")
 LONGEST = 10_000  # characters
 
 _Node = Mapping[str, Any]
-# The first child of these sees the document; the others see what the first one found.
+# The first child of these gets the document; the others get the result of the first one.
 _STEPS = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "filter_projection", "value_projection", "flatten"}
 )
@@ -46,8 +46,8 @@ class Expression:
     negated: _Node  # JMESPath itself decides what counts as false
 
     def keeps(self, document: Mapping[str, Any]) -> bool:
-        """Whether the record stays: false, null and what is empty leave it out. Raises ValueError or TypeError, whose
-        text may show the record: `reason` has none of it.
+        """True if the record stays. False, null and empty values leave it out. Raises ValueError or TypeError, whose
+        text may show the record; use `reason` for messages.
         """
         return _INTERPRETER.visit(self.negated, document) is False
 
@@ -57,13 +57,13 @@ _INTERPRETER: Any = TreeInterpreter(jmespath.Options(custom_functions=_Functions
 
 
 def check_expression(text: str) -> str:
-    """Raises ValueError with what is wrong."""
+    """Return the text. Raises ValueError, which says what is wrong."""
     parse(text)
     return text
 
 
 def parse(text: str) -> Expression:
-    """Raises ValueError with what is wrong."""
+    """The checked filter. Raises ValueError, which says what is wrong."""
     if not text.strip():
         raise ValueError("must not be empty; leave the key out to copy every record")
     if len(text) > LONGEST:
@@ -75,17 +75,17 @@ def parse(text: str) -> Expression:
     except RecursionError:
         raise ValueError("is not a JMESPath expression: it is nested too deeply") from None
     _check(tree)
-    found = list(_of_document(tree))
-    for name in found:
+    fields = list(_of_document(tree))
+    for name in fields:
         if name in ("null", "true", "false"):
             raise ValueError(f"{name} is the name of a field; the value is written in backticks: `{name}`")
         if name not in (*FIELDS, _ALL):
             raise ValueError(f"a record has no {name!r}{_near(name, FIELDS)}; it has {', '.join(FIELDS)}")
-    return Expression(text, frozenset(FIELDS if _ALL in found else found), _parsed(f"!({text})"))
+    return Expression(text, frozenset(FIELDS if _ALL in fields else fields), _parsed(f"!({text})"))
 
 
 def reason(error: Exception) -> str:
-    """Why an expression failed at a record, without any of the record."""
+    """The reason why an expression failed at a record, without any of the record's content."""
     if isinstance(error, JMESPathTypeError):
         expected = " or ".join(error.expected_types)
         return f"{error.function_name}() takes {expected}, and found {error.actual_type}"
@@ -152,5 +152,5 @@ def _check_call(name: str, given: Sequence[_Node]) -> None:
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    found = difflib.get_close_matches(name[:200], list(known), n=1)
-    return f", did you mean {found[0]!r}?" if found else ""
+    similar = difflib.get_close_matches(name[:200], list(known), n=1)
+    return f", did you mean {similar[0]!r}?" if similar else ""

@@ -34,7 +34,7 @@ def _kind(meaning: str) -> Any:
 
 
 class Failures(Section):
-    """What happens to a record that cannot be copied. See docs/failed-records.md."""
+    """The policy for each kind of record that cannot be copied. See docs/failed-records.md."""
 
     policy: Policy = Field(
         default="fail",
@@ -81,7 +81,7 @@ class Failures(Section):
         return frozenset(map(self.of, FailureKind))
 
     def most(self, offsets: int) -> int:
-        """The limit in records for a partition of which a run is to copy so many offsets."""
+        """The limit in records for a partition in which a run is to copy so many offsets."""
         if isinstance(self.limit, int):
             return self.limit
         return math.ceil(offsets * float(self.limit.removesuffix("%")) / 100)

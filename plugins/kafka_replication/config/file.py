@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kafka_replication.config.messages import explain, found, place_of
+from kafka_replication.config.messages import explain, place_of, shown_value
 from kafka_replication.config.model import Replication
-from kafka_replication.config.salvage import rest_of
-from kafka_replication.config.yaml import MAX_BYTES, Place, Problem, Tree, read_tree
+from kafka_replication.config.salvage import readable_part
+from kafka_replication.config.yaml import MAX_BYTES, Mistake, Place, Tree, read_tree
 from kafka_replication.model.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
@@ -20,9 +20,7 @@ MINIMAL = "a replication needs at least name, source, target and topics"
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A file with mistakes. ``rest`` is what can still be read of it; None if nothing can, or if its name is that of
-    another file.
-    """
+    """A file with mistakes. ``rest`` is the readable part; None if there is none, or if its name is taken."""
 
     error: ConfigError
     rest: Replication | None = None
@@ -47,7 +45,7 @@ def parse_replication(data: bytes, origin: str) -> Replication:
         try:
             replication = Replication.model_validate(tree.value)
         except ValidationError as error:
-            problems += [Problem(tree.line_of(place), place, text) for place, text in _explained(error)]
+            problems += [Mistake(tree.line_of(place), place, text) for place, text in _explained(error)]
         else:
             if not problems:
                 return replication
@@ -78,7 +76,7 @@ def load_all(folder: Path) -> tuple[dict[str, Replication], list[Broken]]:
             data = _read(path)
             replication = parse_replication(data, str(path))
         except ConfigError as error:
-            broken.append(Broken(error, rest_of(data, path.stem) if data else None))
+            broken.append(Broken(error, readable_part(data, path.stem) if data else None))
             continue
         if earlier := origins.get(replication.name):
             line = read_tree(data).line_of(("name",))
@@ -98,7 +96,7 @@ def _with_names_of_their_own(broken: list[Broken], taken: set[str]) -> list[Brok
 
 
 def _explained(error: ValidationError) -> list[tuple[Place, str]]:
-    """Place and text of each mistake. A list that is too short because of its mistakes is none."""
+    """Place and text of each mistake. Of a list that is too short because of mistakes, only these are named."""
     every = error.errors(include_url=False)
     items = {place_of(details)[:-1] for details in every}
     return [
@@ -122,10 +120,10 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read: {reason}", "check the path and its permissions") from None
 
 
-def _no_mapping(tree: Tree) -> Problem:
+def _no_mapping(tree: Tree) -> Mistake:
     if tree.value is None:
-        return Problem(1, (), f"the file is empty; {MINIMAL}")
-    return Problem(tree.line_of(()), (), f"must be a mapping (key: value); found {found(tree.value)}; {MINIMAL}")
+        return Mistake(1, (), f"the file is empty; {MINIMAL}")
+    return Mistake(tree.line_of(()), (), f"must be a mapping (key: value); found {shown_value(tree.value)}; {MINIMAL}")
 
 
 def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
@@ -135,7 +133,7 @@ def _duplicate(path: Path, line: int, name: str, earlier: Path) -> ConfigError:
     )
 
 
-def _error(origin: str, problems: list[Problem]) -> ConfigError:
+def _error(origin: str, problems: list[Mistake]) -> ConfigError:
     lines = [
         f"{origin}:{problem.line}: {_printable(_key(problem.place) + problem.text)}"
         for problem in sorted(problems, key=lambda problem: problem.line)

@@ -38,17 +38,17 @@ def explain(error: ErrorDetails) -> str:
         return f"required, but missing; it must be {describe(field)}"
     if kind == "value_error":
         text = str(error["ctx"]["error"])
-        return text if isinstance(error["input"], Mapping) else _with_found(text, error["input"])
+        return text if isinstance(error["input"], Mapping) else _with_value(text, error["input"])
     if kind == "too_short":
         return "must name at least one"
     if kind == "string_too_long":
-        return _with_found(f"must be at most {error['ctx']['max_length']} characters long", error["input"])
+        return _with_value(f"must be at most {error['ctx']['max_length']} characters long", error["input"])
     if field is None or kind == "string_unicode":
-        return _with_found(error["msg"], error["input"])
+        return _with_value(error["msg"], error["input"])
     if kind == "string_type":
         hint = "must be text; put it in quotes" if isinstance(error["input"], int) else "must be text"
-        return _with_found(hint, error["input"])
-    return _with_found(f"must be {describe(field)}", error["input"]) + _suggest(error)
+        return _with_value(hint, error["input"])
+    return _with_value(f"must be {describe(field)}", error["input"]) + _suggest(error)
 
 
 def _unknown_key(key: str, allowed: list[str]) -> str:
@@ -65,11 +65,11 @@ def _suggest(error: ErrorDetails) -> str:
     return f", did you mean '{near[0]}'?" if near else ""
 
 
-def _with_found(text: str, value: Any) -> str:
-    return f"{text}; found {found(value)}"
+def _with_value(text: str, value: Any) -> str:
+    return f"{text}; found {shown_value(value)}"
 
 
-def found(value: object) -> str:
+def shown_value(value: object) -> str:
     """The value as a message may show it: on one short line, without the user information of a URL."""
     if value is None or isinstance(value, bool):
         return {None: "nothing (null)", True: "true", False: "false"}[value]

@@ -36,7 +36,7 @@ RENAME = "change topics.rename, or exclude the topic"
 
 
 class Replication(Section):
-    """One file of `dags/replications/`: from which source, which topics, to which target, when and how."""
+    """One file of `dags/replications/`: the source, the topics, the target, the schedule and the way to copy."""
 
     name: Annotated[str, AfterValidator(names.check_replication_name)] = Field(
         description=(
@@ -242,7 +242,7 @@ class Replication(Section):
 
     @property
     def chosen(self) -> Mapping[combinations.Axis, Collection[str]]:
-        """What this file chooses on each axis of `combinations.AXES`."""
+        """The values of this file on each axis of `combinations.AXES`."""
         return {
             "delivery": (self.delivery,),
             "partitioning": (self.placing.kind,),
@@ -254,7 +254,7 @@ class Replication(Section):
 
     @property
     def pipeline(self) -> PipelineDefinition:
-        """What the replication leaves out and changes."""
+        """The steps of the replication that leave out or change records."""
         return PipelineDefinition(
             filter=self.filter, transform=self.transform, exclude_from=tuple(sorted(set(self.topics.exclude_from)))
         )
@@ -266,7 +266,7 @@ class Replication(Section):
 
     @property
     def placing(self) -> Partitioning:
-        """Which target partitions records go to, and whether others write there."""
+        """The partitioning of the file: the choice of target partitions, and whether others write to them."""
         stated = self.target_topics.partitions
         return Partitioning(
             name=self.partitioning,
@@ -292,7 +292,7 @@ class Replication(Section):
         return self.target_name(source_topic)
 
     def target_problem(self, source_topic: str) -> str | None:
-        """Why the target topic of this name must not be written to, or None."""
+        """The reason why the target topic of this name must not be written to; None if it may be."""
         target = self.target_name(source_topic)
         problem = names.target_problem(target)
         if target == self.quarantine_topic:

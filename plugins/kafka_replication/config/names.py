@@ -64,7 +64,7 @@ def check_connection(name: str) -> str:
 
 
 def topic_problem(name: str) -> str | None:
-    """Why Kafka would refuse this topic name, or None. The rule is ``org.apache.kafka.common.internals.Topic``."""
+    """The reason why Kafka would refuse this topic name, or None (see ``org.apache.kafka.common.internals.Topic``)."""
     if name in {"", ".", ".."}:
         return "is no topic name to Kafka"
     if len(name) > TOPIC_MAX:
@@ -75,7 +75,7 @@ def topic_problem(name: str) -> str | None:
 
 
 def target_problem(name: str) -> str | None:
-    """Why a topic of this name must not be written to, or None."""
+    """The reason why a topic of this name must not be written to; None if it may be."""
     if name.startswith(LEDGER_PREFIX):
         return f"starts with '{LEDGER_PREFIX}', which belongs to the ledger"
     if name in KAFKA_INTERNAL:
@@ -84,7 +84,7 @@ def target_problem(name: str) -> str | None:
 
 
 def is_internal(topic: str) -> bool:
-    """Topics that a pattern never selects: Kafka's own (``__*``) and the ledger's."""
+    """True for topics that a pattern never selects: Kafka's own (``__*``) and the ledger's."""
     return topic.startswith(("__", LEDGER_PREFIX))
 
 
@@ -124,7 +124,7 @@ def _meant(entry: str) -> str:
 
 
 def check_rename(template: str) -> str:
-    """A template such as ``dr.{topic}``. Kafka must accept every target name that it gives."""
+    """A template such as ``dr.{topic}``. Kafka must accept every target name that it makes."""
     if TOPIC_PLACEHOLDER not in template:
         raise ValueError(f"must contain {TOPIC_PLACEHOLDER}, or every topic would land in one")
     if problem := target_problem(template.replace(TOPIC_PLACEHOLDER, "t")):

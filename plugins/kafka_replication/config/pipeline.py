@@ -1,4 +1,4 @@
-"""What a replication leaves out and changes, as its file says it. It goes to Spark's workers with their job."""
+"""The steps of a replication that leave out or change records, as its file has them. They go to Spark with the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PipelineDefinition:
     exclude_from: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether it leaves out or changes anything at all."""
+        """True if there is a step."""
         return bool(self.filter or self.transform or self.exclude_from)
 
     @property

@@ -10,8 +10,8 @@ from kafka_replication.config.section import DAY, ConnectionId, Section, Setting
 
 
 class Copy(Section):
-    """How a range is copied. A chunk is the part of a range that one target transaction carries. It ends at the first
-    bound that it reaches.
+    """The size of chunks and the limits of copying. A chunk is the part of a range that one target transaction carries.
+    It ends at the first bound that it reaches.
     """
 
     engine: Literal["record", "batch"] = Field(
@@ -99,7 +99,7 @@ class Copy(Section):
 
 
 class Verify(Section):
-    """How copied ranges are read back before the watermark moves."""
+    """The way in which copied ranges are read back before the watermark moves."""
 
     level: Literal["digest", "count"] = Field(
         default="digest",
@@ -108,7 +108,7 @@ class Verify(Section):
 
 
 class Spark(Section):
-    """Where Spark runs, and how many partitions it copies at once."""
+    """The Spark connection, and the number of partitions that are copied at once."""
 
     connection: ConnectionId = Field(
         default="spark_default", description="Id of an Airflow connection of type `spark`."
@@ -139,7 +139,7 @@ class Spark(Section):
 
 
 class Retries(Section):
-    """What Airflow does with a failed task whose error is retriable."""
+    """Airflow's retries of a failed task whose error is retriable."""
 
     attempts: Whole = Field(
         default=3, ge=0, le=100, description="How many times a failed task is run again (Airflow's `retries`)."
@@ -188,7 +188,7 @@ class Lease(Section):
 
 
 class Retention(Section):
-    """How long the data of past runs is kept. Watermarks and positions are kept for ever."""
+    """The time for which the data of past runs is kept. Watermarks and positions are kept for ever."""
 
     history: Whole = Field(
         default=90 * DAY,
@@ -212,7 +212,7 @@ class Retention(Section):
 
 
 class Dags(Section):
-    """Which DAGs a replication has beside its own. None of them has a schedule."""
+    """The other DAGs of a replication, beside its own. None of them has a schedule."""
 
     backfill: bool = Field(default=True, description="The DAG `<name>.backfill`, which copies a range that you name.")
     audit: bool = Field(default=True, description="The DAG `<name>.audit`, which compares both sides again.")
@@ -220,7 +220,7 @@ class Dags(Section):
 
 
 class Timeouts(Section):
-    """How long one request, a range that does not move, and a run as a whole may take."""
+    """The longest times for one request, for a range that does not move, and for a run as a whole."""
 
     request: Whole = Field(default=30, ge=1, le=300, description="Seconds one request to a cluster may take.")
     range_without_progress: Whole = Field(

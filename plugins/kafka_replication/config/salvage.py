@@ -1,6 +1,6 @@
-"""What can still be read of a replication file that has mistakes: enough to keep its schedule and to tell somebody.
+"""Reads the valid part of a replication file that has mistakes, so that its DAG keeps its schedule and reports them.
 
-Nothing may be copied by it: a key that was left out has its default.
+Nothing may be copied with it: a key that was left out has its default.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from kafka_replication.config.model import Replication
 from kafka_replication.config.yaml import Place, read_tree
 
 UNREADABLE = "unreadable"
-# When a file has a schedule that cannot be read, its DAG fails this often. A DAG that never runs tells nobody.
+# The schedule of a DAG whose file has an unreadable schedule. A DAG that never runs would not report the mistake.
 INSTEAD_OF_ITS_SCHEDULE = "@hourly"
 _NEEDED: dict[str, Any] = {
     "source": {"connection": f"{UNREADABLE}_source"},
     "target": {"connection": f"{UNREADABLE}_target"},
     "topics": {"include": [UNREADABLE]},
 }
-# Each attempt leaves out at least one key, or all but these: sections that only together have a mistake.
+# Each attempt leaves out at least one key. One that leaves out all but these is for sections that have a mistake only
+# together.
 _ATTEMPTS = 20
 _KEPT = {"name", "schedule", "alerts", *_NEEDED}
 _TOP = re.compile(rb"^(?=[^\s#])", re.MULTILINE)
 
 
-def rest_of(data: bytes, name: str) -> Replication | None:
-    """The replication without the keys that cannot be read. ``name`` is its name if the file's cannot be read.
+def readable_part(data: bytes, name: str) -> Replication | None:
+    """The replication without the keys that cannot be read. ``name`` is its name if the name in the file cannot be
+    read.
 
     None if there is no name that a replication may have.
     """
@@ -49,7 +51,7 @@ def rest_of(data: bytes, name: str) -> Replication | None:
 
 
 def _keys(data: bytes) -> tuple[list[str], dict[str, Any]]:
-    """The top-level keys as they are written, and the values of those that are YAML."""
+    """The top-level keys as they are written, and the values that are valid YAML."""
     whole = read_tree(data)
     if isinstance(whole.value, dict):
         return list(whole.value), dict(whole.value)
@@ -63,7 +65,7 @@ def _keys(data: bytes) -> tuple[list[str], dict[str, Any]]:
 
 
 def _leave_out(values: dict[str, Any], place: Place, needed: dict[str, Any]) -> None:
-    """Remove the key at ``place``, or put what is needed there. A list with a mistake is removed as a whole."""
+    """Remove the key at ``place``, or put the ``needed`` value there. A list with a mistake is removed as a whole."""
     if place[0] in needed:
         values[str(place[0])] = needed[str(place[0])]
         return

@@ -1,4 +1,4 @@
-"""What all sections of a replication share: their base, and the types of their fields.
+"""The base class of all sections of a replication, and the types of their fields.
 
 Together with `model` the sections are the only place that knows a default. Times are seconds and sizes bytes. Values
 that do not fit raise ``pydantic.ValidationError``. docs/configuration.md is generated from their descriptions.
@@ -29,12 +29,12 @@ def _check_no_blank(text: str) -> str:
 
 
 def listed(value: object) -> object:
-    """A list of one, where the file has its only item instead of a list."""
+    """A list. If the file has a single item instead of a list, it is a list with this item."""
     return (value,) if isinstance(value, str) else value
 
 
 def _as_partition(value: object) -> int:
-    """A key of a mapping comes as text."""
+    """The number of a partition. The key of a mapping is text."""
     if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 7:
         value = int(value)
     if type(value) is not int or not 0 <= value < 1_000_000:

@@ -21,7 +21,7 @@ class Cluster(Section):
 
 
 class Topics(Section):
-    """Which topics are copied, and what they are called on the target."""
+    """The topics to copy, and their names on the target."""
 
     include: tuple[TopicEntry, ...] = Field(
         min_length=1,
@@ -86,7 +86,7 @@ def _check_partitions(value: object) -> object:
 
 
 class TargetTopics(Section):
-    """What target topics must fulfil, and how missing ones are created."""
+    """Requirements on target topics, and settings for the creation of missing ones."""
 
     create: Flag = Field(
         default=True,

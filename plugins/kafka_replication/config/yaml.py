@@ -26,7 +26,7 @@ _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": Non
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Mistake:
     """One mistake at a line (from 1) of a file. ``place`` is the path of the key, or empty."""
 
     line: int
@@ -40,7 +40,7 @@ class Tree:
 
     value: object = None
     lines: dict[Place, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Mistake] = field(default_factory=list)
 
     def line_of(self, place: Place) -> int:
         """The line of a key or item. If the file does not have it, the line of the nearest parent."""
@@ -78,7 +78,7 @@ def read_tree(data: bytes) -> Tree:
 
 
 def _unreadable(line: int, text: str) -> Tree:
-    return Tree(problems=[Problem(line, (), text)])
+    return Tree(problems=[Mistake(line, (), text)])
 
 
 class _Loader(yaml.SafeLoader):
@@ -143,7 +143,7 @@ class _Reader:
             self._problem(node, place, "holds a control character or half a surrogate pair, which no key takes")
 
     def _problem(self, node: yaml.Node, place: Place, text: str) -> None:
-        self._tree.problems.append(Problem(_line(node), place, text))
+        self._tree.problems.append(Mistake(_line(node), place, text))
 
 
 def _line(node: yaml.Node) -> int:

@@ -1,5 +1,5 @@
-"""Where client settings come from.
+"""Reads client settings from connections.
 
-``port``: what the rest of the package asks for. ``definition``: what a connection means, the same in Airflow and on the
-command line. ``environment``: connections of the environment's variables; Airflow's are in `orchestration`.
+``port``: the interface for the rest of the package. ``definition``: the meaning of a connection, the same in Airflow
+and on the command line. ``environment``: connections of environment variables; Airflow's are in `orchestration`.
 """

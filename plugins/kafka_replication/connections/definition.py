@@ -1,4 +1,4 @@
-"""What an Airflow connection means: the same for Airflow's tasks and for the command line.
+"""The meaning of an Airflow connection: the same for Airflow's tasks and for the command line.
 
 The rules are those of the providers (apache-airflow-providers-apache-kafka 2.1.0, -apache-spark 6.3.4), so that a
 connection that works with their hooks works here.
@@ -108,7 +108,7 @@ class Definition:
 
 
 def callback_allowlist(text: str | None) -> frozenset[str]:
-    """The dotted paths in the value of ``[apache_kafka] callback_allowlist``, which are separated by commas."""
+    """The dotted paths in the value of ``[apache_kafka] callback_allowlist``, which commas separate."""
     return frozenset(path.strip() for path in (text or "").split(",") if path.strip())
 
 

@@ -28,7 +28,7 @@ class EnvironmentConnections:
         return _read(connection_id).kafka_settings(callback_allowlist(os.environ.get(ALLOWLIST_VARIABLE)))
 
     def spark(self, connection_id: str) -> SparkConnection:
-        """Without a variable for the default connection, Spark runs on this machine."""
+        """The settings of Spark. Without a variable for the default connection, Spark runs on this machine."""
         if connection_id == DEFAULT_SPARK and variable(connection_id) not in os.environ:
             return SparkConnection(LOCAL_MASTER, {})
         return _read(connection_id).spark_connection()
@@ -42,7 +42,7 @@ def variable(connection_id: str) -> str:
 
 
 def _nearest(connection_id: str) -> str:
-    """The question after the most similar id that is defined; empty if none is similar."""
+    """A question that suggests the most similar defined id; empty if no id is similar."""
     prefix = variable("")
     known = [name.removeprefix(prefix).lower() for name in os.environ if name.startswith(prefix)]
     near = difflib.get_close_matches(connection_id.lower(), known, n=1)

@@ -1,4 +1,4 @@
-"""What the rest of the package asks for when it needs a cluster's address and settings."""
+"""The interface through which the rest of the package gets a cluster's address and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class SparkConnection:
-    """Where Spark runs: ``master`` as spark-submit takes it, and the settings that the connection itself has."""
+    """The address of Spark: ``master`` as spark-submit takes it, and the settings of the connection."""
 
     master: str
     conf: Mapping[str, str] = field(repr=False)  # maybe with spark.authenticate.secret
@@ -25,7 +25,7 @@ class Connections(Protocol):
         """
 
     def spark(self, connection_id: str) -> SparkConnection:
-        """Raises ConnectionMissing."""
+        """The master and settings of Spark. Raises ConnectionMissing."""
 
     def apprise(self, connection_id: str) -> tuple[str, ...]:
         """The addresses of an Apprise connection; they hold secrets. Raises ConnectionMissing."""

@@ -1,4 +1,4 @@
-"""How many records the next chunk may have: fewer after one failed, half while a refused record is searched."""
+"""Limits the records of the next chunk: fewer after a failure, half as many during the search for a refused record."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ChunkSize:
             self._usual, self._committed = max(1, min(self._usual, written) // 2), 0
 
     def refused(self, among: int) -> bool:
-        """The target refused one of the next ``among`` records. Whether that narrows the search."""
+        """Note that the target refused one of the next ``among`` records. Returns True if that narrows the search."""
         narrower = not self._suspects or among < self._suspects
         self._suspects = among
         return narrower
 
     def stop_searching(self) -> None:
-        """The refused record is known."""
+        """End the search: the refused record is known."""
         self._suspects = 0

@@ -35,7 +35,7 @@ class CopyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What an engine wrote to the sink in one chunk, not committed yet.
+    """The part of a range that an engine wrote to the sink in one chunk, before its commit.
 
     ``count``, ``bytes`` and ``digest`` are of the records that it wrote, which come from ``copied`` source records.
     """
@@ -57,12 +57,12 @@ class Chunk:
 
     @property
     def read(self) -> int:
-        """How many source records it is about."""
+        """The number of source records that the chunk is about."""
         return self.copied + self.filtered + len(self.failures)
 
     @property
     def target_end(self) -> int:
-        """One past the highest target offset; 0 without records, or where the target has no offsets."""
+        """One past the highest target offset; 0 if there are no records, or if the target has no offsets."""
         match self.placement:
             case KafkaSegments(segments):
                 return max((segment.last + 1 for segment in segments), default=0)
@@ -78,7 +78,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Where the copy of a range ended with an error, and how long it was tried since the last commit."""
+    """The place where the copy of a range ended with an error, and the tries since the last commit."""
 
     offset: int  # of the refused record, or the first one that is not copied
     key_digest: str = ""  # of this record, as in `FailedRecord`; empty also if no record was read
@@ -104,12 +104,12 @@ class CopyResult:
     throttled: float = 0.0  # seconds for which quotas of the brokers made the copy wait
     error: str | None = None
     remedy: str = ""
-    stop: Stop | None = None  # None without an error, and where nobody is left to say it
+    stop: Stop | None = None  # None without an error, or if its worker died
     fenced: bool = False
     retriable: bool = False
 
     def after(self, before: CopyResult) -> CopyResult:
-        """Both results of one range, the later one being this."""
+        """Both results of one range added together. This is the later one."""
         return replace(
             self,
             copied=before.copied + self.copied,
@@ -123,8 +123,8 @@ class CopyResult:
 
 
 class HandOver(Exception):
-    """An engine cannot copy the offsets before ``until`` as they are, which shows only when they are read. Another
-    engine has to, in a session of its own.
+    """Raised if an engine cannot copy the offsets before ``until`` unchanged. This shows only when they are read.
+    Another engine copies them in its own session.
     """
 
     def __init__(self, until: int, why: str) -> None:
@@ -133,7 +133,7 @@ class HandOver(Exception):
 
 
 class OnlyAsStored(HandOver):
-    """The client of an engine would change the record before ``until``, which may be the first one that is left."""
+    """Raised if an engine's client would change the record before ``until``, which may be the first one left."""
 
 
 class SourceReader(Protocol):

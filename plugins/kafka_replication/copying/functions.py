@@ -18,14 +18,14 @@ from kafka_replication.sinks.port import Record
 
 
 class WrongResult(StepFailed):
-    """A function returned what cannot be written."""
+    """Raised if a function returned a value that cannot be written."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"it returned {what}", "TypeError")
 
 
 def imported(name: str, what: str = "transform") -> tuple[Callable[..., object], str]:
-    """The function, and the text of the modules that define it. Raises BadInput, which says ``what`` it is."""
+    """The function, and the text of the modules that define it. Raises BadInput; its text begins with ``what``."""
     module_name, _, attribute = name.partition(":")
     remedy = "put its module where Airflow's tasks or this command, and Spark's workers, can import it"
     try:
@@ -42,7 +42,7 @@ def imported(name: str, what: str = "transform") -> tuple[Callable[..., object],
     return function, "\0".join(texts)
 
 
-@cache  # the text of what was imported: the file may change later
+@cache  # the text of the imported module: the file may change later
 def _source(module: ModuleType) -> str:
     """The module's text: the same on every machine and with every version of Python, unlike its bytecode."""
     find = getattr(getattr(module.__spec__, "loader", None), "get_source", None)
@@ -54,12 +54,12 @@ def _source(module: ModuleType) -> str:
 
 
 def hash_of(text: str) -> str:
-    """What a receipt says about the text of a definition."""
+    """The hash that a receipt stores for the text of a definition."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def given(record: Record, origin: Origin) -> transforms.Record:
-    """The record as a user's function gets it."""
+    """The record in the form for a user's function."""
     offset, timestamp, key, value, headers = record
     return transforms.Record(
         key=key,
@@ -87,7 +87,7 @@ def transforming(function: Callable[[transforms.Record], object]) -> Step:
 
 
 def _several(result: object) -> Iterable[object]:
-    """What a function returned, as a sequence. Raises StepFailed."""
+    """The result of a function as a sequence. Raises StepFailed."""
     if result is None:
         return ()
     if isinstance(result, transforms.Record):
@@ -144,7 +144,7 @@ def _headers(headers: object) -> list[tuple[str, bytes | None]] | None:
 
 
 def _is_name(name: object) -> bool:
-    """Whether a client can write and read this header name: it cuts one at a NUL when it reads."""
+    """True if a client can write and read this header name. A reader cuts a name at a NUL."""
     if not isinstance(name, str) or "\0" in name:
         return False
     try:

@@ -1,5 +1,6 @@
-"""What happens to a record between source and target: `exclude_from`, `filter`, `transform`. Pure: the copier and the
-audit call the same code, and for the same record it gives the same result.
+"""Applies `exclude_from`, `filter` and `transform` to the records between source and target.
+
+Pure: the copier and the audit call the same code, and for the same record it gives the same result.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.sinks.port import Record, RecordWriter, RefusedAt, Screen
 from kafka_replication.verification.digest import Fingerprint
 
-# Changes when the same definition would give other records than before. A part of every hash.
+# Changes when the same definition would give other records than before. It is a part of every hash.
 VERSION = 1
 MOST_BYTES = 1 << 20  # that are made before they are given to the writer
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The steps of one replication, in their order. ``identity`` is what a receipt says about it."""
+    """The steps of one replication, in their order. ``identity`` is the form in which a receipt stores them."""
 
     identity: Transform
     steps: Sequence[tuple[str, Step]]
 
     def outputs(self, record: Record, origin: Origin) -> Sequence[Record]:
-        """What the record becomes; nothing if it is left out. Every output has the source offset of the record.
+        """The records to write for this one; none if it is left out. Every output has the source offset of the record.
 
         Raises RefusedAt, which names the step and the offset and shows nothing of the record.
         """
@@ -74,7 +75,8 @@ def load(definition: PipelineDefinition) -> Pipeline | None:
 
 @dataclass(slots=True)
 class Piped:
-    """Between the reader of one chunk and its writer: applies the pipeline, and counts what is written.
+    """Stands between the reader of one chunk and its writer: applies the pipeline, and counts the records that are
+    written.
 
     ``written`` is about the records on the target, ``copied`` and ``filtered`` count records of the source.
     """
@@ -90,7 +92,7 @@ class Piped:
 
     @property
     def screen(self) -> Screen | None:
-        """As the writer's. What the target takes is asked about the records that are made."""
+        """The screen of the writer. It checks the records that the pipeline makes."""
         return _nothing if self.writer.screen is not None else None
 
     @property
@@ -101,7 +103,7 @@ class Piped:
         self.writer.set_aside(record, failure)
 
     def _outputs(self, record: Record) -> Sequence[Record] | None:
-        """What the record becomes; None if it is set aside. Raises RefusedAt."""
+        """The records to write for this one; None if it is set aside. Raises RefusedAt."""
         screen = self.writer.screen
         try:
             made = self.pipeline.outputs(record, self.origin)
@@ -116,7 +118,7 @@ class Piped:
         return made
 
     def write(self, records: Sequence[Record]) -> None:
-        """Give to the writer what these source records become. Raises what it raises, and RefusedAt of a step."""
+        """Give the writer the outputs of these source records. Raises the writer's errors, and RefusedAt of a step."""
         batch, started = list[Record](), self.written.bytes
         for record in records:
             made = self._outputs(record)
@@ -139,12 +141,12 @@ class Piped:
         self._among_sources(lambda: self.writer.write(batch))
 
     def finish(self) -> Any:
-        """As the writer's `finish`."""
+        """Finish the chunk of the writer."""
         return self._among_sources(lambda: self.writer.finish(self.written.hexdigest()))
 
     def _among_sources(self, call: Callable[[], Any]) -> Any:
-        """Call the writer. If it refuses one of the records that it was given, say of how many source records that is:
-        the copier halves these until the refused one is found.
+        """Call the writer. If it refuses one of its records, its error gets the number of source records that they come
+        from: the copier halves this number until it finds the refused record.
         """
         try:
             return call()
@@ -158,9 +160,9 @@ class Piped:
         if read > 1:
             return RefusedAt(refused.what, refused.remedy, None, read, kind=kind, error=error)
         assert self._last is not None
-        at, offset = self.origin, self._last[0]
+        origin, offset = self.origin, self._last[0]
         return RefusedAt(
-            f"{at}: the record at offset {offset} (partition {at.partition}) cannot be copied, as one of the"
+            f"{origin}: the record at offset {offset} (partition {origin.partition}) cannot be copied, as one of the"
             f" {self.written.count} records that the transform makes of it is refused: {refused.what}",
             f"raise the limit, or correct the transform, then run again: the records before offset {offset} are copied,"
             " later ones are not",

@@ -29,8 +29,8 @@ class Origin:
 
 
 class StepFailed(Exception):
-    """A step cannot be applied to a record. The text says why, and has nothing of the record. ``error`` is the class of
-    the error.
+    """Raised if a step cannot be applied to a record. The text shows nothing of the record. ``error`` is the error's
+    class.
     """
 
     def __init__(self, why: str, error: str) -> None:
@@ -93,9 +93,7 @@ DOCUMENT: Mapping[str, Callable[[Record, Origin], object]] = {
 
 
 def readable(content: bytes | None) -> object:
-    """A key or a value, as a filter sees it: a JSON object or array as what it holds, other UTF-8 as text, other bytes
-    as None.
-    """
+    """A key or a value as a filter sees it: parsed if it is a JSON object or array, else as UTF-8 text, else None."""
     text = _text(content)
     if text is None or text.lstrip(" \t\r\n")[:1] not in ("{", "["):
         return text

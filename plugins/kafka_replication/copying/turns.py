@@ -1,4 +1,4 @@
-"""Whose turn it is where several engines copy one range, and how far."""
+"""Decides which of several engines copies the next part of a range, and up to which offset."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ Exact = Callable[[], CopyEngine | None]
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """``engine`` copies until it hands over to ``fallback``; without one it copies everything. What an engine would
-    change is for the ``exact`` one, if there is one for this range. What that cannot copy either is refused.
+    """``engine`` copies until it hands over to ``fallback``; without a fallback it copies everything. Records that an
+    engine would change go to the ``exact`` one, if this range has one. If that cannot copy them either, they are
+    refused.
     """
 
     engine: CopyEngine
@@ -36,7 +37,7 @@ class Turns:
 
     @property
     def until(self) -> int | None:
-        """The offset before which its turn ends; None: with the range."""
+        """The offset before which the turn ends; None if it ends with the range."""
         if self._exact_engine is not None:
             return self._exact_until
         ends = [until for until in (self._refusing_until, self._fallback_until) if until is not None]
@@ -44,11 +45,11 @@ class Turns:
 
     @property
     def hands_over(self) -> bool:
-        """Whether it has to hand over what it would change."""
+        """True if the engine has to hand over records that it would change."""
         return self.exact is not None and self._refusing_until is None and self._exact_engine is None
 
     def ended(self, position: int) -> None:
-        """It copied all before ``position``, where its turn ended."""
+        """Note that the engine copied everything before ``position``, where its turn ended."""
         if self._exact_engine is not None:
             self._exact_engine = None
             return
@@ -70,7 +71,9 @@ class Turns:
             self._most *= GROWTH
 
     def give_up(self, until: int) -> bool:
-        """It got no further in several sessions. Whether another one can try, up to ``until``."""
+        """Give the range up to ``until`` to another engine, because this one got no further in several sessions. False
+        if there is no other one.
+        """
         if self._exact_engine is not None:
             self._refuse()
         elif self.fallback is None or self._fallback_until is not None:

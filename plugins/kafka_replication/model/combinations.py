@@ -1,4 +1,5 @@
-"""What goes together in one replication: one table for the file, the planner, the engines and docs/combinations.md.
+"""Defines which values go together in one replication: one table for the file, the planner, the engines and
+docs/combinations.md.
 
 A replication chooses one value on each axis. A `Rule` is about two axes: these values of the one do not go with those
 values of the other. What no rule names is supported.
@@ -32,7 +33,7 @@ Choice = tuple[Axis, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Why the values of ``one`` do not go with those of ``other``, and what to write ``instead``.
+    """The reason why the values of ``one`` do not go with those of ``other``, and the values to write ``instead``.
 
     A rule that is ``softly`` kept refuses nothing: the record engine copies the ranges.
     """
@@ -44,7 +45,7 @@ class Rule:
     softly: bool = False
 
     def concerns(self, chosen: Mapping[Axis, Collection[str]]) -> bool:
-        """Whether a replication with these values has both."""
+        """True if a replication with these values has a value of both sides."""
         return all(values.intersection(chosen.get(axis, ())) for axis, values in (self.one, self.other))
 
 
@@ -59,14 +60,14 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         one=WITHOUT_TRANSACTIONS,
         other=_all_but("partitioning", KEEP),
-        why="several source partitions would write to one target partition, and only a transaction tells what a dead"
+        why="several source partitions would write to one target partition, and only a transaction shows what a dead"
         " attempt left there",
         instead=f"{_TRANSACTIONS}, or 'partitioning: keep'",
     ),
     Rule(
         one=WITHOUT_TRANSACTIONS,
         other=("on_existing_target", frozenset({"share"})),
-        why="a record of somebody else with the content of one of ours could not be told from a duplicate",
+        why="a record of somebody else with the content of one of ours could not be distinguished from a duplicate",
         instead=f"{_TRANSACTIONS}, or 'on_existing_target: refuse' or 'append'",
     ),
     Rule(
@@ -113,11 +114,11 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def refusal(chosen: Mapping[Axis, Collection[str]]) -> Rule | None:
-    """The first rule because of which a replication with these values is refused; None if it is supported."""
+    """The first rule that refuses a replication with these values; None if it is supported."""
     return next((rule for rule in RULES if not rule.softly and rule.concerns(chosen)), None)
 
 
 def why_not_batches(chosen: Mapping[Axis, Collection[str]]) -> str | None:
-    """Why the record engine copies every range of a replication with these values; None if batches are possible."""
+    """The reason why the record engine copies every range with these values; None if batches are possible."""
     with_batches = {**chosen, "copy.engine": ("batch",)}
     return next((rule.why for rule in RULES if rule.softly and rule.concerns(with_batches)), None)

@@ -16,7 +16,7 @@ def approve_gap(key: PartitionKey, gap: OffsetRange) -> str:
 
 
 def backfill(key: PartitionKey, offsets: OffsetRange) -> str:
-    """The command that copies what is not on the target of these offsets."""
+    """The command that copies those of these offsets that are not on the target."""
     at = key.source
     return (
         f"kafka-replication backfill {key.replication}.yaml --topic {at.topic} --partition {at.partition} "

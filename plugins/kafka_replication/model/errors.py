@@ -62,7 +62,7 @@ class ReplicationError(Exception):
 
     @property
     def see(self) -> str:
-        """Where the documentation explains errors of this kind. A wheel does not contain it."""
+        """The part of the documentation about errors of this kind. A wheel does not contain it."""
         if _EXPLAINED.is_file():
             return f"docs/errors.md#{self.id}"
         return f"{self.id} in docs/errors.md of the source of kafka-replication"
@@ -109,7 +109,7 @@ class NotAuthenticated(NotAdmitted):
 
 
 class TlsFailed(NotAdmitted):
-    """No TLS connection to the cluster comes about, or only one of both ends speaks TLS."""
+    """The TLS connection to the cluster fails, or only one side speaks TLS."""
 
     id = "tls-failed"
 
@@ -211,7 +211,7 @@ class Busy(ReplicationError):
     retriable = True
 
     def __init__(self, what: str, remedy: str = "", *, owner: str = "", holder: str | None = None) -> None:
-        """``owner`` and ``holder`` are those of the lease that is in the way; empty if that is not known."""
+        """``owner`` and ``holder`` are those of the other lease; empty if they are not known."""
         super().__init__(what, remedy)
         self.owner, self.holder = owner, holder
 
@@ -250,7 +250,7 @@ class AttemptsExhausted(Unreachable):
 
     @classmethod
     def of(cls, doing: str, attempts: int, last: ReplicationError) -> Self:
-        """The error after so many attempts, of which the last one ended with ``last``."""
+        """The error for so many attempts, of which the last one ended with ``last``."""
         return cls(
             f"{doing}: {attempts} attempts in a row failed (copy.attempts), so this run gives up; the last error was:"
             f" {last.what}",
@@ -259,7 +259,7 @@ class AttemptsExhausted(Unreachable):
 
 
 class NotResolved(Unreachable):
-    """The name service does not know a host name. It is said at once; the next run may find the name."""
+    """The name service does not know a host name. It is raised at once; the next run may find the name."""
 
     id = "name-not-resolved"
 

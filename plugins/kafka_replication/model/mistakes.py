@@ -1,4 +1,4 @@
-"""Several values of one person, read one after the other, whose mistakes are told together."""
+"""Collects the mistakes in several values of one request, so that one error names them all."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Other = TypeVar("Other")
 
 
 class Mistakes:
-    """What is wrong with the values that were read so far."""
+    """The mistakes in the values that were read so far."""
 
     def __init__(self) -> None:
         self._found: list[BadInput] = []
 
     def of(self, read: Callable[[], Value], instead: Other) -> Value | Other:
-        """What ``read`` returns; ``instead`` if it raises BadInput, which is kept."""
+        """The result of ``read``; ``instead`` if it raises BadInput. The error is kept."""
         try:
             return read()
         except BadInput as e:
             self._found.append(e)
             return instead
 
-    def tell(self) -> None:
-        """Raises BadInput with all mistakes and each remedy once, if there are any."""
+    def raise_all(self) -> None:
+        """Raise BadInput with all mistakes and each remedy once, if there are any."""
         if self._found:
             remedies = dict.fromkeys(e.remedy for e in self._found if e.remedy)
             raise BadInput("; ".join(e.what for e in self._found), "; ".join(remedies)) from self._found[0]

@@ -1,4 +1,4 @@
-"""How the records of a source partition are spread over the partitions of a target topic."""
+"""Chooses the target partitions of a source partition's records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ BLOCK = 60  # consecutive offsets that `ROUND_ROBIN` and records without a key k
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedBy:
-    """What chose the target partitions of a chunk, as its receipt says it.
+    """The partitioning of a chunk, as its receipt stores it.
 
-    ``name`` is one of the constants above, or a function as ``package.module:function``. ``hash`` is of what the name
-    does not say: the function's module, or the target partition of `MAP`. ``partitions`` is their number on the target.
+    ``name`` is one of the constants above, or a function as ``package.module:function``. ``hash`` is of the parts that
+    the name does not have: the module of the function, or the target partition of `MAP`. ``partitions`` is the number
+    of target partitions.
     """
 
     __pydantic_config__: ClassVar = {"strict": True, "extra": "forbid"}  # it stands in ledger entries
@@ -36,8 +37,8 @@ class PartitionedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioning:
-    """What a replication file says. ``shared``: others write to the target topics, too. ``stated`` is the number of
-    target partitions in the file; None if it has none.
+    """The partitioning in a replication file. ``shared``: others write to the target topics, too. ``stated`` is the
+    number of target partitions in the file; None if it has none.
     """
 
     name: str = KEEP
@@ -47,12 +48,12 @@ class Partitioning:
 
     @property
     def keeps(self) -> bool:
-        """Whether each source partition has a target partition of its own, with the same number."""
+        """True if each source partition has its own target partition with the same number."""
         return self.name == KEEP
 
     @property
     def sole(self) -> bool:
-        """Whether each target partition has one writer."""
+        """True if each target partition has one writer."""
         return self.keeps and not self.shared
 
     @property
@@ -61,8 +62,8 @@ class Partitioning:
         return self.name if self.name in BUILT_IN else FUNCTION
 
     def targets(self, source: int, partitions: Collection[int]) -> tuple[int, ...]:
-        """The target partitions in which records of this source partition may lie. ``partitions`` are those there are;
-        others can be among the result, but for `MAP` only if the map has the source partition.
+        """The target partitions in which records of this source partition may lie; none if a map lacks it.
+        ``partitions`` are the existing ones; the result may have others.
         """
         if self.keeps:
             return (source,)
@@ -71,7 +72,7 @@ class Partitioning:
         return tuple(sorted(partitions))
 
     def moves_keys(self) -> bool:
-        """Whether another number of target partitions may put a key's records elsewhere."""
+        """True if another number of target partitions may move the records of a key to another partition."""
         return self.name not in (KEEP, MAP, ROUND_ROBIN)
 
 
@@ -79,9 +80,9 @@ SOLE = Partitioning()
 
 
 def block(source: int, offset: int, partitions: int) -> int:
-    """The target partition of a record that has no key, from its source partition and offset alone.
+    """The target partition of a record without a key, from its source partition and offset only.
 
-    Blocks of offsets, not single ones, go round: where every second offset is a transaction marker, an even number of
-    partitions would get all records in half of them.
+    It changes after each block of offsets, not after each offset: if every second offset were a transaction marker,
+    half of an even number of partitions would get all records.
     """
     return (source + offset // BLOCK) % partitions

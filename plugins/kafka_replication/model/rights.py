@@ -12,7 +12,7 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterName:
-    """What a message calls one cluster of a replication. The side and the connection may be unknown, then empty."""
+    """The name of one cluster of a replication in messages. Side and connection are empty if they are not known."""
 
     address: str
     side: Side | Literal[""] = ""
@@ -25,7 +25,7 @@ class ClusterName:
 
 
 class Resource(StrEnum):
-    """A kind of resource, as the option of kafka-acls.sh calls it."""
+    """A kind of resource, in the spelling of kafka-acls.sh."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -34,7 +34,7 @@ class Resource(StrEnum):
 
 
 class Operation(StrEnum):
-    """What a right allows, as kafka-acls.sh calls it."""
+    """The operation that a right allows, in the spelling of kafka-acls.sh."""
 
     READ = "Read"
     WRITE = "Write"
@@ -47,12 +47,12 @@ class Operation(StrEnum):
 
 # A client that may do any of these on a resource may describe it, too (Kafka, "Authorization and ACLs").
 IMPLY_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.ALTER})
-UNKNOWN_PRINCIPAL = "User:<principal>"  # what stands in a command if the login does not tell who this client is
+UNKNOWN_PRINCIPAL = "User:<principal>"  # stands in a command if the login does not show the principal
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who is logged in at which cluster of a replication."""
+    """The principal of this client at one cluster of a replication."""
 
     cluster: ClusterName
     principal: str = UNKNOWN_PRINCIPAL
@@ -95,7 +95,7 @@ class DenyRule:
     prefixed: bool = False
 
     def forbids(self, right: Right, principal: str) -> bool:
-        """Whether ``principal`` has not the right because of this rule, perhaps: hosts are not compared."""
+        """True if this rule may deny ``right`` to ``principal``. Hosts are not compared."""
         return (
             (self.side, self.resource) == (right.side, right.resource)
             and self.principal in (principal, "User:*")
@@ -129,5 +129,5 @@ def _options(resource: Resource, name: str, *, prefixed: bool) -> str:
 
 
 def perhaps_denied(bootstrap: str) -> str:
-    """What to do if the right is granted: brokers do not say which of both it is."""
+    """The remedy if the right is granted already: brokers do not say whether it is missing or denied."""
     return f"if it is granted already, a rule that denies it has to be removed: {_ACLS.format(bootstrap)} --list"

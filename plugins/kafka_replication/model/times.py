@@ -33,7 +33,7 @@ def to_text(moment: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the largest unit that is precise enough: ``40 s``, ``12 min``, ``3.5 h``."""
+    """The time in the largest unit that is precise enough: ``40 s``, ``12 min``, ``3.5 h``."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,5 +1,5 @@
-"""What happens when a run of a DAG ends: a failed one is reported in the task's log, through the function that the
-replication file names, and by an alert; a good one may heal what is open.
+"""Reports the end of a DAG's run. A failed run is reported in the task's log, by the function that the replication file
+names, and by an alert. After a good run, open causes may be healed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 ALERT = "alert"
 # Airflow kills a task's process 20 s after its end ([core] task_success_overtime), and then tries the task again, even
-# if no further try was wanted. So telling has a budget, and this process ends in time whatever somebody waits for.
+# if no further try was wanted. So alerting has a budget, and this process ends in time even if a channel hangs.
 TELLING = 10.0
 ENDING = 14.0
 
@@ -58,15 +58,15 @@ def on_failure(replication: Replication) -> Callable[[Context], None]:
 
 
 def _call(callback: str | None, context: dict[str, Any]) -> None:
-    """The function that the replication file names."""
+    """Call the function that the replication file names."""
     if callback is not None:
         module, _, name = callback.partition(":")
         getattr(importlib.import_module(module), name)(context)
 
 
 def _side_by_side(*actions: Callable[[], None]) -> None:
-    """Do all of this at the same time; what is not done after `ENDING` seconds is left behind, with a line in the log.
-    What an action raises is logged: it keeps no other one from being done.
+    """Do all of these at the same time. After `ENDING` seconds the unfinished ones are left behind, with a line in the
+    log. The error of one action is logged, and does not stop the others.
     """
     begun = [background.begin(partial(_logged, action), "telling") for action in actions]
     if wait(begun, ENDING).not_done:
@@ -77,11 +77,11 @@ def _logged(action: Callable[[], None]) -> None:
     try:
         action()
     except Exception:
-        log.exception("what a failed run has to tell could not be told")
+        log.exception("the failure of a run could not be reported")
 
 
 def on_success(replication: Replication) -> Callable[[Context], None]:
-    """An ``on_success_callback`` for the last task: what was open may be healed."""
+    """An ``on_success_callback`` for the last task: open causes may be healed."""
 
     def heal(context: Context) -> None:
         from kafka_replication.orchestration import watching
@@ -92,7 +92,7 @@ def on_success(replication: Replication) -> Callable[[Context], None]:
 
 
 def message(replication: Replication, context: Any) -> str:
-    """What failed, where, and the remedies."""
+    """The failures of the run with their places and remedies."""
     task, run = context["ti"], context["run_id"]
     why = (
         context.get("exception")

@@ -51,7 +51,7 @@ def _fail_unless_clean(report: AuditReport) -> None:
 
 
 def audit_request(params: Any) -> AuditRequest:
-    """The request that the trigger's form describes; what is empty means all. Raises BadInput."""
+    """The request in the trigger's form; an empty field means all. Raises BadInput."""
     from kafka_replication.runs.audit.audit import AuditRequest
 
     from_, until = params["from"] or 0, params["until"]

@@ -1,4 +1,4 @@
-"""One DAG for each replication file, also for one with mistakes. Building a DAG reads the file and nothing else."""
+"""One DAG for each replication file, also for one with mistakes. Building a DAG reads only the file."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def build_dag(replication: Replication) -> DAG:
 
 
 def build_broken_dag(rest: Replication, error: ConfigError) -> DAG:
-    """The DAG of a file with mistakes, as far as it can be read: the same id, schedule and tasks, which fail.
+    """The DAG of a file with mistakes, as far as it can be read: the same id, schedule and tasks. The tasks fail.
 
-    So its schedule, history and alerts go on. A DAG that is gone from its file is neither run nor listed by Airflow.
+    So its schedule, history and alerts go on. If the DAG were missing, Airflow would neither run nor list it.
     """
     with (_interval_dag if rest.progress == "interval" else _live_dag)(rest) as dag:
         add_broken_tasks(rest, error)

@@ -33,7 +33,7 @@ well outside of Airflow does not turn a failed one here green: `kafka-replicatio
 
 
 def _besides(replication: Replication) -> str:
-    """The dry run in the form, and the DAGs beside this one, as far as the file wants them."""
+    """The dry run in the form, and the other DAGs that the file asks for."""
     dags, name = replication.dags, replication.name
     beside = [
         *([f"`{name}{AUDIT_SUFFIX}` compares what was copied with the source"] if dags.audit else []),
@@ -48,7 +48,7 @@ def _besides(replication: Replication) -> str:
 
 
 def _after_a_pause(replication: Replication) -> str:
-    """What a person who triggers a paused DAG sees first, and did not ask for."""
+    """A warning for a person who triggers a paused DAG: Airflow first starts a scheduled run."""
     if replication.schedule is None:
         return ""
     due = "each data interval" if replication.progress == "interval" else "the last data interval"

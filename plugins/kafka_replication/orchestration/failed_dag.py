@@ -1,4 +1,4 @@
-"""The DAG ``<name>.failed`` of each replication: what the command ``failed`` does, for those without a shell."""
+"""The DAG ``<name>.failed`` of each replication: the command ``failed`` for users without a shell."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ IN_XCOM = 1000  # most records in the XCom; the log shows the first fifty
 
 
 class FailedOperator(StepOperator):
-    """Lists, retries or discards failed records in the task's process. Fails if one stays that was to be handled."""
+    """Lists, retries or discards failed records in the task's process. Fails if a record was not handled as asked."""
 
     def execute(self, context: Context) -> None:
-        """Pushes what was found or done as its return value, before it fails."""
+        """Pushes the records as its return value, before it fails."""
         from kafka_replication.runs.failed.command import handle
         from kafka_replication.runs.failed.retry_discard import Decision
 
@@ -40,7 +40,7 @@ class FailedOperator(StepOperator):
             mistakes, filters = Mistakes(), asked(params)
             action = mistakes.of(lambda: action_of(params), Action.LIST)
             mistakes.of(lambda: filters.selection(action), None)
-            mistakes.tell()
+            mistakes.raise_all()
             by = decided_by(params, context["dag_run"]) if action in (Action.RETRY, Action.DISCARD) else ""
             answer = handle(run, action, filters, Decision(by=by, reason=form.text(params["reason"])))
         document = {**answer.document, "records": answer.document["records"][:IN_XCOM]}
@@ -51,7 +51,7 @@ class FailedOperator(StepOperator):
 
 
 def action_of(params: Any) -> Action:
-    """What the form asks for; empty means list. Raises BadInput."""
+    """The action that the form asks for; empty means list. Raises BadInput."""
     action = form.text(params["action"]) or Action.LIST
     if action not in set(Action):
         raise BadInput(f"action: {action!r} is no action", f"one of {', '.join(Action)}")
@@ -70,7 +70,7 @@ def decided_by(params: Any, dag_run: Any) -> str:
 
 
 def asked(params: Any) -> Asked:
-    """The filters of the trigger's form; what is empty means all."""
+    """The filters of the trigger's form; an empty field means all."""
     from kafka_replication.runs.failed.command import Asked
 
     return Asked(
@@ -107,8 +107,8 @@ def build_failed_dag(replication: Replication) -> DAG:
 
 
 def _params() -> dict[str, Param]:
-    """Values to choose from are examples, not an enum: an enum's empty choice is shown as null, and Airflow answers a
-    wrong value with the schema. `action_of` and `Asked` read them.
+    """The fields of the form. Their values are examples, not an enum: an enum's empty choice is shown as null, and
+    Airflow answers a wrong value with the schema. `action_of` and `Asked` read them.
     """
 
     def number(title: str, highest: int, description: str) -> Param:

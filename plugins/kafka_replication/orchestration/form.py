@@ -1,8 +1,8 @@
 """The fields that the forms of several DAGs have.
 
-Airflow's page refuses to send a field that is empty, unless its type allows null; an emptied field is null. Values are
-read by the same parser as those of the command line, whose words a person gets to see; a pattern here would be
-answered with the schema instead. A field without a type is one line of text that takes anything.
+Airflow's page does not send a field that is empty, unless its type allows null; an emptied field is null. The parser of
+the command line reads the values, so that a person sees its messages. A pattern in the form would be answered with the
+schema instead. A field without a type is one line of text that takes anything.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def dry_run(default: bool) -> Param:
 
 
 def lines(value: object) -> object:
-    """The value of a list without its empty lines: what Airflow's page sends for a list that was just emptied."""
+    """The lines of a list without empty ones: Airflow's page sends an empty line for a list that was just emptied."""
     return [line for line in value if line != ""] if isinstance(value, (list, tuple)) else value
 
 
 def text(value: object) -> str:
-    """One line of text. A space that was left in an emptied field is nothing."""
+    """One line of text. Blanks alone, left in an emptied field, count as nothing."""
     return str(value or "").strip()

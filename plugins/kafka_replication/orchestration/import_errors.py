@@ -22,7 +22,7 @@ def good_replications(folder: Path) -> list[Replication]:
 
 
 def broken_replications(folder: Path) -> Iterator[tuple[Replication, ConfigError]]:
-    """What can be read of each file with a mistake, and the mistakes."""
+    """The readable part of each file with mistakes, and the mistakes."""
     replications, broken = load_all(folder)
     for each in broken:
         if each.rest is not None:
@@ -45,13 +45,13 @@ def _errors(broken: Iterable[Broken]) -> Iterator[ConfigError]:
 
 
 def _together(errors: Iterable[ConfigError], *heading: str) -> ConfigError:
-    found = list(errors)
-    remedies = dict.fromkeys(error.remedy for error in found)
-    return ConfigError("\n".join([*heading, *(error.what for error in found)]), "; ".join(remedies))
+    mistakes = list(errors)
+    remedies = dict.fromkeys(error.remedy for error in mistakes)
+    return ConfigError("\n".join([*heading, *(error.what for error in mistakes)]), "; ".join(remedies))
 
 
 def _tellable(replication: Replication) -> Replication:
-    """The replication without a callback or notifiers that are not there."""
+    """The replication without callbacks and notifiers that do not exist."""
     named = replication.alerts
     leaving_out: list[dict[str, object]] = [{}, {"callback": None}, {"notifiers": ()}]
     for without in leaving_out:

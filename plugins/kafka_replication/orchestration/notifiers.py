@@ -16,7 +16,7 @@ from kafka_replication.config import Replication
 from kafka_replication.model.errors import BadInput, NotDelivered
 
 TEXT, TITLE, FIELDS = "alert", "alert_title", "alert_fields"  # in a notifier's templates
-# What notifiers call the parts of a message. A part that the file does not give is filled in.
+# The names that notifiers use for the parts of a message. Parts that the file does not give are filled in.
 _TITLES = ("subject", "title", "summary")
 _TEXTS = ("text", "message", "body", "content", "description")
 _HTML = "html_content"
@@ -39,7 +39,7 @@ class NotifierChannel:
             notifier = self.made()
             fields = [asdict(alert) for alert in message.alerts]
             context: Any = {**self.context, TEXT: message.text, TITLE: message.title, FIELDS: fields}
-            # What calling the notifier does, but for the errors, which it would hide.
+            # The action of a notifier without its own error handling, which would hide the errors.
             notifier._update_context(context)
             notifier.render_template_fields(context)
             notifier.notify(context)

@@ -1,7 +1,7 @@
 """``python -m kafka_replication.orchestration.notify``: sends one alert through one notifier, outside of Airflow.
 
-In a process of its own, because Airflow takes over the logging of a process that imports it. stdin has a `Request`,
-stdout gets an `Answer` and nothing else: what Airflow prints goes to stderr.
+It is a separate process, because Airflow takes over the logging of a process that imports it. stdin has a `Request`,
+stdout gets an `Answer` and nothing else: Airflow's output goes to stderr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafka_replication.runtime.private_json import private
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A notifier, and what it has to send. Without a ``message`` it is only made, and sends nothing."""
+    """A notifier and its message. Without a ``message`` the notifier is only created, and sends nothing."""
 
     path: str
     arguments: dict[str, Any] = field(repr=False)
@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What went wrong; empty if nothing did. ``retriable``: it may go well later although nobody changes anything."""
+    """The error of the delivery; empty if there was none. ``retriable``: the same call may succeed later."""
 
     what: str = ""
     remedy: str = ""

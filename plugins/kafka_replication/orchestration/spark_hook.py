@@ -46,18 +46,18 @@ class ReplicationSparkSubmitHook(SparkSubmitHook):
         self.submit(application, env=environment, start_new_session=True)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        """``hear`` gets each line. What Spark says on every start is not logged."""
+        """Pass each line to ``hear``. The lines of every start are not logged."""
 
-        def heard() -> Iterator[Any]:
+        def passed_on() -> Iterator[Any]:
             for line in itr:
                 self._hear(str(line))
                 if not is_always_said(str(line)):
                     yield line
 
-        super()._process_spark_submit_log(heard())
+        super()._process_spark_submit_log(passed_on())
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
-        """The provider logs the command: 900 characters, before anything that a reader looks for."""
+        """The command, without the provider's log of it: 900 characters before all important lines."""
         spoken, self._log = self.log, _SILENT
         try:
             return list(super()._build_spark_submit_command(application))
@@ -86,14 +86,14 @@ class HookSubmission:
         return AirflowConnections().spark(self._replication.spark.connection).master
 
     def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
-        """Resolve the connection in this thread, then submit in another. Raises BadInput, ConnectionMissing."""
+        """Resolve the connection in this thread, then submit in another one. Raises BadInput, ConnectionMissing."""
         hook = self._hook = self.hook(here, name)
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark-submit")
         self._thread = pool.submit(_submit, hook, submit.environment(hook.master, here), hear)
         pool.shutdown(wait=False)
 
     def wait(self, seconds: float) -> str | None:
-        """Raises BadInput if the spark-submit program is missing."""
+        """The end of spark-submit; None if it still runs after ``seconds``. Raises BadInput without the program."""
         assert self._thread is not None
         with suppress(TimeoutError):
             return self._thread.result(seconds)
@@ -105,7 +105,7 @@ class HookSubmission:
             self._hook.stop()
 
     def log_place(self) -> str:
-        """The hook logs each line."""
+        """The place of Spark's log: the hook logs each line."""
         return "above"
 
     def kill(self) -> None:
@@ -133,7 +133,7 @@ class HookSubmission:
 
 
 def _submit(hook: ReplicationSparkSubmitHook, environment: dict[str, str], hear: Callable[[str], object]) -> str:
-    """Submit and wait; how it ended. Raises BadInput."""
+    """Submit, wait, and return the end of spark-submit. Raises BadInput."""
     environment["PATH"] = f"{environment['SPARK_HOME']}/bin{os.pathsep}{environment.get('PATH', os.defpath)}"
     try:
         hook.submit_in_session(str(submit.script()), environment, hear)

@@ -44,7 +44,7 @@ def request_of(replication: Replication, params: Any) -> Request:
     mistakes = Mistakes()
     moment = mistakes.of(lambda: _until(form.text(params["until"]) or LATEST), None)
     topics = mistakes.of(lambda: parse_topics(replication, form.lines(params["topics"])), ())
-    mistakes.tell()
+    mistakes.raise_all()
     return Request(topics, moment, params["dry_run"])
 
 

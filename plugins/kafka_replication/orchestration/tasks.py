@@ -49,7 +49,7 @@ def add_tasks(replication: Replication, plan: StepOperator) -> None:
 
 
 def add_broken_tasks(rest: Replication, error: ConfigError) -> None:
-    """The tasks of a file with mistakes. All of them, for a run that is at work as the mistake is made."""
+    """Add the tasks for a file with mistakes. It has all of them, for a run that is already at work."""
     alert = alerts.on_failure(rest)
     plan, replicate, report = (BrokenFileOperator(task_id=name, error=error, retries=0) for name in TASKS)
     plan.on_failure_callback = report.on_failure_callback = [alert]

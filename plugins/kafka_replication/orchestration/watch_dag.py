@@ -36,7 +36,7 @@ class WatchOperator(BaseOperator):
         self.folder = folder
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns what is wrong now, for each replication. Fails if one could not be watched."""
+        """Returns the open causes of each replication. Fails if one replication could not be watched."""
         from kafka_replication.runs.watch.watching import side_by_side
 
         replications = good_replications(self.folder)
@@ -44,13 +44,15 @@ class WatchOperator(BaseOperator):
         if failed := [str(result) for result in results if isinstance(result, Exception)]:
             raise AirflowException("\n".join(failed))
         names = [replication.name for replication in replications]
-        return {name: found for name, found in zip(names, results, strict=True) if isinstance(found, list) and found}
+        return {
+            name: causes for name, causes in zip(names, results, strict=True) if isinstance(causes, list) and causes
+        }
 
     def _look(self, replication: Replication, context: Context) -> list[str] | Exception:
         from kafka_replication.orchestration.watching import watcher
 
         try:
-            return [str(row.key) for row in watcher(replication, dict(context)).look().told]
+            return [str(row.key) for row in watcher(replication, dict(context)).look().announced]
         except Exception as problem:
             self.log.exception("%s cannot be watched", replication.name)
             return problem
@@ -66,7 +68,7 @@ def load_watch_dag(folder: Path) -> dict[str, DAG]:
         start_date=START,
         catchup=False,
         max_active_runs=1,
-        is_paused_upon_creation=False,  # who is watched does not have to ask for it
+        is_paused_upon_creation=False,  # alerts work without a further step
         description="Sends alerts about all replications",
         doc_md=DOC,
         tags=["kafka-replication"],

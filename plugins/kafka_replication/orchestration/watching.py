@@ -15,21 +15,21 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
 from kafka_replication.alerting.text import Fields
-from kafka_replication.alerting.values import Event
+from kafka_replication.alerting.values import AlertEvent
 from kafka_replication.config import Replication
 from kafka_replication.config.names import BACKFILL_SUFFIX
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.orchestration import notifiers
 from kafka_replication.orchestration.connections import AirflowConnections
 from kafka_replication.orchestration.store_url import store
-from kafka_replication.runs.watch.watching import LostRun, Watcher, failures_of
+from kafka_replication.runs.watch.watching import FailedRun, Watcher, failures_of
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DagRuns:
-    """What Airflow knows of the runs of a replication; `Orchestrator`. Asks through the task's supervisor."""
+    """Airflow's view of the runs of a replication; an `Orchestrator`. Asks through the task's supervisor."""
 
     replication: Replication
 
@@ -59,7 +59,7 @@ class DagRuns:
                 return dag_id, run_id.removeprefix(prefix)
         return None
 
-    def lost(self) -> LostRun | None:
+    def newest_failed(self) -> FailedRun | None:
         name = self.replication.name
         try:
             answer = task_runner.SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=name, logical_date=datetime.now(UTC)))
@@ -70,7 +70,7 @@ class DagRuns:
         if run is None or run.state != "failed" or run.end_date is None:
             return None
         began = run.start_date or run.run_after
-        return LostRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
+        return FailedRun(run_id=f"airflow-{name}-{run.run_id}", began_at=began, ended_at=run.end_date)
 
     def paused(self) -> bool:
         try:
@@ -93,7 +93,7 @@ def watcher(replication: Replication, context: Mapping[str, Any]) -> Watcher:
 def tell(
     replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str, seconds: float
 ) -> None:
-    """Tell what a run failed of. Raises nothing: the watch DAG looks later."""
+    """Announce the failure of a run. Raises nothing: the watch DAG looks later."""
     if not replication.alerts.names_somebody:
         return
     teller = replace(watcher(replication, context), budget=seconds)
@@ -106,10 +106,10 @@ def tell(
 def fields(
     replication: Replication, context: Mapping[str, Any], problem: ReplicationError | str, run_id: str
 ) -> list[dict[str, str]]:
-    """What a run failed of, for a program."""
+    """The failures of a run, for programs."""
     causes = failures_of(problem, run_id, is_backfill=_is_backfill(context))
     link = DagRuns(replication).link
-    return [asdict(Fields.of(replication.name, Event.OPENED, cause, link(cause.run_id))) for cause in causes]
+    return [asdict(Fields.of(replication.name, AlertEvent.OPENED, cause, link(cause.run_id))) for cause in causes]
 
 
 def _is_backfill(context: Mapping[str, Any]) -> bool:
@@ -117,7 +117,7 @@ def _is_backfill(context: Mapping[str, Any]) -> bool:
 
 
 def look(replication: Replication, context: Mapping[str, Any]) -> None:
-    """Look at a replication of which a run has just ended. Raises nothing: the watch DAG looks again."""
+    """Look at a replication after a run of it has ended. Raises nothing: the watch DAG looks again."""
     if not replication.alerts.names_somebody:
         return
     try:

@@ -1,1 +1,1 @@
-"""Decide what a run has to do. Pure: values in, values out; nothing here talks to a cluster or a store."""
+"""Decides the work of a run. Pure: values in, values out; nothing here talks to a cluster or a store."""

@@ -8,18 +8,18 @@ from kafka_replication.planning.plan import Plan
 
 
 def changes(plan: Plan, ledger: LedgerView, today: Transform | None) -> tuple[str, ...]:
-    """One note for each filter or transform that the records of this plan follow and that is not ``today``'s.
+    """One note for each earlier filter or transform that the records of this plan follow, if it is not ``today``'s.
 
-    The position says what the last chunk was copied with, so a change is noted by the first run that copies with the
-    new one, and not again.
+    The position stores the one that the last chunk was copied with. So the first run with a new one notes the change,
+    and later runs do not.
     """
-    found: dict[Transform | None, list[str]] = {}
+    earlier: dict[Transform | None, list[str]] = {}
     for planned in plan.to_copy:
         position = ledger.positions.get(planned.key)
         if position is not None and position.coverage and position.transform != today:
-            found.setdefault(position.transform, []).append(f"{planned.key.source} from {planned.position}")
+            earlier.setdefault(position.transform, []).append(f"{planned.key.source} from {planned.position}")
     return tuple(
         f"filter or transform changed: records are copied {how(today)} now, earlier ones were copied {how(before)}"
-        f" ({', '.join(sorted(at)[:5])}{' and others' if len(at) > 5 else ''})"
-        for before, at in found.items()
+        f" ({', '.join(sorted(places)[:5])}{' and others' if len(places) > 5 else ''})"
+        for before, places in earlier.items()
     )

@@ -11,7 +11,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 
 
-def lost(position: Position, log_start: int) -> OffsetRange | None:
+def first_gap(position: Position, log_start: int) -> OffsetRange | None:
     """The first range after the position that is neither on the target nor readable; None if there is none.
 
     If a backfill copied offsets in between, there can be further ranges. Each range is approved separately.

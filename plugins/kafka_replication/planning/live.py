@@ -1,4 +1,4 @@
-"""Plan a run of live copying: which offset ranges to copy and to verify, or why a partition is refused.
+"""Plans a run of live copying: the offset ranges to copy and to verify, or the reason why a partition is refused.
 
 `plan` is pure: it takes values and returns values. The plan is advisory: a copier decides again after fencing.
 """
@@ -50,12 +50,12 @@ def plan(
 
 
 def as_compared(ledger: LedgerView, snapshot: Snapshot) -> LedgerView:
-    """The ledger with what the snapshot shows of copies that are gone."""
+    """The ledger with the snapshot's results about copies that are gone."""
     return replace(ledger, removed={**ledger.removed, **snapshot.removed}) if snapshot.removed else ledger
 
 
 def without_source(replication: Replication, ledger: LedgerView, problem: Problem) -> Snapshot:
-    """What the ledger knows of both sides, while the source cluster does not answer because of ``problem``."""
+    """A snapshot of both sides from the ledger, while the source cluster does not answer because of ``problem``."""
     positions = own(replication, ledger).positions
     selected = {key: position for key, position in positions.items() if replication.selects(key.source.topic)}
     numbers: dict[str, set[int]] = {}
@@ -95,7 +95,7 @@ def refuse_occupied(
     occupied: Mapping[PartitionKey, tuple[TopicPartition, int]],
     unknown: Mapping[PartitionKey, Problem],
 ) -> dict[PartitionKey, PartitionPlan]:
-    """The ``new`` partitions that may not be opened: their target has records, or it is not known whether it has.
+    """The ``new`` partitions that may not be opened: their target has records, or could not be searched for records.
 
     ``occupied`` has the place of the first record.
     """
@@ -116,7 +116,7 @@ class Planner:
     snapshot: Snapshot
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
-    known: frozenset[str] = frozenset()  # source topics of which some partition was opened
+    known: frozenset[str] = frozenset()  # source topics with a partition that was opened
     unfit: Mapping[str, Problem] = field(default_factory=dict)  # source topics that are refused as a whole
     spread_before: partitioning_changes.SpreadBefore = field(default_factory=dict)
 
@@ -134,12 +134,12 @@ class Planner:
                 yield self.vanished(key, position)
 
     def is_wanted(self, key: PartitionKey) -> bool:
-        """Whether the topic belongs to the replication, and to the part of it that the snapshot is of."""
+        """True if the topic belongs to the replication, and to the part of it that is in the snapshot."""
         topic = key.source.topic
         return self.replication.selects(topic) and (not self.snapshot.only or topic in self.snapshot.only)
 
     def left_behind(self, key: PartitionKey, position: Position) -> bool:
-        """Whether the topic was re-created with fewer partitions and reset, so that it no longer has this partition."""
+        """True if the topic was re-created with fewer partitions and reset, so that it no longer has this partition."""
         source = self.snapshot.source.get(key.source.topic)
         others = (
             other.ids.source_topic for at, other in self.ledger.positions.items() if at.source.topic == key.source.topic
@@ -147,7 +147,7 @@ class Planner:
         return source is not None and position.ids.source_topic != source.topic_id and source.topic_id in others
 
     def pending_elsewhere(self, ledger: LedgerView) -> Iterator[PartitionPlan]:
-        """What backfills to other target topics left unverified, unless those topics were deleted since."""
+        """The unverified work of backfills to other target topics, unless those topics were deleted since."""
         for key, position in sorted(ledger.positions.items(), key=lambda item: item[0]):
             target = self.snapshot.target.get(key.target_topic)
             if key in self.ledger.positions or target is None or target.topic_id != position.ids.target_topic:
@@ -206,11 +206,11 @@ class Planner:
         return self.entry(key, State.OPENING, fresh, source, copy=self.next_range(key, fresh.start, source))
 
     def is_late(self, key: PartitionKey) -> bool:
-        """Whether the partition appeared after the first opening."""
+        """True if the partition appeared after the first opening."""
         return self.ledger.begun and not is_for(self.ledger.starts.get(key), self.snapshot, key)
 
     def start(self, key: PartitionKey) -> int | None:
-        """Where a partition starts that was never opened; None if that is not known now."""
+        """The start of a partition that was never opened; None if it is not known now."""
         if not self.is_late(key):
             return start_of(self.replication, self.snapshot, self.ledger.starts.get(key), key)
         offsets = self.snapshot.source[key.source.topic].readable.get(key.source.partition)
@@ -240,15 +240,17 @@ class Planner:
         return partitioning_changes.problem_of(self.replication.placing, key, target)
 
     def _refusal_of_partitions(self, key: PartitionKey, source: Topic, target: Topic | None) -> Refusal | None:
-        """As the target's number of partitions is, or will be when a run has created what is missing."""
+        """The refusal because of the target's number of partitions: the present one, or that after missing ones are
+        created.
+        """
         partitioning, settings = self.replication.placing, self.replication.target_topics
-        there = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
+        partitions = set(target.partitions) if target else set(range(partitioning.stated or len(source.partitions)))
         if partitioning.keeps and settings.partitions == "follow":
-            there |= source.partitions.keys()
-        return partitioning_changes.refusal_of_partitions(partitioning, key, source, there)
+            partitions |= source.partitions.keys()
+        return partitioning_changes.refusal_of_partitions(partitioning, key, source, partitions)
 
     def owner(self, key: PartitionKey, target: Topic | None) -> str | None:
-        """The other replication of this ledger that copies to the target topic. One that was re-created is free."""
+        """The other replication of this ledger that copies to the target topic. A re-created topic has no owner."""
         if self.replication.placing.shared:
             return None
         owners = self.ledger.owners.get(key.target_topic, ())
@@ -265,7 +267,7 @@ class Planner:
     def refusal_of_topics(
         self, key: PartitionKey, position: Position, source: Topic, target: Topic | None, ids: Ids
     ) -> Refusal | None:
-        """The first reason that the two topics and the store give."""
+        """The first reason in the two topics and in the store."""
         number, was = key.source.partition, position.ids
         unfit, problem = self.unfit.get(key.source.topic), source.problem_of(number)
         if source.topic_id and (was.source_cluster, was.source_topic) != (ids.source_cluster, ids.source_topic):
@@ -279,18 +281,16 @@ class Planner:
         if problem := problem or self._target_problem(key, target):
             return refusals.unreadable(problem)
         offsets = source.offsets(number)
-        lost = gaps.lost(position, offsets.log_start)
-        if lost:
-            return refusals.overrun(key, lost, offsets.log_start)
+        first_gap = gaps.first_gap(position, offsets.log_start)
+        if first_gap:
+            return refusals.overrun(key, first_gap, offsets.log_start)
         # The last stable offset never decreases, and neither does the high watermark, which is at or above it.
         if offsets.last_stable < position.next_offset:
             return refusals.truncated(key, position, offsets.last_stable)
         return self.refusal_of_target(key, position, source, target)
 
     def refusal_of_target(self, key: PartitionKey, position: Position, source: Topic, target: Topic) -> Refusal | None:
-        """Why the target's partitions are not those that the ledger knows, or their records not, as far as their ends
-        say so.
-        """
+        """The refusal if the target's partitions, or their ends, are not those that the ledger knows."""
         partitioning, partitions = self.replication.placing, target.partitions
         if refusal := partitioning_changes.refusal_of_change(
             partitioning, key, position, len(partitions), self.spread_before
@@ -315,7 +315,7 @@ class Planner:
         return self._known(key, refusal.state, position, position.next_offset, what=refusal.what, remedy=refusal.remedy)
 
     def is_deletion(self, key: PartitionKey) -> bool:
-        """Whether the whole topic is gone, a pattern had selected it, and other topics are there.
+        """True if the whole topic is gone, a pattern had selected it, and other topics exist.
 
         If no topic at all is visible, the client has probably lost its rights.
         """
@@ -323,7 +323,7 @@ class Planner:
         return bool(self.snapshot.source) and topic not in {*self.snapshot.source, *self.replication.topics.include}
 
     def deleted(self, key: PartitionKey, position: Position) -> PartitionPlan:
-        """The plan of a partition whose topic was deleted: its copies stay, and are verified. Noted in one run."""
+        """The plan of a partition whose topic was deleted: its copies stay, and are verified. One run notes it."""
         noted = self.ledger.deleted.get(key)
         is_new = noted is None or noted.source_topic != position.ids.source_topic
         return self._known(
@@ -362,5 +362,5 @@ class Planner:
 
 
 def _at_rest(removed: Coverage, missed: Coverage) -> State:
-    """The state of a partition of which everything was copied and verified."""
+    """The state of a partition that is copied and verified to its end."""
     return State.REMOVED if missed else State.PARTLY_REMOVED if removed else State.IN_SYNC

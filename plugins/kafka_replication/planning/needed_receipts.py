@@ -1,4 +1,4 @@
-"""From which offset a run needs receipts. Verified ranges need none, so reading does not grow with history."""
+"""Finds the offset from which a run needs receipts. Verified ranges need none: reading does not grow with history."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def _needed(planned: PartitionPlan, view: LedgerView, end: int) -> int:
 
 def first_needed(key: PartitionKey, view: LedgerView, planned: Mapping[int, int]) -> int | None:
     """The higher of two offsets, the ledger's and the plan's: all receipts of ``key`` below it are verified."""
-    known = (view.receipts_from(key), planned.get(key.ledger_partition))
-    return max((offset for offset in known if offset is not None), default=None)
+    offsets = (view.receipts_from(key), planned.get(key.ledger_partition))
+    return max((offset for offset in offsets if offset is not None), default=None)

@@ -1,4 +1,4 @@
-"""Which target partitions a source partition writes to, and whether it may go on after a change. Pure."""
+"""Finds a source partition's target partitions, and decides if copying goes on after a change of partitioning. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kafka_replication.planning.plan import State
 from kafka_replication.planning.refusals import Refusal
 from kafka_replication.planning.snapshot import Problem, Topic
 
-# By the ids of the topics, and whether it was with `KEEP`: a source partition that was copied so, and the partitioning.
+# Keys: the ids of the topics, and True for `KEEP`. Values: a source partition that was copied so, and its partitioning.
 SpreadBefore = Mapping[tuple[Ids, bool], tuple[PartitionKey, str]]
 
 
 def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> Problem | None:
-    """Why a target partition of this source partition cannot be used now; None if all can."""
+    """The reason why a target partition of this source partition cannot be used now; None if all can be used."""
     numbers = partitioning.targets(key.source.partition, target.partitions)
     return next((problem for number in numbers if (problem := target.problem_of(number))), target.problem)
 
@@ -26,7 +26,7 @@ def problem_of(partitioning: Partitioning, key: PartitionKey, target: Topic) -> 
 def refusal_of_partitions(
     partitioning: Partitioning, key: PartitionKey, source: Topic, partitions: Collection[int]
 ) -> Refusal | None:
-    """Why the target topic, which has or will have these partitions, has none for a record of this source partition."""
+    """The refusal if the target topic, with these ``partitions``, lacks one for a record of this source partition."""
     numbers = partitioning.targets(key.source.partition, partitions)
     if not numbers:
         return Refusal(
@@ -47,21 +47,21 @@ def refusal_of_partitions(
 
 
 def partitioning_of(key: PartitionKey, position: Position) -> str | None:
-    """With which partitioning the last records before this position were spread; None if nothing was written yet."""
+    """The partitioning of the last records before this position; None if nothing was written yet."""
     if not position.coverage or not any(position.ends(key.source.partition).values()):
         return None
     return position.spread.by.name if position.spread else KEEP
 
 
 def spread_before(positions: Mapping[PartitionKey, Position]) -> SpreadBefore:
-    """What `refusal_beside` has to know about all source partitions."""
+    """The facts about all source partitions that `refusal_beside` needs."""
     names = {key: name for key, position in sorted(positions.items()) if (name := partitioning_of(key, position))}
     return {(positions[key].ids, name == KEEP): (key, name) for key, name in reversed(names.items())}
 
 
 def refusal_beside(partitioning: Partitioning, key: PartitionKey, ids: Ids, before: SpreadBefore) -> Refusal | None:
-    """Why a source partition of which nothing was written yet may not be the first of its topic that is spread in
-    another way; None if it is not.
+    """The refusal of a source partition without copied records, if other partitions of its topic were spread in another
+    way. Without transactions a dead copier may have left records that no entry names.
     """
     if (ids, partitioning.keeps) in before or (ids, not partitioning.keeps) not in before:
         return None
@@ -82,8 +82,8 @@ def _repartitioned(key: PartitionKey, what: str, before: str, partitioning: Part
 def refusal_of_change(
     partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int, beside: SpreadBefore
 ) -> Refusal | None:
-    """Why the records after this position may not be spread in another way than those before it; None if they may, or
-    if it is the same way.
+    """The refusal if the records after this position would be spread in another way than those before it, and may not
+    be; None if they may be, or if it is the same way.
     """
     if position.spread is not None and (position.delivery != EXACTLY_ONCE or position.sent_from is not None):
         return _without_transactions(key, position)
@@ -107,11 +107,11 @@ def refusal_of_change(
 
 
 def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
-    """An earlier build of 0.1.0 copied without transactions to several target partitions."""
+    """The refusal of a partition that a build of 0.1.0 copied without transactions to several target partitions."""
     return Refusal(
         State.REPARTITIONED,
         f"{key.source}: its records below offset {position.next_offset} were copied to several partitions of"
-        f" {key.target_topic} without transactions, which is no longer supported: nothing tells what dead attempts left"
+        f" {key.target_topic} without transactions, which is no longer supported: it is unknown what dead attempts left"
         " there",
         "set delivery: exactly_once, and replicate to another target topic (topics.rename), or re-create"
         f" {key.target_topic} and reset the topic: {refusals.reset_command(key)}",
@@ -119,7 +119,7 @@ def _without_transactions(key: PartitionKey, position: Position) -> Refusal:
 
 
 def note_of_change(partitioning: Partitioning, key: PartitionKey, position: Position, partitions: int) -> str:
-    """What readers should know about a change that was not refused; empty if there is none."""
+    """The effect for readers of a change that was not refused; empty if there is none."""
     by = position.spread.by if position.spread and position.coverage else None
     mapped = str(partitioning.map.get(key.source.partition, "")) if partitioning.name == MAP else ""
     moved = by is not None and by.name == MAP and by.hash != mapped

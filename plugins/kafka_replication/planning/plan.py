@@ -52,7 +52,7 @@ REFUSALS = frozenset(State) - {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """What this run does for one partition. All offsets are those of the source.
+    """The work of this run in one partition. All offsets are those of the source.
 
     ``removed`` were copied and are no longer on the target. Neither the target's retention nor an approval explains
     why ``missed``, a part of them, is not there.
@@ -107,7 +107,7 @@ class Plan:
 
     @property
     def to_copy(self) -> tuple[PartitionPlan, ...]:
-        """Longest first, so that the last task to start is a short one."""
+        """The partitions to copy. The longest comes first, so that the last task to start is a short one."""
         return tuple(sorted((p for p in self.partitions if p.copy), key=lambda p: -(p.copy.span if p.copy else 0)))
 
     @property
@@ -125,12 +125,12 @@ class Plan:
 
     @property
     def workable(self) -> tuple[PartitionKey, ...]:
-        """The partitions that the plan does not refuse, or of which it verifies what is there."""
+        """The partitions that the plan does not refuse, and those whose existing copies it verifies."""
         return tuple(p.key for p in self.partitions if p.verify or not p.refused)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the report tells although nothing has failed."""
+        """The notes of the report about the plan. They are no failures."""
         about_partitions = dict.fromkeys(p.what for p in self.partitions if p.what and not p.refused)
         return (*self.left_to_others, *self.changes, *about_partitions)
 

@@ -15,7 +15,7 @@ from kafka_replication.planning.snapshot import Problem, Topic
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """``what`` happened to which partition and why, and the ``remedy``."""
+    """The reason why a partition is not copied: ``what`` happened to it and why, and the ``remedy``."""
 
     state: State
     what: str
@@ -159,7 +159,7 @@ def vanished(source: TopicPartition, position: Position) -> Refusal:
 
 
 def deleted(key: PartitionKey) -> str:
-    """The note about a source topic that was deleted, and that a pattern had selected."""
+    """The note about a deleted source topic that a pattern had selected."""
     return (
         f"{key.source.topic}: the source topic was deleted, or this client may no longer describe it; its copies in"
         f" {key.target_topic} stay"
@@ -193,7 +193,7 @@ def not_openable(planned: PartitionPlan, problem: Problem) -> PartitionPlan:
 
 
 def without_ledger(planned: PartitionPlan, because: str) -> PartitionPlan:
-    """The plan of a new partition of a replication whose ledger was lost: it may be no new one."""
+    """The plan of a new partition of a replication whose ledger was lost: the partition may have been copied before."""
     return _not_opened(
         planned,
         f"{planned.key.source} was not opened: the ledger has no entries, although the replication ran before"

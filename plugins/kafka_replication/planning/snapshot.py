@@ -14,7 +14,7 @@ from kafka_replication.model.rights import DenyRule, Login, Right, Side
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a topic or a partition cannot be used now: ``what`` happened to it, and the ``remedy``."""
+    """The reason why a topic or a partition cannot be used now: ``what`` happened to it, and the ``remedy``."""
 
     what: str
     remedy: str
@@ -35,7 +35,7 @@ class PartitionOffsets:
 
     @property
     def is_hiding(self) -> bool:
-        """Whether an open transaction hides records from ``read_committed`` readers."""
+        """True if an open transaction hides records from ``read_committed`` readers."""
         return self.last_stable < self.high_watermark
 
 
@@ -55,7 +55,7 @@ class Topic:
     problem: Problem | None = None
 
     def problem_of(self, partition: int) -> Problem | None:
-        """Why this partition cannot be used now; None if it can, or if the topic does not have it."""
+        """The reason why this partition cannot be used now; None if it can be, or if the topic does not have it."""
         there = self.partitions.get(partition)
         return self.problem or (there if isinstance(there, Problem) else None)
 
@@ -73,7 +73,7 @@ class Topic:
 
 
 def unanswered(name: str, topic_id: str, partitions: Iterable[int], problem: Problem) -> Topic:
-    """A known topic of which no partition answers now."""
+    """A known topic without a partition that answers now."""
     return Topic(
         name=name, topic_id=topic_id, partitions=dict.fromkeys(sorted(partitions), problem), replication_factor=0
     )
@@ -101,11 +101,11 @@ class Snapshot:
     ledger: Mapping[str, Topic] | None = None  # the ledger topics that exist; None: not requested
     quarantine: Topic | None = None  # the quarantine topic; None: not requested, or it does not exist
     defaults: TopicDefaults | None = None  # None: not requested, or the brokers do not allow it
-    # What the comparison with the ledger showed: copies that are gone, where that changed since the ledger's entry, and
-    # the target offset of the first record of somebody else behind our last one.
+    # The results of the comparison with the ledger: copies that are gone, if they changed since the ledger's entry, and
+    # the target offset of the first record of another client behind our last one.
     removed: Mapping[PartitionKey, Removed] = field(default_factory=dict)
     foreign: Mapping[PartitionKey, int] = field(default_factory=dict)
-    denied: frozenset[Right] = frozenset()  # what the brokers do not allow, as far as they were asked
-    # The rules that deny something, by side; not of a side that does not tell this client its rules.
+    denied: frozenset[Right] = frozenset()  # the operations that the brokers deny, among those that were asked for
+    # The rules that deny something, by side. A side that does not show its rules to this client is missing.
     deny_rules: Mapping[Side, frozenset[DenyRule]] = field(default_factory=dict)
     logins: Mapping[Side, Login] = field(default_factory=dict)  # who asked

@@ -1,7 +1,7 @@
-"""Where the partitions of the first opening start that could not be opened then.
+"""Stores the starts of partitions that could not be opened at the first opening.
 
-The first run resolves `start_from` for every partition. One that cannot be opened (its target holds records, its leader
-is away) must not start elsewhere because of that: the ledger stores its `Start`, and a later run opens it there.
+The first run resolves `start_from` for every partition. If one cannot be opened (its target has records, its leader is
+away), its start must not change because of that: the ledger stores its `Start`, and a later run opens it there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def starts_to_write(
     refused: tuple[PartitionPlan, ...],
     time: str,
 ) -> dict[PartitionKey, Start]:
-    """The starts of the ``refused`` partitions of the first opening, as far as the ledger does not say so yet.
+    """The starts of the ``refused`` partitions of the first opening that the ledger does not have yet.
 
     ``own_entries`` are those for the replication's own target topics, ``time`` is now.
     """
@@ -53,7 +53,7 @@ def starts_to_write(
 
 
 def start_of(replication: Replication, snapshot: Snapshot, before: Start | None, key: PartitionKey) -> int | None:
-    """Where a partition of the first opening starts: at the offset that was stored then, else at `start_from` now.
+    """The start of a partition of the first opening: the offset that was stored then, else that of `start_from` now.
 
     None if it is not known, because the partition does not answer.
     """
@@ -64,7 +64,7 @@ def start_of(replication: Replication, snapshot: Snapshot, before: Start | None,
 
 
 def unresolved(replication: Replication, own_entries: LedgerView) -> dict[TopicPartition, datetime]:
-    """The partitions that did not answer at the first opening, and when that was: `latest` means their end then."""
+    """The partitions that did not answer at the first opening, and its time: `latest` means their end at that time."""
     return {
         key.source: parse_time(start.time)
         for key, start in own_entries.starts.items()
@@ -73,17 +73,17 @@ def unresolved(replication: Replication, own_entries: LedgerView) -> dict[TopicP
 
 
 def is_for(start: Start | None, snapshot: Snapshot, key: PartitionKey) -> bool:
-    """Whether a start was stored for this source topic, and not for an older one of the same name."""
+    """True if a start was stored for this source topic, and not for an older one of the same name."""
     ids = (snapshot.source_cluster, snapshot.source[key.source.topic].topic_id)
     return start is not None and (start.source_cluster, start.source_topic) == ids
 
 
 def is_valid(replication: Replication, snapshot: Snapshot, start: Start, key: PartitionKey) -> bool:
-    """Whether the stored start is for this source topic, and for what the replication file says now."""
+    """True if the stored start is for this source topic, and for the present `start_from` of the replication file."""
     return is_for(start, snapshot, key) and start.start_from == start_text(replication)
 
 
 def start_text(replication: Replication) -> str:
-    """`start_from` as a ledger entry stores it."""
+    """`start_from` in the form of a ledger entry."""
     start = replication.start_from
     return start if isinstance(start, str) else start.isoformat()

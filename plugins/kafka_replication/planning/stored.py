@@ -1,4 +1,4 @@
-"""Whether the watermark store knows what the ledger says. If not, it may be another store than that of the runs."""
+"""Compares the watermark store with the ledger. If it has less, it may be another store than that of the runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kafka_replication.planning.findings import Finding
 
 
 def unknown_to_store(view: LedgerView, watermarks: Mapping[PartitionKey, int]) -> list[PartitionKey]:
-    """The partitions of which the ledger has verified more than the store's watermark says."""
+    """The partitions whose watermark in the store is below the verified end in the ledger."""
     return sorted(
         key for key, position in view.positions.items() if view.verified_end(key) > watermarks.get(key, position.start)
     )
 
 
 def store_finding(unknown: Sequence[PartitionKey], partitions: int) -> Finding | None:
-    """A warning about the ``unknown`` ones of so many partitions. A run at work may be just about to store them."""
+    """A warning about the ``unknown`` ones of so many partitions. A run that is at work may be about to store them."""
     if not unknown:
         return None
     what = (

@@ -1,4 +1,4 @@
-"""Copies that the target no longer has: which source offsets they are, and whether the target's retention explains it.
+"""Finds the source offsets whose copies the target no longer has, and decides if the target's retention explains it.
 
 Offsets of one key in one target partition only rise, in the order of its receipts. What is below the log start of that
 partition is gone. If a chunk lies in several target partitions and only some of it is gone, then it is not known which
@@ -41,18 +41,18 @@ def _limit(topic: Topic, name: str) -> int | None:
 
 
 def may_be_gone(key: PartitionKey, view: LedgerView, target: Topic | None) -> bool:
-    """Whether the target's log start has moved over offsets of ours since it was looked at last."""
+    """True if the target's log start has moved over offsets of ours since the last look at it."""
     position = view.positions[key]
-    known, ends = view.removal(key, position.generation), position.ends(key.source.partition)
+    earlier, ends = view.removal(key, position.generation), position.ends(key.source.partition)
     return any(
-        min(offsets.log_start, ends[number]) > (known.start(number) if known else 0)
+        min(offsets.log_start, ends[number]) > (earlier.start(number) if earlier else 0)
         for number, offsets in offsets_on(key, position, target).items()
     )
 
 
 def offsets_on(key: PartitionKey, position: Position, target: Topic | None) -> dict[int, PartitionOffsets]:
-    """The offsets of the target partitions that have records of the key, as far as they answer; none if the topic is
-    not the one that the position means.
+    """The offsets of the target partitions that have records of the key, if they answer; none if the topic was
+    re-created since the position was written.
     """
     if target is None or target.topic_id != position.ids.target_topic:
         return {}
@@ -62,8 +62,8 @@ def offsets_on(key: PartitionKey, position: Position, target: Topic | None) -> d
 
 
 def expected_end(key: PartitionKey, view: LedgerView, partition: int) -> int:
-    """Where a target partition ends if nobody wrote there after this key: behind its last record and its transaction
-    marker.
+    """The end of a target partition if no other client wrote there after this key: behind its last record and its
+    transaction marker.
 
     Aborted transactions can lie behind it.
     """
@@ -74,12 +74,12 @@ def expected_end(key: PartitionKey, view: LedgerView, partition: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """What is needed to say what is gone: the receipts from `Removed.receipts_from` on, and where the target's
-    partitions start.
+class RemovalEvidence:
+    """The facts from which `removed` finds copies that are gone: the receipts from `Removed.receipts_from` on, and the
+    log starts of the target's partitions.
 
-    ``young`` is the first source offset whose record is too young to be removed by ``retention.ms``; None if the source
-    does not tell.
+    ``young`` is the first source offset whose record is too young to be removed by ``retention.ms``; None if the
+    source's times are not known.
     """
 
     receipts: Receipts
@@ -90,64 +90,64 @@ class Looked:
     time: str
 
 
-def removed(key: PartitionKey, view: LedgerView, looked: Looked) -> Removed:
-    """The entry about this key as it is now."""
+def removed(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Removed:
+    """The present entry about this key."""
     position = view.positions[key]
-    known = view.removal(key, position.generation) or Removed(
+    earlier = view.removal(key, position.generation) or Removed(
         generation=position.generation,
         target_start=0,
         coverage=Coverage(),
         unexplained=Coverage(),
         again=Coverage(),
         passed=0,
-        run_id=looked.run_id,
-        time=looked.time,
+        run_id=evidence.run_id,
+        time=evidence.time,
     )
-    gone = _gone(key, view, looked).subtract(known.coverage)
+    gone = _gone(key, view, evidence).subtract(earlier.coverage)
     return replace(
-        known,
-        **_starts(position, looked.log_starts, known),
-        coverage=known.coverage.union(gone),
-        unexplained=known.unexplained.union(gone.subtract(_explained(looked))),
-        run_id=looked.run_id,
-        time=looked.time,
-        receipts_from=_first_that_stays(key, position.generation, looked),
+        earlier,
+        **_starts(position, evidence.log_starts, earlier),
+        coverage=earlier.coverage.union(gone),
+        unexplained=earlier.unexplained.union(gone.subtract(_explained(evidence))),
+        run_id=evidence.run_id,
+        time=evidence.time,
+        receipts_from=_first_that_stays(key, position.generation, evidence),
     )
 
 
-def _starts(position: Position, log_starts: Mapping[int, int], known: Removed) -> dict[str, Any]:
-    """The log starts as the entry has them. A partition that does not answer keeps what was known of it."""
+def _starts(position: Position, log_starts: Mapping[int, int], earlier: Removed) -> dict[str, Any]:
+    """The log starts for the entry. A partition that does not answer keeps its known one."""
     if position.spread is None:
         return {"target_start": next(iter(log_starts.values()))}
     numbers = range(position.spread.by.partitions)
-    return {"target_starts": tuple(log_starts.get(number, known.start(number)) for number in numbers)}
+    return {"target_starts": tuple(log_starts.get(number, earlier.start(number)) for number in numbers)}
 
 
-def _gone(key: PartitionKey, view: LedgerView, looked: Looked) -> Coverage:
+def _gone(key: PartitionKey, view: LedgerView, evidence: RemovalEvidence) -> Coverage:
     """The source offsets of copies below the log start that are still counted as copied."""
     position = view.positions[key]
-    receipts = looked.receipts.of(key, position.generation)
-    there = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, looked.log_starts)))
+    receipts = evidence.receipts.of(key, position.generation)
+    below = Coverage.of(gone for receipt in receipts if (gone := gone_of(receipt, evidence.log_starts)))
     first = dict(position.ends(key.source.partition))
     for part in (part for receipt in receipts for part in receipt.parts):
         first[part.partition] = min(part.first, first.get(part.partition, part.first))
-    reached = any(start >= first.get(number, 0) > 0 for number, start in looked.log_starts.items())
-    if looked.receipts.incomplete(key) and reached:
+    reached = any(start >= first.get(number, 0) > 0 for number, start in evidence.log_starts.items())
+    if evidence.receipts.incomplete(key) and reached:
         # Receipts expire in the order of the copies: those without one lie before the first that has one.
-        there = there.union(_without_receipt(key, view, receipts))
-    return there.intersection(position.coverage)
+        below = below.union(_without_receipt(key, view, receipts))
+    return below.intersection(position.coverage)
 
 
 def _without_receipt(key: PartitionKey, view: LedgerView, receipts: list[Receipt]) -> Coverage:
     position = view.positions[key]
-    known = view.removal(key, position.generation)
-    elsewhere = view.lost(key, position.generation).union(known.coverage if known else Coverage())
+    earlier = view.removal(key, position.generation)
+    elsewhere = view.lost(key, position.generation).union(earlier.coverage if earlier else Coverage())
     return position.coverage.subtract(Coverage.of(receipt.range for receipt in receipts)).subtract(elsewhere)
 
 
 def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | None:
-    """The part of a chunk that is below the log starts. Of a chunk in one target partition that has offsets without
-    records, and is gone in part, this is the smallest part that it can be.
+    """The part of a chunk that is below the log starts. If a chunk in one target partition has offsets without records,
+    and is gone in part, this is the smallest part that it can be.
     """
     lost = sum(records_below(part, log_starts.get(part.partition, 0)) for part in receipt.parts)
     if not lost:
@@ -157,33 +157,33 @@ def gone_of(receipt: Receipt, log_starts: Mapping[int, int]) -> OffsetRange | No
 
 
 def records_below(part: Part, log_start: int) -> int:
-    """How many of the part's records lie below this offset. Each of its offsets is one."""
+    """The number of the part's records below this offset. Each of its offsets is one."""
     return sum(max(0, min(log_start, range_.until) - range_.from_) for range_ in part.offsets)
 
 
-def _first_that_stays(key: PartitionKey, generation: int, looked: Looked) -> int:
-    """The offset of the first receipt with a copy that is still there; where reading ended if there is none."""
+def _first_that_stays(key: PartitionKey, generation: int, evidence: RemovalEvidence) -> int:
+    """The offset of the first receipt with a copy that still exists; the end of reading if there is none."""
     stays = (
         stored.offset
-        for stored in looked.receipts.stored[key]
+        for stored in evidence.receipts.stored[key]
         if stored.receipt.generation == generation
-        and any(part.until > looked.log_starts.get(part.partition, 0) for part in stored.receipt.parts)
+        and any(part.until > evidence.log_starts.get(part.partition, 0) for part in stored.receipt.parts)
     )
-    return min(stays, default=looked.receipts.ends[key.ledger_partition])
+    return min(stays, default=evidence.receipts.ends[key.ledger_partition])
 
 
-def _explained(looked: Looked) -> Coverage:
-    """The source offsets whose copies the target may have removed by its own limits, as far as can be known."""
+def _explained(evidence: RemovalEvidence) -> Coverage:
+    """The source offsets whose copies the target's own limits may have removed."""
     everything = Coverage.of([OffsetRange(0, MAX_OFFSET)])
-    if looked.retention.bytes is not None:
+    if evidence.retention.bytes is not None:
         return everything
-    if looked.retention.millis is None:
+    if evidence.retention.millis is None:
         return Coverage()
-    return everything if looked.young is None else Coverage.of([OffsetRange(0, looked.young)])
+    return everything if evidence.young is None else Coverage.of([OffsetRange(0, evidence.young)])
 
 
 def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str:
-    """Which offsets are gone, and why as far as it is known. ``missed`` are those that nothing explains."""
+    """The text about offsets that are gone, with the reason if it is known. ``missed`` ones are unexplained."""
     text = f"no longer on the target: {removed_} of {key.source} ({removed_.span} offsets; {key.target})"
     if missed == removed_:
         return text
@@ -191,13 +191,13 @@ def removal_text(key: PartitionKey, removed_: Coverage, missed: Coverage) -> str
 
 
 def missed_text(key: PartitionKey, offsets: Coverage) -> str:
-    """Which offsets are gone although they should be there."""
+    """The text about offsets that are gone although they should not be."""
     return f"no longer on the target: {offsets} of {key.source} ({offsets.span} offsets; {key.target})"
 
 
 def remedy(key: PartitionKey, missed: Coverage, pending: Coverage, log_start: int | None) -> str:
-    """What can be done about the first range of ``missed`` offsets. ``pending`` ones were never read back; whole chunks
-    of these can be accepted. ``log_start`` is the source's; None if it is not known.
+    """The remedy for the first range of ``missed`` offsets. ``pending`` ones were never read back; their loss can be
+    accepted in whole chunks. ``log_start`` is the source's; None if it is not known.
     """
     offsets = missed.ranges[0]
     given_up = f"accept it: {commands.approve_gap(key, offsets)}"

@@ -41,16 +41,16 @@ def account(evidence: Evidence) -> tuple[RangeReport, ...]:
     lines = [line for planned in evidence.plan.to_account_for for line in _lines(evidence, planned)]
     others = (p for p in evidence.plan.partitions if not (p.copy or p.verify or p.refused))
     lines += [line for planned in others if (line := _in_sync(evidence, planned)).error]
-    return tuple(map(_said_plainly, lines))
+    return tuple(map(_without_equal_digest, lines))
 
 
-def _said_plainly(line: RangeReport) -> RangeReport:
-    """A line with an error says nothing good beside it: that its digest is equal."""
+def _without_equal_digest(line: RangeReport) -> RangeReport:
+    """The line; if it has an error, without a digest that is equal. It would look like a success."""
     return replace(line, digest_ok=None) if line.error and line.digest_ok else line
 
 
 def _in_sync(evidence: Evidence, planned: PartitionPlan) -> RangeReport:
-    """The line of a partition that this run had nothing to do for."""
+    """The line of a partition for which this run had no work."""
     key, view = planned.key, evidence.view
     position = view.position(key, planned.generation)
     end = view.verified_end(key) if position else 0
@@ -69,13 +69,13 @@ def _lines(evidence: Evidence, planned: PartitionPlan) -> Iterator[RangeReport]:
         line = _judge(evidence, planned, replace(line, digest_ok=True if is_verified else None))
         if line.digest_ok and view.unproven(key, planned.generation).within(range_):
             line = replace(line, digest_ok=None)
-        yield _alone(evidence, _stored(evidence, line, end))
-    # What was to be verified has its line already.
+        yield _with_foreign_writer(evidence, _stored(evidence, line, end))
+    # Ranges that were to be verified have their line already.
     yield from (_missed(evidence, planned, range_) for range_ in planned.missed.subtract(planned.verify))
 
 
 def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> RangeReport:
-    """The line of copies that were on the target once, and are not there now."""
+    """The line of copies that were on the target and are missing now."""
     return RangeReport(
         key=planned.key,
         range=range_,
@@ -86,8 +86,8 @@ def _missed(evidence: Evidence, planned: PartitionPlan, range_: OffsetRange) -> 
     )
 
 
-def _alone(evidence: Evidence, line: RangeReport) -> RangeReport:
-    """Add an error if somebody else wrote behind our last record."""
+def _with_foreign_writer(evidence: Evidence, line: RangeReport) -> RangeReport:
+    """The line, with an error if another client wrote behind our last record."""
     position = evidence.view.positions.get(line.key)
     if line.error or line.key not in evidence.foreign or position is None:
         return line
@@ -167,7 +167,7 @@ def _judge(evidence: Evidence, planned: PartitionPlan, line: RangeReport) -> Ran
 def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeReport:
     """Add an error if the watermark of verified offsets was not stored, because moving it failed.
 
-    Only a run in one process knows the reason. In Airflow it stands in the log of the task that copied.
+    Only a run in one process has the reason. In Airflow the log of the task that copied has it.
     """
     if line.error or (line.watermark is not None and line.watermark >= verified_end):
         return line
@@ -179,8 +179,8 @@ def _stored(evidence: Evidence, line: RangeReport, verified_end: int) -> RangeRe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """The sums of the receipts of a range: source records and what was written of them, offsets (``span``), bytes, and
-    records that are not there: left out on purpose, or lost in delivery.
+    """The sums of the receipts of a range: source records and those that were written, offsets (``span``), bytes, and
+    records that are not on the target: left out on purpose, or lost in delivery.
     """
 
     records: int = 0
@@ -210,7 +210,7 @@ def copied_in(range_: OffsetRange, receipts: Iterable[Receipt]) -> Copied:
 
 
 def shares(range_: OffsetRange, receipts: Iterable[Receipt]) -> tuple[list[tuple[Receipt, Copied]], Coverage]:
-    """What each receipt says of ``range_``, and all offsets that they are about.
+    """The part of each receipt inside ``range_``, and all offsets that these parts are about.
 
     An offset of two receipts, which contradict each other, counts once: no number of a report is above the span.
     """

@@ -48,7 +48,7 @@ def _row(line: BackfillLine) -> dict[str, Any]:
         "gone": line.gone.encode(),
         "to_copy": line.left.encode(),
         "to_copy_again": line.again.encode(),
-        "lost_on_both_sides": line.lost.encode(),
+        "lost_on_both_sides": line.lost_on_both_sides.encode(),
         "withheld": line.withheld.encode(),
         "to_verify": line.plan.verify.encode(),
         "estimated_records": line.records,
@@ -63,8 +63,8 @@ def _row(line: BackfillLine) -> dict[str, Any]:
 
 
 def _total(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
+    estimates = list(values)
+    return None if None in estimates else sum(value or 0 for value in estimates)
 
 
 def _time(millis: int | None) -> str | None:
@@ -105,12 +105,14 @@ def plan_table(backfill_plan: BackfillPlan, now: datetime | None = None) -> str:
 
 
 def _not_there_any_more(line: BackfillLine) -> str:
-    """What was on the target once."""
+    """The offsets that were on the target and are missing now."""
     where, text = f"{line.key.source}", ""
     if line.again and not line.plan.refused:
         text += f"\nAGAIN {where}: {line.again} are not on {line.key.target_topic} any more and will be copied again"
-    if line.lost:
-        text += f"\nLOST {where}: {line.lost} are not on {line.key.target_topic} any more, nor at the source"
+    if line.lost_on_both_sides:
+        text += (
+            f"\nLOST {where}: {line.lost_on_both_sides} are not on {line.key.target_topic} any more, nor at the source"
+        )
     if line.withheld:
         text += (
             f"\nWITHHELD {where}: {line.withheld} are not on {line.key.target_topic} any more, but records of these"
@@ -122,11 +124,11 @@ def _not_there_any_more(line: BackfillLine) -> str:
 
 
 def nothing_to_do(*, lost: bool, given_up: bool) -> str:
-    """Why there is nothing to do, without a word that does not hold."""
+    """The reason why there is nothing to do. It claims only what is true of all offsets."""
     if lost:
         return (
-            "nothing to do: what is not on the target any more, the source does not have either, or it is of chunks"
-            " with records that were retried"
+            "nothing to do: the offsets that are no longer on the target are no longer at the source either, or belong"
+            " to chunks with records that were retried"
         )
     verified = "verified, or its verification was given up" if given_up else "verified"
     return f"nothing to do: the target is up to date, and {verified}"
@@ -148,7 +150,7 @@ def summary(backfill_plan: BackfillPlan) -> str:
         if backfill_plan.lines and not any(line.asked.span for line in backfill_plan.lines):
             return "nothing to do: the source has no offset in this range"
         lost, given_up = (
-            any(line.lost or line.withheld for line in backfill_plan.lines),
+            any(line.lost_on_both_sides or line.withheld for line in backfill_plan.lines),
             any(line.given_up for line in backfill_plan.lines),
         )
         return nothing_to_do(lost=lost, given_up=given_up)

@@ -1,4 +1,4 @@
-"""The causes of alerts, as values, from what is known of its partitions, its runs and its schedule. Pure."""
+"""Derives the causes of alerts from the state of a replication's partitions, its runs and its schedule. Pure."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ _ONE_DAY = timedelta(days=1)
 
 
 class Life(StrEnum):
-    """Whether a run is at work. ``UNKNOWN``: nothing shows that it is, and nobody could say that it is not."""
+    """The state of a run at work. ``UNKNOWN``: nothing shows that it works, and nothing shows that it has ended."""
 
     AT_WORK = "at work"
     ENDED = "ended"
-    GONE = "gone"
+    DIED = "gone"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run and whether it is at work. ``failed`` has the outcomes with an error; ``why`` says how it ended, if that is
-    known.
-    """
+    """A run and its `Life`. ``failed`` has the outcomes with an error; ``why`` is the reason of the end, if known."""
 
     record: RunRecord
     life: Life
@@ -61,7 +59,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planning:
-    """A run that is at work and has no plan yet, since this time."""
+    """A run that is at work and has no plan yet. ``since`` is the time when it began."""
 
     run_id: str
     since: datetime
@@ -77,7 +75,7 @@ class RunsSeen:
 
 
 def run_causes(replication: Replication, seen: RunsSeen, now: datetime) -> Iterator[Cause]:
-    """What is wrong with the runs and with the schedule."""
+    """The causes of alerts in the runs and in the schedule."""
     live = [run for run in seen.runs if run.record.kind != BACKFILL]
     yield from _of_newest(replication, live)
     yield from _of_backfills(replication, seen.runs, now)
@@ -86,18 +84,18 @@ def run_causes(replication: Replication, seen: RunsSeen, now: datetime) -> Itera
 
 
 def _of_newest(replication: Replication, live: Sequence[RunFacts]) -> Iterator[Cause]:
-    """What the newest run that is not at work died or failed of."""
+    """The death or the failures of the newest run that is not at work."""
     run = next((run for run in live if run.life is not Life.AT_WORK), None)
     if run is None or run.succeeded:
         return
-    if run.life in (Life.GONE, Life.UNKNOWN):
+    if run.life in (Life.DIED, Life.UNKNOWN):
         yield _died(replication, run)
     else:
         yield from failures(run)
 
 
 def _of_backfills(replication: Replication, runs: Sequence[RunFacts], now: datetime) -> Iterator[Cause]:
-    """The newest backfill, for a day: nobody has to repeat a backfill that failed."""
+    """The failure of the newest backfill, for a day: a failed backfill need not be repeated."""
     run = next((run for run in runs if run.record.kind == BACKFILL and run.life is not Life.AT_WORK), None)
     if run is None or run.succeeded or now - run.ended_at >= _ONE_DAY:
         return
@@ -112,14 +110,14 @@ def _died(replication: Replication, run: RunFacts) -> Cause:
         remedy="look at its log; the next run continues where it stopped. Without a schedule, run again",
         places=tuple(f"{outcome.key.source} {outcome.range}" for outcome in run.failed),
         at=run.moved_at,
-        # Nobody says that it is gone: a task that waits for its turn looks the same.
-        patience=0 if run.life is Life.GONE else replication.alerts.stalled_after,
+        # It is not certain that it is gone: a task that waits for its turn looks the same.
+        patience=0 if run.life is Life.DIED else replication.alerts.stalled_after,
         run_id=run.record.run_id,
     )
 
 
 def failures(run: RunFacts) -> Iterator[Cause]:
-    """One cause for each topic of which ranges failed, or one for the whole run."""
+    """One cause for each topic with failed ranges, or one for the whole run."""
     by_topic = sorted(run.failed, key=lambda outcome: (outcome.key.source, outcome.range.from_))
     for topic, outcomes in itertools.groupby(by_topic, key=lambda outcome: outcome.key.source.topic):
         yield _failed(run, topic, tuple(outcomes))
@@ -145,7 +143,7 @@ def _failed(run: RunFacts, subject: str, outcomes: Sequence[RangeOutcome]) -> Ca
 
 
 def _stalled(replication: Replication, seen: RunsSeen, now: datetime) -> Iterator[Cause]:
-    """A run that is at work, and of which nothing was committed or verified for too long."""
+    """A run that is at work, without a commit or a verification for too long."""
     patience = timedelta(seconds=replication.alerts.stalled_after)
     planning = seen.planning
     if planning is not None and now - planning.since > patience:
@@ -191,7 +189,7 @@ def _missed(replication: Replication, seen: RunsSeen, live: Sequence[RunFacts], 
 
 
 def ledger_causes(replication: Replication, obstacle: ReplicationError | None) -> Iterator[Cause]:
-    """The ledger that cannot be written, if something keeps it from that."""
+    """A ledger that cannot be written, if there is an obstacle."""
     if obstacle is not None:
         yield Cause(
             key=CauseKey(Kind.LEDGER),
@@ -220,12 +218,12 @@ def partition_causes(replication: Replication, rows: Iterable[PartitionStatus]) 
             key=CauseKey(Kind.LAG),
             what=f"{which} further behind than alerts.lag allows ({_limit(replication)})",
             remedy="check that runs start and end in time; give them more task slots, or raise the limit",
-            places=tuple(f"{at} {why}" for at, why in sorted(late.items())),
+            places=tuple(f"{partition} {why}" for partition, why in sorted(late.items())),
         )
 
 
 def _refused(replication: Replication, kind: Kind, topic: str, rows: Sequence[PartitionStatus]) -> Cause:
-    away = all(row.plan.state is State.UNREADABLE for row in rows)  # a leader may come back by itself
+    away = all(row.plan.state is State.UNREADABLE for row in rows)  # a leader may come back without help
     first = rows[0].plan
     others = f" (and {len(rows) - 1} other partitions of {topic})" if len(rows) > 1 else ""
     return Cause(
@@ -252,7 +250,7 @@ def _removed(rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
 
 
 def _quarantined(replication: Replication, rows: Iterable[PartitionStatus]) -> Iterator[Cause]:
-    """Quarantined records that nobody has decided about, one cause for each topic."""
+    """Quarantined records that wait for a decision, one cause for each topic."""
     waiting = sorted((row for row in rows if row.waiting), key=lambda row: row.plan.key)
     for topic, group in itertools.groupby(waiting, key=lambda row: row.plan.key.source.topic):
         of_topic = list(group)
@@ -275,13 +273,13 @@ def _limit(replication: Replication) -> str:
 
 
 def is_first_copy(records: Sequence[RunRecord]) -> bool:
-    """Whether the first copy of everything is still to be made, or is being made. ``records``: newest first."""
+    """True if the first copy of everything is still to be made, or is being made. ``records``: newest first."""
     live = [record for record in records if record.kind != BACKFILL]
     return not any(record.state in _SUCCEEDED for record in live) and (not live or live[0].state == "planned")
 
 
 def beyond(replication: Replication, row: PartitionStatus) -> str | None:
-    """How far a partition is beyond ``alerts.lag``; None if it is not, or if only a backfill writes to this target."""
+    """The distance of a partition beyond ``alerts.lag``; None if it is within, or if only backfills write here."""
     if row.plan.key.target_topic != replication.target_topic(row.plan.key.source.topic):
         return None
     limit = replication.alerts.lag
@@ -294,7 +292,7 @@ def beyond(replication: Replication, row: PartitionStatus) -> str | None:
 
 
 def unverified(replication: Replication, row: PartitionStatus, now: datetime) -> str | None:
-    """How long copied records of a partition have not been verified, if that is too long."""
+    """The time for which copied records of a partition have not been verified, if it is too long."""
     if not row.plan.verify:
         return None
     since = datetime.fromisoformat(row.last_verified) if row.last_verified else None
@@ -307,27 +305,27 @@ def unverified(replication: Replication, row: PartitionStatus, now: datetime) ->
 
 
 def problems(replication: Replication, rows: Iterable[PartitionStatus], now: datetime) -> list[str]:
-    """Why ``status`` exits with 1: partitions that are refused, miss copies on the target, are beyond the limit, or are
-    unverified for long.
+    """The reasons for exit code 1 of ``status``: partitions that are refused, miss copies on the target, are beyond the
+    limit, or are unverified for long.
     """
-    found = []
+    reasons = []
     for row in rows:
-        at = row.plan.key.source
+        partition = row.plan.key.source
         if row.plan.refused:
             verb = "is refused" if row.answers else "does not answer"
-            found.append(f"{at} {verb}: {row.plan.what}")
+            reasons.append(f"{partition} {verb}: {row.plan.what}")
         elif row.plan.missed:
-            found.append(f"{at}: {row.problem}")
+            reasons.append(f"{partition}: {row.problem}")
         elif why := beyond(replication, row) or unverified(replication, row, now):
-            found.append(f"{at} {why}")
-    return found
+            reasons.append(f"{partition} {why}")
+    return reasons
 
 
 def lasting(observed: Observation, open_: Iterable[OpenCause], runs: Sequence[RunFacts]) -> Observation:
-    """``observed``, with the failures that are known only from an earlier message: a run that could not even be planned
-    is not in the store. Such a failure lasts until a run after it has ended without it.
+    """``observed``, with the failures that are known only from an earlier message: a run that failed before it had a
+    plan is not in the store. Such a failure lasts until a later run has ended without it.
 
-    A backfill's failure ends without a message when it is a day old, because nobody has to repeat it.
+    A backfill's failure ends without a message when it is a day old, because a failed backfill need not be repeated.
     """
     seen = {cause.key for cause in observed.causes}
     kept, over = set(observed.kept), set(observed.over)

@@ -1,5 +1,5 @@
-"""How far a run is, from what is committed in the ledger, and the line of text that says so. Nothing here is a guess,
-except for the seconds that are left.
+"""Computes the progress of a run from the entries that are committed in the ledger, and the line of text about it. Only
+the seconds that are left are an estimate.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ WINDOW = 60.0  # seconds: the speed is that of the last minute, since a chunk ma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How many ranges and offsets are done. A range is done once it is verified, an offset once it is on the target or
-    given up.
+class Counts:
+    """The numbers of finished ranges and offsets. A range is finished once it is verified, an offset once it is on the
+    target or given up.
 
     ``slowest`` is the partition with the most offsets left to copy, None if none is left.
     """
@@ -39,10 +39,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(Standing):
-    """How far a run is, and how fast. ``records`` and ``bytes`` are what this attempt of the run has committed;
-    ``seconds`` is how long it has worked, ``throttled`` for how long the brokers' quotas have made its ranges wait,
-    added up. ``waiting`` says what it waits for, while it does not move.
+class Progress(Counts):
+    """The progress of a run, and its speed. ``records`` and ``bytes`` are those that this attempt of the run has
+    committed; ``seconds`` is its time so far. ``throttled`` is the time for which the brokers' quotas have made its
+    ranges wait, added up. ``waiting`` names what it waits for, while it does not move.
     """
 
     records: int = 0
@@ -60,7 +60,7 @@ class Progress(Standing):
 
     @property
     def reading_back(self) -> bool:
-        """Whether everything is on the target, and some of it is not verified."""
+        """True if everything is on the target, and a part of it is not verified."""
         return self.offsets_done == self.offsets and self.ranges_done < self.ranges
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Progress(Standing):
 
     @classmethod
     def from_json(cls, text: str) -> Progress | None:
-        """The inverse of `as_json`, as text; None if another version wrote something that this one does not know."""
+        """The inverse of `as_json`, as text; None if another version wrote a text that this one does not know."""
         try:
             return _PROGRESS.validate_json(text)
         except ValidationError:
@@ -105,14 +105,14 @@ def percent(done: int, all_: int, finished: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a run has to do in one partition: these offsets are to be on the target and verified."""
+    """The work of a run in one partition: these offsets are to be on the target and verified."""
 
     generation: int
     offsets: Coverage
 
 
 def work_of(plan: Plan) -> dict[PartitionKey, Work]:
-    """What is to be done for each partition that the plan does not refuse."""
+    """The work in each partition that the plan does not refuse."""
     return {
         planned.key: Work(planned.generation, Coverage.of(planned.ranges))
         for planned in plan.partitions
@@ -121,7 +121,7 @@ def work_of(plan: Plan) -> dict[PartitionKey, Work]:
 
 
 class Tally:
-    """Counts what of the work is done. A partition without a new entry in the ledger is not counted again."""
+    """Counts the finished part of the work. A partition without a new entry in the ledger is not counted again."""
 
     def __init__(self, work: Mapping[PartitionKey, Work]) -> None:
         self._work = dict(work)
@@ -140,7 +140,7 @@ class Tally:
         """The generation that is worked on; None if the partition has no part in the work."""
         return self._work[key].generation if key in self._work else None
 
-    def count(self, view: LedgerView) -> Standing:
+    def count(self, view: LedgerView) -> Counts:
         """The standing according to the ledger."""
         for key, todo in self._work.items():
             entries = view.positions.get(key), view.verified.get(key)
@@ -151,7 +151,7 @@ class Tally:
         if slowest is None or not self._to_copy[slowest]:
             slowest = None
         left, span = (self._to_copy[slowest], self._spans[slowest]) if slowest else (0, 0)
-        return Standing(
+        return Counts(
             ranges=len(self._work),
             ranges_done=sum(not left for left in self._to_verify.values()),
             offsets=self._offsets,
@@ -167,33 +167,31 @@ class Tally:
         self._to_verify[key] = todo.offsets.subtract(passed).span
 
 
-class Pace:
-    """How fast the work goes, from what was done at some moments of a monotonic clock. ``offsets_done`` were done when
-    it started.
-    """
+class Speed:
+    """The speed of the work, from samples on a monotonic clock. ``offsets_done`` were done at its start."""
 
     def __init__(self, started: float, offsets_done: int) -> None:
         self._started = started
         self._samples = deque([(started, offsets_done, 0)])  # the moment, offsets done, bytes
 
-    def progress(self, at: float, standing: Standing, records: int, size: int, throttled: float = 0.0) -> Progress:
-        """The progress at a moment, which is not before any other that was asked for."""
-        self._samples.append((at, standing.offsets_done, size))
-        while len(self._samples) > 2 and self._samples[1][0] <= at - WINDOW:
+    def progress(self, moment: float, counts: Counts, records: int, size: int, throttled: float = 0.0) -> Progress:
+        """The progress at a moment. Moments must not go back."""
+        self._samples.append((moment, counts.offsets_done, size))
+        while len(self._samples) > 2 and self._samples[1][0] <= moment - WINDOW:
             self._samples.popleft()
         since, offsets, bytes_ = self._samples[0]
-        elapsed = at - since
-        done_per_second = (standing.offsets_done - offsets) / elapsed if elapsed > 0 else 0.0
-        left = standing.offsets - standing.offsets_done
-        if standing.ranges_done == standing.ranges:
+        elapsed = moment - since
+        done_per_second = (counts.offsets_done - offsets) / elapsed if elapsed > 0 else 0.0
+        left = counts.offsets - counts.offsets_done
+        if counts.ranges_done == counts.ranges:
             seconds_left: float | None = 0.0
         else:
             seconds_left = left / done_per_second if left and done_per_second > 0 else None
         return Progress(
-            **asdict(standing),
+            **asdict(counts),
             records=records,
             bytes=size,
-            seconds=round(max(0.0, at - self._started), 3),
+            seconds=round(max(0.0, moment - self._started), 3),
             bytes_per_second=max(0.0, (size - bytes_) / elapsed) if elapsed > 0 else 0.0,
             seconds_left=seconds_left,
             throttled=round(throttled, 3),

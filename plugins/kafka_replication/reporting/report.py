@@ -22,14 +22,13 @@ class RangeReport:
     lost + missing``.
 
     ``copied`` counts the source records of this run, ``copied_before`` those that an earlier run committed and did not
-    report. ``written`` is how many records the target has of ``copied``: others than these only with a transform.
-    Records that were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
-    ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost``
-    offsets were given up by approval, ``missing`` ones are not on the target yet, or were gone before they were
-    read back. ``digest_ok`` is None if no digest was compared. ``lost_in_delivery`` are records that were sent and
-    did not arrive, in a profile that may lose records. ``duplicates`` are further copies of the range's records on the
-    target; they are no part of the span. ``seconds`` is the time of the copy; 0 if this run copied nothing of the
-    range.
+    report. ``written`` is the number of target records for ``copied``; it differs only with a transform. Records that
+    were read and not copied are ``filtered``, ``quarantined`` or ``skipped``, by this or an earlier run.
+    ``not_visible`` is derived: transaction markers, aborted records and records removed by compaction. ``lost`` offsets
+    were given up by approval. ``missing`` ones are not on the target yet, or were gone before they were read back.
+    ``digest_ok`` is None if no digest was compared. ``lost_in_delivery`` are records that were sent and did not arrive,
+    in a profile that may lose records. ``duplicates`` are further copies of the range's records on the target; they are
+    no part of the span. ``seconds`` is the time of the copy; 0 if this run copied nothing of the range.
     """
 
     key: PartitionKey
@@ -85,7 +84,8 @@ class RangeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` has all approved gaps of the replication.
+    """The report of a run. ``outcome`` is ``done``, ``nothing_to_do`` or ``failed``; ``gaps`` has all approved gaps of
+    the replication.
 
     ``notes`` say what this run left to other runs. A run that left something is never ``nothing_to_do``.
     """
@@ -96,9 +96,9 @@ class RunReport:
     dry_run: bool = False
     gaps: tuple[ApprovedGap, ...] = ()
     removed: tuple[str, ...] = ()  # copies that are no longer on the target, as text for people
-    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of what was verified
+    delivery: Delivery = EXACTLY_ONCE  # the weakest profile of the verified records
     level: str = "none"  # the weakest way in which copies were verified: digest, count or none
-    notes: tuple[str, ...] = ()  # what is reported once although nothing failed
+    notes: tuple[str, ...] = ()  # reported once although nothing failed
 
     @property
     def failed(self) -> tuple[RangeReport, ...]:
@@ -153,7 +153,7 @@ class RunReport:
         )
 
     def _nothing(self) -> str:
-        """What a report without ranges says."""
+        """The text of a report without ranges."""
         if self.notes:
             return "nothing was copied"
         if self.level == "none":
@@ -172,7 +172,7 @@ class RunReport:
 
 
 def legend(ranges: Iterable[RangeReport]) -> list[str]:
-    """What the columns mean that are not zero and do not explain themselves; docs/words.md has all of them."""
+    """Explanations of the columns that are not zero and not self-explanatory; docs/words.md has all of them."""
     lines = list(ranges)
     meanings = {
         "before: committed by an earlier run that did not report it": any(line.copied_before for line in lines),
@@ -237,16 +237,16 @@ def plan_table(plan: Plan) -> str:
 
 
 def planned(plan: Plan, findings: Iterable[Finding]) -> list[str]:
-    """The plan for people; nothing if an error is all there is to say: "nothing to do" would contradict it."""
+    """The plan for people; empty if there is only an error to report: "nothing to do" would contradict it."""
     refused = not plan.partitions and any(finding.severity == "error" for finding in findings)
     return [] if refused else [plan_table(plan)]
 
 
 def plan_summary(plan: Plan) -> str:
-    """What a run would do, in one or two lines."""
+    """The work that a run would do, in one or two lines."""
     if plan.idle:
-        known = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
-        return "nothing to do: the target is up to date" if known else "nothing to do"
+        is_in_sync = not plan.refused and plan.partitions and not any(planned.removed for planned in plan.partitions)
+        return "nothing to do: the target is up to date" if is_in_sync else "nothing to do"
     offsets = sum(planned.copy.span for planned in plan.to_copy if planned.copy)
     done = [f"to copy: {offsets:,} offsets of {len(plan.to_copy):,} partitions"] if plan.to_copy else []
     done += [f"to verify: {len(plan.pending):,} partitions"] if plan.pending else []
@@ -266,7 +266,7 @@ def new_topics(partitions: Iterable[PartitionPlan]) -> list[str]:
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """What a dry run would do, for programs. Ranges are pairs of source offsets."""
+    """The document of a dry run. Ranges are pairs of source offsets."""
     return {
         "replication": plan.replication,
         "dry_run": True,

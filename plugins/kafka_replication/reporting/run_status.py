@@ -1,4 +1,4 @@
-"""Which runs of a replication are at work, and how the latest ones stand."""
+"""The runs of a replication that are at work, and the state of the latest ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECENT: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAtWork:
-    """A run that has a lease, and how far it is; None if copying has not started."""
+    """A run that has a lease, and its progress; None if copying has not started."""
 
     run_id: str
     progress: Progress | None
@@ -24,7 +24,7 @@ class RunAtWork:
 
     @classmethod
     def of(cls, lease: Lease, run: RunRecord | None) -> RunAtWork:
-        """The run that owns the lease, with what the store knows about it."""
+        """The run that owns the lease, with the store's record of it."""
         progress = Progress.from_json(run.progress) if run and run.progress else None
         return cls(run_id=lease.owner, progress=progress, topics=lease.topics)
 
@@ -40,8 +40,8 @@ class RunAtWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a run stands: ``running`` or ``expected`` (its next task has not begun) while it lives, else how it ended."""
+class RunState:
+    """The state of a run: ``running`` or ``expected`` (its next task has not begun) while it lives, else its end."""
 
     run: RunRecord
     at_work: bool
@@ -75,12 +75,12 @@ class Standing:
 
 
 def runs_at_work(store: WatermarkStore, replication: str) -> list[RunAtWork]:
-    """The runs that have a lease, those that took it last first."""
+    """The runs that have a lease. The newest lease comes first."""
     held = [lease for lease in store.leases(replication) if not lease.waiting]
     return [RunAtWork.of(lease, store.run(lease.owner)) for lease in reversed(held)]
 
 
-def recent_runs(store: WatermarkStore, replication: str) -> list[Standing]:
+def recent_runs(store: WatermarkStore, replication: str) -> list[RunState]:
     """The latest runs, newest first."""
     held = {lease.owner for lease in store.leases(replication) if lease.holder and not lease.waiting}
-    return [Standing(run, run.run_id in held) for run in store.runs(replication, RECENT)]
+    return [RunState(run, run.run_id in held) for run in store.runs(replication, RECENT)]

@@ -50,17 +50,17 @@ class PartitionStatus:
     duplicates: int = 0
     quarantined: int = 0
     skipped: int = 0
-    undecided: int = 0  # of both, those that nobody has retried or discarded
+    undecided: int = 0  # of both, those without a decision (retry or discard)
     waiting: int = 0  # of those, the quarantined ones: a person said that they are not to be given up
 
     @property
     def state(self) -> str:
-        """What people read. Nothing is in sync of which the store knows less than the ledger."""
+        """The state for people. A partition is not in sync while the store knows less than the ledger."""
         return NOT_IN_STORE if self.plan.state is State.IN_SYNC and not self.in_store else str(self.plan.state)
 
     @property
     def lost(self) -> int:
-        """How many offsets of the current generation were never copied and were given up by approval."""
+        """The number of offsets of the current generation that were never copied and were given up by approval."""
         return sum(
             approved.gap.range.span
             for approved in self.gaps
@@ -69,12 +69,12 @@ class PartitionStatus:
 
     @property
     def problem(self) -> str:
-        """Why the partition is refused, or which copies are missed; empty if nothing is wrong."""
+        """The reason why the partition is refused, or the copies that are missing; empty if nothing is wrong."""
         return self.plan.what or (missed_text(self.plan.key, self.plan.missed) if self.plan.missed else "")
 
     @property
     def answers(self) -> bool:
-        """Whether both sides of the partition answered."""
+        """True if both sides of the partition answered."""
         return self.plan.state is not State.UNREADABLE
 
     @property
@@ -90,12 +90,12 @@ class PartitionStatus:
 
     @property
     def removed(self) -> int:
-        """How many offsets were copied and are no longer on the target."""
+        """The number of offsets that were copied and are no longer on the target."""
         return self.plan.removed.span
 
     @property
     def withheld(self) -> int:
-        """How many offsets an open transaction hides: those from the last stable offset to the high watermark."""
+        """The number of offsets that an open transaction hides: from the last stable offset to the high watermark."""
         return max(0, self.high_watermark - self.plan.source_end) if self.high_watermark is not None else 0
 
     def as_json(self) -> dict[str, Any]:
@@ -134,8 +134,8 @@ class PartitionStatus:
 
 def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionStatus]:
     """One row for each partition of the plan."""
-    known = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
-    unknown, rows = set(unknown_to_store(view, known)), []
+    watermarks = {planned.key: planned.watermark for planned in plan.partitions if planned.watermark is not None}
+    unknown, rows = set(unknown_to_store(view, watermarks)), []
     for planned in plan.partitions:
         topic = snapshot.source.get(planned.key.source.topic)
         offsets = topic.readable.get(planned.key.source.partition) if topic else None
@@ -165,9 +165,9 @@ def status(plan: Plan, snapshot: Snapshot, view: LedgerView) -> list[PartitionSt
 
 
 def from_watermark(watermark: Watermark, source: Topic | None, problem: Problem) -> PartitionStatus:
-    """What the store, and the source's topic if it is known, tell of a partition whose target does not answer."""
-    at = watermark.key.source
-    offsets = source.readable.get(at.partition) if source else None
+    """The row of a partition whose target does not answer, from the store, and from the source if it is known."""
+    source_partition = watermark.key.source
+    offsets = source.readable.get(source_partition.partition) if source else None
     return PartitionStatus(
         plan=PartitionPlan(
             key=watermark.key,
@@ -206,12 +206,12 @@ def with_times(
     """
 
     def lag_seconds(row: PartitionStatus) -> float | None:
-        at = row.plan.key.source
+        source_partition = row.plan.key.source
         if row.lag is None:
             return None
-        if row.lag <= 0 or (at in times and times[at] is None):
+        if row.lag <= 0 or (source_partition in times and times[source_partition] is None):
             return 0.0
-        millis = times.get(at)
+        millis = times.get(source_partition)
         return None if millis is None else max(0.0, (now - from_millis(millis)).total_seconds())
 
     return [replace(row, lag_seconds=lag_seconds(row)) for row in rows]
@@ -243,7 +243,7 @@ def status_table(rows: list[PartitionStatus]) -> str:
 
 
 def _columns(rows: list[PartitionStatus]) -> str:
-    """The table itself, without the columns that say nothing of any of these partitions."""
+    """The table itself, without columns that are empty for all of these partitions."""
     columns = {
         "partition": [str(row.plan.key.source) for row in rows],
         "target": [row.plan.key.target_topic for row in rows],

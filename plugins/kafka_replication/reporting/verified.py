@@ -1,4 +1,4 @@
-"""What the command ``verify`` tells: what was read back, and which copies are known to be gone or mixed with others."""
+"""The result of the command ``verify``: copies that were read back, and those that are gone or mixed with others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kafka_replication.planning.plan import State
 from kafka_replication.reporting.status import PartitionStatus
 from kafka_replication.verification.verify import VerifyResult
 
-# The states in which the target does not hold what the ledger says, or holds copies of another source than the one that
-# is there now, whatever was read back.
+# The states in which the target contradicts the ledger, or holds copies of another source than the present one,
+# whatever was read back.
 _CONTRADICTED = frozenset(
     {
         State.TARGET_RECREATED,
@@ -29,7 +29,7 @@ _CONTRADICTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRow:
-    """One partition: the offsets that were verified now, with so many records, or why they are not."""
+    """One partition: the offsets that were verified now with the number of records, or the reason why they are not."""
 
     key: PartitionKey
     verified: Coverage
@@ -57,7 +57,7 @@ class VerifiedRow:
 def verified_rows(
     results: Sequence[VerifyResult], moved: Mapping[PartitionKey, int], standing: Iterable[PartitionStatus]
 ) -> list[VerifiedRow]:
-    """One row for each result, and one for each other partition of which a cluster contradicts the ledger."""
+    """One row for each result, and one for each other partition in which a cluster contradicts the ledger."""
     contradicted = {row.plan.key: row for row in standing if row.plan.state in _CONTRADICTED or row.plan.missed}
     return [*_read_back(results, moved, contradicted), *_others(results, moved, contradicted)]
 
@@ -87,9 +87,9 @@ def _others(
     moved: Mapping[PartitionKey, int],
     contradicted: Mapping[PartitionKey, PartitionStatus],
 ) -> Iterator[VerifiedRow]:
-    known = {result.key for result in results}
+    read_back = {result.key for result in results}
     for key, row in contradicted.items():
-        if key not in known:
+        if key not in read_back:
             yield VerifiedRow(
                 key=key,
                 verified=Coverage(),

@@ -22,7 +22,7 @@ from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import now
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.target_retention import (
-    Looked,
+    RemovalEvidence,
     Retention,
     expected_end,
     may_be_gone,
@@ -63,7 +63,7 @@ class Comparison:
             key: removed(
                 key,
                 view,
-                Looked(
+                RemovalEvidence(
                     receipts=receipts,
                     log_starts=_log_starts(key, view, snapshot),
                     retention=Retention.of(snapshot.target[key.target_topic]),

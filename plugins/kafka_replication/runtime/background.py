@@ -1,4 +1,4 @@
-"""Work in a thread that may hang: it holds up neither who began it nor the end of the process."""
+"""Runs work in a thread that may hang. A hanging thread delays neither its caller nor the end of the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 def begin(work: Callable[[], T], name: str) -> Future[T]:
-    """The result of ``work``, or what it raises. The thread is called ``name``, and has the context of this one.
+    """Begin ``work`` in a thread called ``name`` with the context of this one. The future has its result or its
+    exception.
 
     The threads of `concurrent.futures` are no daemons: Python waits for them at its end, however long they hang.
     """
@@ -21,7 +22,7 @@ def begin(work: Callable[[], T], name: str) -> Future[T]:
     def run() -> None:
         try:
             result = inside.run(work)
-        except BaseException as e:  # noqa: BLE001  # whoever asks for the result gets it
+        except BaseException as e:  # noqa: BLE001  # the caller gets it with the result
             future.set_exception(e)
         else:
             future.set_result(result)

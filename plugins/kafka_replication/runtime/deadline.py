@@ -48,7 +48,7 @@ class Deadline:
         return cls(math.inf if seconds is None else time.monotonic() + seconds, stop)
 
     def while_moving(self, seconds: float) -> Deadline:
-        """This deadline for one range, which is given up after ``seconds`` without a call of `moved`."""
+        """This deadline for one range. The range is given up after ``seconds`` without a call of `moved`."""
         return replace(self, clock=ProgressClock(seconds))
 
     def moved(self) -> None:
@@ -78,12 +78,12 @@ class Deadline:
             raise self.over(doing, last)
 
     def check_stopped(self, doing: str) -> None:
-        """Raises OutOfTime once the work was stopped. What is begun may still be ended when the time is used up."""
+        """Raises OutOfTime once the work was stopped. When only the time is used up, begun work may still be ended."""
         if self.stop is not None and self.stop.is_set():
             raise self.over(doing)
 
     def over(self, doing: str, last: ReplicationError | None = None) -> OutOfTime | NoProgress:
-        """What to raise at the end: NoProgress if the clock is over first, else OutOfTime."""
+        """The error to raise at the end: NoProgress if the clock is over first, else OutOfTime."""
         stopped = self.stop is not None and self.stop.is_set()
         if self.clock is None or stopped or self.at <= self.clock.at:
             return out_of_time(doing, last)
@@ -167,7 +167,7 @@ def retry(
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the caller may repeat the call, because it may succeed later."""
+    """True if the call may succeed later, so that the caller may repeat it."""
     return isinstance(error, ReplicationError) and error.retriable and not isinstance(error, Busy | NoProgress)
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Event(StrEnum):
-    """What happened, as an id. It is also the log record's attribute ``event``."""
+    """The id of an event. It is also the log record's attribute ``event``."""
 
     COPY_STARTED = "copy-started"
     COPY_ROUND_STARTED = "copy-round-started"

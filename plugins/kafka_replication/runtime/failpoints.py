@@ -44,7 +44,7 @@ def forget() -> None:
 def _wait_for(gate: Path) -> None:
     at_gate(gate).touch()
     while gate.exists():
-        if stopping.asked():  # in the main thread the signal raises by itself
+        if stopping.asked():  # only in the main thread the signal raises an exception
             raise SystemExit
         time.sleep(0.02)
 

@@ -18,8 +18,8 @@ TOLERANCE = 1.5
 class ProcessIdentity:
     """A process on ``host``. ``started`` is in seconds after the machine's start, so clock changes do not alter it.
 
-    ``pid_space`` names where the pid counts: the machine's boot and the namespaces of the process. Containers may share
-    a host name and still have pids of their own. It is empty where the system does not tell it.
+    ``pid_space`` names the space of the pid: the machine's boot and the namespaces of the process. Containers may share
+    a host name and still have their own pids. It is empty if the system does not show it.
     """
 
     host: str
@@ -37,7 +37,7 @@ class ProcessIdentity:
         return cls.of(os.getpid())
 
     def is_alive(self) -> bool:
-        """Whether the process still runs. A zombie does not. Call this only on the process's own ``host``."""
+        """True if the process still runs. A zombie does not. Call this only on the process's own ``host``."""
         try:
             process = psutil.Process(self.pid)
             same = abs(_started(process) - self.started) <= TOLERANCE
@@ -46,7 +46,7 @@ class ProcessIdentity:
             return False
 
     def is_gone(self) -> bool:
-        """Whether the process has certainly ended. False if it runs, or if nothing is known about it from here.
+        """True if the process has certainly ended. False if it runs, or if this process cannot know.
 
         A namespace's number is used again only after the last process of the earlier one has ended. So where the number
         is the same, a missing pid always means that the process is gone.

@@ -1,4 +1,4 @@
-"""How long something that should move has stood still."""
+"""Measures for how long a number that should fall has not fallen."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class StallClock:
         return now - self._progress > self._seconds
 
     def is_old(self, seconds: float) -> bool:
-        """Whether the number has not fallen for so many seconds."""
+        """True if the number has not fallen for so many seconds."""
         return time.monotonic() - self._progress > seconds

@@ -30,12 +30,12 @@ _asked = False
 
 
 def asked() -> bool:
-    """Whether a signal has asked this process to end. For threads, in which no signal raises."""
+    """True if a signal has asked this process to end. For threads, in which no signal raises."""
     return _asked
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """Only sets a flag: the next signal may come in the middle of this, where a lock would be waited for in vain."""
+    """Set a flag only: the next signal may interrupt this function, and a lock could then never be acquired."""
     global _asked
     if _asked:
         return

@@ -1,4 +1,4 @@
-"""In the driver: whether Spark's application can still end the jobs that it was given."""
+"""Runs in the driver: finds out if Spark's application can still end its jobs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ WITHOUT_EXECUTOR = 30.0  # seconds; a worker of Spark starts another executor wi
 
 
 class Application:
-    """The application during one job. Spark leaves jobs without an answer if it stops while they run, and waits for
-    ever for a standalone master that is gone or has forgotten the application.
+    """The application during one job. If Spark stops while jobs run, they never get an answer. It waits for ever for a
+    standalone master that is gone or has forgotten the application.
 
-    An application that has had no executor yet waits for its turn on a busy cluster; that is no fault.
+    An application that has had no executor yet waits for its turn on a busy cluster. This is no fault.
     """
 
     def __init__(self, context: SparkContext) -> None:
@@ -26,7 +26,7 @@ class Application:
         self._without_since = time.monotonic()
 
     def end(self) -> JobEnd | None:
-        """How it ended; None if it goes on."""
+        """The end of the application; None while it goes on."""
         scala = self._context._jsc.sc()
         if scala.isStopped():
             return JobEnd.of(ENDED_EARLY)

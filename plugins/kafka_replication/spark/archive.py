@@ -39,8 +39,8 @@ class Java:
     version: int
 
     @classmethod
-    def found(cls) -> Java | None:
-        """None if there is none, or one that does not say what it is."""
+    def installed(cls) -> Java | None:
+        """The Java that spark-submit would start; None if there is none, or if it does not state its version."""
         home = os.environ.get("JAVA_HOME")
         named = f"{home}/bin/java" if home else shutil.which("java")
         if named is None:
@@ -84,8 +84,8 @@ class Archive:
 
     @classmethod
     def of(cls, spark_home: Path, options: Sequence[str]) -> Archive | None:
-        """None if there can be none: no Java that is known to have archives, or no folder for the cache."""
-        java, folder = Java.found(), cache_folder()
+        """The archive; None if there can be none: Java is not known to have archives, or there is no cache folder."""
+        java, folder = Java.installed(), cache_folder()
         if java is None or java.version < OLDEST_JAVA or folder is None or _UNFIT & set(str(folder)):
             return None
         try:
@@ -96,7 +96,7 @@ class Archive:
         return cls(folder, xxhash.xxh3_64_hexdigest("\n".join(parts).encode()), java)
 
     def sound(self) -> Path | None:
-        """The archive's file, if there is one that belongs to this user and is undamaged. Never raises."""
+        """The archive's file; None unless it belongs to this user and is undamaged. Never raises."""
         try:
             if not _is_private(self.folder):
                 return None
@@ -124,7 +124,7 @@ class Archive:
 
     @contextmanager
     def making(self) -> Iterator[Path | None]:
-        """Gives the name of a file that Java is to write, then makes that file the archive.
+        """Yields the name of a file for Java to write, then makes that file the archive.
 
         None if there is a sound one. One process at a time makes it; others wait. Raises OSError if the folder cannot
         be used.
@@ -164,7 +164,7 @@ def cache_folder() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a real folder of this user, where nobody else can put a file. Java runs what an archive holds."""
+    """True if it is a real folder of this user, where only the user can put files. Java runs an archive's content."""
     try:
         status = folder.lstat()
     except OSError:

@@ -1,8 +1,8 @@
 """The connection between a launcher and its driver, on one machine: jobs go one way, results come back.
 
 It is a Unix socket in a folder that only the owner may open, so that client settings are in no file, on no command line
-and on no network. The driver first shows the token that lies beside the socket; whoever else connects is told nothing.
-Each side notices at once when the other one is gone.
+and on no network. The driver first sends the token that lies beside the socket. Other processes that connect get no
+answer. Each side notices at once when the other one is gone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _token(path: Path) -> Path:
 
 
 class _Arrivals:
-    """Those who have connected and not yet shown the whole token."""
+    """The connections of processes that have not sent the whole token yet."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -125,7 +125,7 @@ class LauncherSide:
 
     @classmethod
     def accept(cls, listener: Listener, is_over: Callable[[], bool]) -> LauncherSide | None:
-        """Wait for the driver. None if ``is_over`` says so first."""
+        """Wait for the driver. Returns None if ``is_over`` becomes true first."""
         with closing(_Arrivals(listener)) as arrivals:
             while not is_over():
                 if (driver := arrivals.look()) is not None:
@@ -133,7 +133,7 @@ class LauncherSide:
         return None
 
     def send(self, job: Job) -> None:
-        """Raises Gone."""
+        """Send the job. Raises Gone."""
         with _gone():
             self._connection.send_bytes(JOB.dump_json(job))
 
@@ -143,17 +143,17 @@ class LauncherSide:
         The more time the caller takes for them, the longer it waits for others that it can take together, at most
         `TOGETHER` seconds. Raises Gone.
         """
-        end, took = False, 0.0
+        end, seconds_taken = False, 0.0
         while not end:
             some = [self._answer()]
-            until = time.monotonic() + min(TOGETHER, SHARE * took)
+            until = time.monotonic() + min(TOGETHER, SHARE * seconds_taken)
             with suppress(Gone):  # the next call raises it; what came before it is not lost
                 while some[-1].end is None and self._connection.poll(max(0.0, until - time.monotonic())):
                     some.append(self._answer())
             end = some[-1].end is not None
             given = time.monotonic()
             yield some
-            took = time.monotonic() - given
+            seconds_taken = time.monotonic() - given
 
     def _answer(self) -> Answer:
         with _gone():
@@ -185,7 +185,7 @@ class DriverSide:
             return self._connection.recv_bytes()
 
     def send(self, answer: Answer) -> None:
-        """Raises Gone."""
+        """Send the answer. Raises Gone."""
         with self._lock, _gone():
             self._connection.send_bytes(ANSWER.dump_json(answer))
 

@@ -1,4 +1,4 @@
-"""Deals a job's tasks to Spark. Each is a Spark job of its own, so that none ends with another; small ones share it."""
+"""Deals a job's tasks to Spark. Each is a Spark job, so that none ends with another one. Small ones share a job."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Aborted(Exception):
 
 
 class GaveUp(Exception):
-    """No task can run any more: ``end`` says why."""
+    """No task can run any more, because of ``end``."""
 
     def __init__(self, end: JobEnd) -> None:
         super().__init__(end.error)
@@ -60,7 +60,7 @@ _ERROR = re.compile(r"^(?:: )?([\w.]+(?:Error|Exception|Exit)\b.*)$", re.MULTILI
 
 
 def cause_of(text: str) -> str:
-    """The line of a long Java and Python trace that says why: the last line that names an error."""
+    """The cause in a long Java and Python trace: the last line that names an error."""
     return (_ERROR.findall(text) or text.strip().splitlines() or ["no reason given"])[-1][:500]
 
 
@@ -92,14 +92,14 @@ def run(context: SparkContext, job: Job, deliver: Callable[[RangeResult], None])
 
 
 def _error(text: str) -> Exception:
-    """What an error of Spark means for those that wait for its job."""
+    """The error for the tasks that wait for a Spark job with this text."""
     if _NO_PYTHON.search(text):
         return GaveUp(JobEnd.of(EXECUTOR_LACKS_PYTHON, cause_of(text)))
     return (Aborted if _ABORTED.search(text) else RuntimeError)(cause_of(text))
 
 
 def _slots(context: SparkContext, job: Job) -> int:
-    """How many Spark jobs run at a time."""
+    """The number of Spark jobs that run at a time."""
     # Shares of a limit that are dealt to tasks which only wait for an executor would be lost.
     is_counted = (context.master or "").startswith("local") or job.settings.throughput_limit is not None
     processors = context.defaultParallelism if is_counted else MOST_AT_A_TIME
@@ -107,17 +107,17 @@ def _slots(context: SparkContext, job: Job) -> int:
 
 
 def _together(job: Job, slots: int) -> int:
-    """How many small ranges each of them may work on at a time, so that ``parallelism`` bounds all together."""
+    """The number of small ranges that each Spark job may work on at a time. ``parallelism`` bounds all together."""
     return AT_ONCE if job.parallelism is None else min(AT_ONCE, math.ceil(job.parallelism / slots))
 
 
 class Dealer:
     """Deals the bundles in their order to threads, each of which runs one bundle at a time.
 
-    A task that failed in a bundle, or whose bundle Spark aborted, runs again by itself; only that result counts. A
-    single task that Spark aborted is set aside, and runs alone at the end: the death of an executor ends all tasks on
-    it, also those that did not cause it. One that is aborted again gets an error as its result. ``give_up`` gets what
-    was aborted, before it is dealt anew: the transactions of dead workers would hide the ledger from the others.
+    If a task failed in a bundle, or Spark aborted its bundle, the task runs again by itself; only that result counts.
+    If Spark aborts a single task, the task runs alone at the end: the death of an executor ends all tasks on it, also
+    those that did not cause it. If it is aborted again, its result is an error. ``give_up`` gets the aborted tasks
+    before they are dealt again: the transactions of dead workers would hide the ledger from the other tasks.
     """
 
     def __init__(
@@ -140,20 +140,20 @@ class Dealer:
     def deal(self, at_a_time: int) -> JobEnd:
         self._await([background.begin(self._work, "deal") for _ in range(at_a_time)])
         if self._set_aside and self._end is None:
-            self._await([background.begin(self._work_alone, "deal")])
+            self._await([background.begin(self._work_single, "deal")])
         return self._end or JobEnd()
 
     def _await(self, futures: list[Future[None]]) -> None:
-        """Until all are done. If Spark's application has ended, Spark may never answer those that are not."""
+        """Wait until all are done. If Spark's application has ended, Spark may never answer for some of them."""
         while wait(futures, LOOK).not_done:
             if (end := self._ended()) is not None:
-                wait(futures, LOOK)  # what they were told already
+                wait(futures, LOOK)  # for the answers that have arrived already
                 self._end = end
                 return
         for future in futures:
             future.result()
 
-    def _work_alone(self) -> None:
+    def _work_single(self) -> None:
         for task in self._set_aside:
             if self._end is None:
                 self._run([task], self._died)
@@ -185,7 +185,7 @@ class Dealer:
             self._take(bundle, results)
 
     def _take(self, bundle: Bundle, results: list[RangeResult]) -> None:
-        """Deliver what is done. What a bundle did not finish becomes single tasks."""
+        """Deliver the finished results. The unfinished tasks of a bundle become single tasks."""
         final = (one for one in results if len(bundle) == 1 or one.fenced or one.at_work or not one.failed)
         done = {result.key for result in final}
         for result in results:
@@ -193,13 +193,13 @@ class Dealer:
                 self._hand_over(result)
             else:
                 self._begun[result.key] = result
-        self._deal_alone(task for task in bundle if task.key not in done)
+        self._deal_single(task for task in bundle if task.key not in done)
 
     def _hand_over(self, result: RangeResult) -> None:
         begun = self._begun.get(result.key)
         self._deliver(result.after(begun) if begun else result)
 
-    def _deal_alone(self, tasks: Iterable[RangeTask]) -> None:
+    def _deal_single(self, tasks: Iterable[RangeTask]) -> None:
         for task in tasks:
             self._bundles.put([task])
 
@@ -211,7 +211,7 @@ class Dealer:
             if not bundle:
                 self._end = JobEnd(error=f"Spark gave up: {cause}")
             elif len(bundle) > 1:
-                self._deal_alone(bundle)
+                self._deal_single(bundle)
             else:
                 self._set_aside += bundle
             self._aborts += 1

@@ -22,7 +22,7 @@ Jobs = queue.SimpleQueue[Job | None]
 
 
 def main() -> None:
-    """Entry point of the script: ``SCRIPT SOCKET``. Ends when the launcher says so, or is gone."""
+    """Entry point of the script: ``SCRIPT SOCKET``. Ends when the launcher asks for it, or is gone."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     parent = jvm.watch()
     launcher, jobs = DriverSide(sys.argv[1]), Jobs()

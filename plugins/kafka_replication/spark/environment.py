@@ -1,4 +1,4 @@
-"""What Spark's processes get of this process's environment: everything but what may hold a secret."""
+"""The environment for Spark's processes: that of this process without the variables that may hold a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark itself may do wrong, and what the person does. What goes wrong in a range is an error of that range."""
+"""The failures of Spark itself, each with its remedy. A failure in a range is an error of that range."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One way. ``is_passing``: the same job may succeed when it is submitted again. ``is_start``: no job was begun."""
+    """One kind of failure. ``is_passing``: the same job may succeed later. ``is_start``: no job was begun."""
 
     name: str  # its anchor in docs/errors.md
     what: str

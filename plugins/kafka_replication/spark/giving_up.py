@@ -1,4 +1,4 @@
-"""Ends the transactions of ranges whose work was given up, so that nobody has to wait for their time-out."""
+"""Ends the transactions of ranges that were given up. Otherwise readers would wait for their time-out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS = 20.0  # for all of them; if the target does not answer, the next sessi
 
 
 def end_sessions(job: Job, tasks: Sequence[RangeTask]) -> None:
-    """Fence what may still be at work on these tasks. Call it before they are dealt anew, never afterwards."""
+    """Fence sessions that may still work on these tasks. Call it before the tasks are dealt again, never afterwards."""
     ids = {task.key.transactional_id: str(task.key) for task in tasks if task.copy is not None}
     if not ids or job.delivery != EXACTLY_ONCE:
         return

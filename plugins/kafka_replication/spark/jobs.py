@@ -21,7 +21,7 @@ from kafka_replication.spark.failures import WORKER_ENDED, Failure
 from kafka_replication.verification.read_back import ReadBackTask
 from kafka_replication.verification.verify import VerifyResult
 
-# What a worker imports.
+# The modules that a worker imports.
 NEEDED = (
     "confluent_kafka",
     "xxhash",
@@ -40,7 +40,7 @@ def needed(settings: Copy) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTask:
-    """The work on one partition: copy a range, if there is one, then read back what is copied and not verified."""
+    """The work on one partition: copy a range, if there is one, then read back the copies that are not verified."""
 
     copy: CopyTask | None = None
     read_back: ReadBackTask
@@ -53,7 +53,7 @@ class RangeTask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeResult:
     """The outcome of one task. ``read_back`` is None if the copy was fenced: another copier works on the partition.
-    ``at_work``: its thread has not ended, so that nobody else may begin with it.
+    ``at_work``: its thread has not ended, so that no one else may begin with the partition.
     """
 
     key: PartitionKey
@@ -67,11 +67,11 @@ class RangeResult:
 
     @property
     def failed(self) -> bool:
-        """Whether one of the parts has an error."""
+        """True if one of the parts has an error."""
         return bool((self.copied and self.copied.error) or (self.read_back and self.read_back.error))
 
     def after(self, before: RangeResult) -> RangeResult:
-        """The results of two attempts at one task, the later one being this. The later one read everything back."""
+        """The results of two attempts at one task. This is the later one, which read everything back."""
         if self.copied is None or before.copied is None:
             return self
         return replace(self, copied=self.copied.after(before.copied))
@@ -92,7 +92,7 @@ class Job:
     pipeline: PipelineDefinition = field(default_factory=PipelineDefinition)
     tasks: list[RangeTask] = field(default_factory=list)
     parallelism: int | None = None  # how many tasks may run at a time; None: as many as Spark has processors for
-    seconds: float | None = None  # what is left of the run's time; None is no bound
+    seconds: float | None = None  # the seconds left of the run's time; None is no bound
     request_seconds: float = 30.0  # that a cluster may take for its first answer to a worker
     without_progress_seconds: float = 600.0  # after which a range that does not move is given up
     partitioning: Partitioning = SOLE
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def common(self) -> Job:
-        """The part that all tasks share. Every Spark task gets it together with its own task."""
+        """The part that all tasks share. Every Spark task gets it together with its own tasks."""
         return replace(self, tasks=[])
 
     @property
@@ -109,7 +109,7 @@ class Job:
         return (*needed(self.settings), *self.pipeline.modules)
 
     def shared(self, at_a_time: int) -> Job:
-        """The same job where each of so many ranges at a time keeps to its share of the throughput limit."""
+        """The same job for one of so many ranges ``at_a_time``: each gets its share of the throughput limit."""
         limit = self.settings.throughput_limit
         if limit is None:
             return self
@@ -119,7 +119,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How a job ended. Without ``error`` every task has a result."""
+    """The end of a job. Without ``error`` every task has a result."""
 
     error: str | None = None
     remedy: str = ""
@@ -175,16 +175,16 @@ Bundle = list[RangeTask]
 
 
 def bundles(tasks: Sequence[RangeTask], slots: int) -> list[Bundle]:
-    """What Spark works on at a time: each large task alone, then the small ones together, all in their order.
+    """The bundles for Spark in order: each large task by itself, then the small ones together.
 
     The small ones are shared evenly by the ``slots``. A task that only reads back counts as large: its size is unknown.
     """
     small = [task for task in tasks if task.copy is not None and task.copy.range.span <= SMALL]
     size = max(1, min(LARGEST_BUNDLE, math.ceil(len(small) / slots)))
-    alone = [[task] for task in tasks if task.copy is None or task.copy.range.span > SMALL]
-    return [*alone, *(small[first : first + size] for first in range(0, len(small), size))]
+    large = [[task] for task in tasks if task.copy is None or task.copy.range.span > SMALL]
+    return [*large, *(small[first : first + size] for first in range(0, len(small), size))]
 
 
 def longest_first(tasks: Sequence[RangeTask]) -> list[RangeTask]:
-    """Most offsets first, so that no long task starts last."""
+    """The tasks with most offsets first, so that no long task starts last."""
     return sorted(tasks, key=lambda task: -(task.copy.range.span if task.copy else 0))

@@ -1,4 +1,4 @@
-"""Where jobs run: the seam between a run's steps and Spark."""
+"""The seam between a run's steps and Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Launcher(Protocol):
 
 
 class OnDemand:
-    """Makes the launcher when the first job is submitted: a run without work needs no Spark and no Spark connection."""
+    """Makes the launcher for the first job: a run without work needs no Spark and no Spark connection."""
 
     def __init__(self, make: Callable[[], Launcher]) -> None:
         self._make, self._stack = make, ExitStack()

@@ -1,4 +1,4 @@
-"""What makes Spark start fast in local mode, where one small JVM is driver and executor at once."""
+"""Settings for a fast start of Spark in local mode, in which one small JVM is driver and executor at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPTIONS = "spark.driver.extraJavaOptions"
 DAEMON = "kafka_replication.spark.preloaded_daemon"
 # The JVM does little but start. The first compiler alone costs half as much CPU time.
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# Java says on stdout what it does not like about an archive; a run without one is no fault.
+# Java prints its objections to an archive on stdout; a run without an archive is no fault.
 SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 _JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _LAUNCHER_VARIABLE = "SPARK_LAUNCHER_OPTS"
@@ -21,7 +21,7 @@ _SWITCH = re.compile(r"(^|[\s\"'])-X(X:|share|log|int|batch)")
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and workers are on this machine, in one JVM. ``local-cluster[...]`` is a cluster."""
+    """True if driver and workers are on this machine, in one JVM. ``local-cluster[...]`` is a cluster."""
     return master == "local" or master.startswith("local[")
 
 
@@ -30,25 +30,25 @@ def archive(spark_home: Path) -> Archive | None:
 
 
 def conf(spark_home: Path, own: Mapping[str, str]) -> dict[str, str]:
-    """Settings that save time, without those of the user (``own``), which are never changed or added to."""
+    """Settings that save time, except those that the user has set (``own``), which are never changed or extended."""
     settings = {"spark.python.daemon.module": DAEMON}
     if not has_own_options(spark_home, own):
-        found = archive(spark_home)
-        file = found.sound() if found else None
+        class_data = archive(spark_home)
+        file = class_data.sound() if class_data else None
         shared = (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *SILENT) if file else ()
         settings[OPTIONS] = " ".join([*QUICK, *shared])
     return settings
 
 
 def variables() -> dict[str, str]:
-    """Environment variables that save time: the same for the JVM with which spark-submit puts its command together."""
+    """Environment variables that save time. They are for the JVM that builds spark-submit's command, too."""
     if _LAUNCHER_VARIABLE in os.environ or _switches(_JAVA_VARIABLES[1:]):
         return {}
     return {_LAUNCHER_VARIABLE: " ".join(QUICK)}
 
 
 def has_own_options(spark_home: Path, own: Mapping[str, str]) -> bool:
-    """Whether the user chose options for the driver's JVM: in a setting, in Spark's own files, or in the environment.
+    """True if the user chose options for the driver's JVM: in a setting, in Spark's own files, or in the environment.
 
     Java does not start if it is told to use two garbage collectors.
     """

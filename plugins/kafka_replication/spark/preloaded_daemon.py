@@ -1,4 +1,4 @@
-"""PySpark's daemon for local mode: it imports what a worker needs once, and every worker that it forks has it at once.
+"""PySpark's daemon for local mode: it imports the modules of a worker once, before it forks workers.
 
 ``spark.python.daemon.module`` names this module. Importing creates no client and starts no thread, so forking is safe.
 """
@@ -22,7 +22,7 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Import what this Python has. What it lacks a worker finds out by itself, and names (`stages.MISSING`)."""
+    """Import the modules that exist. A worker reports missing ones itself (`dealer.MISSING`)."""
     for name in PRELOADED:
         try:
             importlib.import_module(name)

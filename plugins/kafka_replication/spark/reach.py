@@ -1,4 +1,4 @@
-"""Whether a run could start Spark: looks at its master and this installation, and starts nothing."""
+"""Finds out if a run could start Spark: looks at its master and this installation, and starts nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DEFAULT_PORTS = {_STANDALONE: 7077, _KUBERNETES: 443}
 
 
 def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -> Iterator[Finding]:
-    """What hinders a run with these settings from using this Spark connection, also where its workers import these
+    """The obstacles to the use of this Spark connection by a run with these settings. Its workers import these
     ``modules`` of the user.
 
     YARN's address is in Hadoop's files, and not looked at.
@@ -64,7 +64,9 @@ def _workers(where: str, modules: Sequence[str]) -> Iterator[Finding]:
 
 
 def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:
-    """A worker has a Python of its own. Airflow, for example, adds folders to the path of its own processes alone."""
+    """Findings about the user's functions. A worker has its own Python. Airflow, for example, adds folders only to the
+    path of its own processes.
+    """
     for name in modules:
         python = environ.get("PYSPARK_PYTHON", sys.executable)
         done = subprocess.run(
@@ -90,26 +92,26 @@ def is_standalone(master: str) -> bool:
 
 
 def addresses(master: str) -> list[str]:
-    """Where a standalone master may be, the one at work and those that stand by; none for other kinds of master."""
-    found = _STANDALONE.match(master)
-    return found[1].split(",") if found else []
+    """The addresses of a standalone master, the active one and the standby ones; none for other kinds of master."""
+    match = _STANDALONE.match(master)
+    return match[1].split(",") if match else []
 
 
 def silent(master: str) -> str:
-    """Why no standalone master answers, with each address; empty if one does, and for other kinds of master."""
+    """The errors of the standalone masters at their addresses if no one answers; else empty, as for other masters."""
     return _failures(master) if is_standalone(master) else ""
 
 
 def _failures(master: str) -> str:
     for pattern, default in _DEFAULT_PORTS.items():
-        if found := pattern.match(master):
-            failures = [_connect(address, default) for address in found[1].split(",")]
+        if match := pattern.match(master):
+            failures = [_connect(address, default) for address in match[1].split(",")]
             return "; ".join(failures) if all(failures) else ""
     return ""
 
 
 def _connect(address: str, default: int) -> str:
-    """Why nobody answers at this address; empty if somebody does."""
+    """The error of a connection to this address; empty if there is an answer."""
     host, _, port = address.rpartition(":") if ":" in address else (address, "", str(default))
     with suppress(ValueError):
         try:

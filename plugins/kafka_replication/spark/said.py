@@ -1,4 +1,4 @@
-"""What Spark's log says about the end of its application, read line by line while Spark writes it."""
+"""Reads from Spark's log the reason for the end of its application, line by line while Spark writes it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TRIES = 2
 _TRY = re.compile(r"\bFailed to connect to master (\S+)")
 _KILLED = re.compile(r"\bApplication has been killed\. Reason: (.+)")
 _UNRESPONSIVE = "All masters are unresponsive"
-_LOGIN = re.compile(r"SaslException|SaslMessage|AuthEngine|[Aa]uthentication")  # either of Spark's two protocols
+_LOGIN = re.compile(r"SaslException|SaslMessage|AuthEngine|[Aa]uthentication")  # of either of Spark's two protocols
 _NOT_SUBMITTED = re.compile(r'^(?:Exception in thread "main" |Error: )?((?:[\w.]+(?:Exception|Error)\b|Invalid ).+)')
 
-# What Spark says on every healthy start, and nobody needs.
+# The lines that Spark logs on every healthy start.
 _ALWAYS_SAID = re.compile(
     r"^WARNING: Using incubator modules|^Using Spark's default log4j profile|^Setting Spark log level to"
     r"|WARN Utils: (Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP)"
@@ -36,24 +36,24 @@ def is_always_said(line: str) -> bool:
 
 
 class SparkLog:
-    """One application's log. One thread calls `hear`, others ask for the `failure`."""
+    """One application's log. One thread calls `hear`, other threads read the `failure`."""
 
     def __init__(self, master: str) -> None:
         self._master = master
         self._tries = Counter[str]()
         self._is_login = self._is_hopeless = False
         self._killed: str | None = None
-        self.not_submitted = ""  # why spark-submit itself ended, if it says so
+        self.not_submitted = ""  # the reason why spark-submit itself ended, if its log has it
 
     def hear(self, line: str) -> bool:
-        """Returns True once: when this line shows that no master will take the application."""
+        """Read one line. Returns True once: when this line shows that no master will take the application."""
         self._is_login = self._is_login or bool(_LOGIN.search(line))
-        if not self.not_submitted and (found := _NOT_SUBMITTED.search(line)):
-            self.not_submitted = found[1].strip()[:300]
-        if found := _KILLED.search(line):
-            self._killed = found[1].strip()
-        if found := _TRY.search(line):
-            self._tries[found[1]] += 1
+        if not self.not_submitted and (match := _NOT_SUBMITTED.search(line)):
+            self.not_submitted = match[1].strip()[:300]
+        if match := _KILLED.search(line):
+            self._killed = match[1].strip()
+        if match := _TRY.search(line):
+            self._tries[match[1]] += 1
         was_hopeless, self._is_hopeless = self._is_hopeless, self._is_hopeless or self._is_refused()
         return self._is_hopeless and not was_hopeless
 
@@ -63,7 +63,7 @@ class SparkLog:
 
     @property
     def failure(self) -> Failure | None:
-        """Why Spark ended the application, or had to; None if its log does not say. Asks the master."""
+        """The reason why Spark ended the application, or had to; None if its log has none. Asks the master."""
         if self._is_hopeless or (self._killed is not None and _UNRESPONSIVE in self._killed):
             return self._unregistered()
         if self._killed is not None:

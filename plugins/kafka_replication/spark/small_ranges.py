@@ -1,4 +1,4 @@
-"""Several small ranges at a time in one worker, in threads: most of a small range's time is waiting for the brokers.
+"""Works on several small ranges at a time in one worker, in threads: a small range mostly waits for the brokers.
 
 A range that fails here, or that is not done in time, is worked on again by itself: then it has all of its time and
 attempts, and the others do not wait for it.
@@ -31,9 +31,9 @@ T = TypeVar("T")
 
 
 def frugal(job: Job) -> Job:
-    """The job with few attempts, and with client buffers of which a worker can hold `AT_ONCE` times as many.
+    """The job with few attempts, and with small client buffers, so that a worker can hold those of `AT_ONCE` ranges.
 
-    Its ranges share what one range by itself may carry.
+    Its ranges share the throughput limit of one range.
     """
     job = job.shared(job.together)
     return replace(
@@ -47,9 +47,9 @@ def frugal(job: Job) -> Job:
 class Together(Generic[T]):
     """Works on bundles, one after the other, with at most ``threads`` ranges at a time.
 
-    Each thread borrows ``tools``, which are kept for the next bundle. They must end their work when the event is set
-    that they were made with. A thread that does not is left to itself, and ``give_up`` gets its task: nobody else would
-    end the transaction that it may have open.
+    Each thread borrows ``tools``, which are kept for the next bundle. The work of tools must end when the event is set
+    that they were created with. A thread that does not end is abandoned, and ``give_up`` gets its task, to end the
+    transaction that may be open.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Where a Spark process begins to run this package: the driver's entry point, and where Python finds the code.
+"""The start of a Spark process that runs this package: the driver's entry point, and the path to the code.
 
-It imports nothing of PySpark, because PySpark is to be imported from where `prefer_linked` says.
+This module imports nothing of PySpark, because `prefer_linked` first sets the place to import PySpark from.
 """
 
 from __future__ import annotations

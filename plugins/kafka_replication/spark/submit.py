@@ -80,7 +80,8 @@ def conf_for(master: str, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def package_for(master: str, here: Workspace) -> Path | None:
-    """Put this package where the driver and its workers find it. Returns what goes with ``--py-files``, if anything.
+    """Put this package in a place where the driver and its workers find it. Returns the value for ``--py-files``, or
+    None.
 
     A cluster gets a zip. In local mode all processes import from the folders of this installation, whose modules are
     compiled.
@@ -96,7 +97,7 @@ PY_FILES = "spark.submit.pyFiles"
 
 
 def py_files(package: Path | None, conf: Mapping[str, str]) -> str | None:
-    """What goes with ``--py-files``, which would replace the user's own setting: this package and those files."""
+    """The value of ``--py-files``: this package, and the files of the user's setting, which it would replace."""
     return ",".join(filter(None, [str(package) if package else "", conf.get(PY_FILES, "")])) or None
 
 
@@ -118,7 +119,7 @@ class Submission(Protocol):
 
     @property
     def master(self) -> str:
-        """Where Spark runs. Raises BadInput, ConnectionMissing."""
+        """The address of Spark. Raises BadInput, ConnectionMissing."""
 
     def start(self, here: Workspace, name: str, hear: Callable[[str], object]) -> None:
         """Call spark-submit; the Spark application gets ``name``, and ``hear`` each line of Spark's log. Do not wait.
@@ -126,13 +127,13 @@ class Submission(Protocol):
         """
 
     def wait(self, seconds: float) -> str | None:
-        """How spark-submit ended, for an error message; None if it still runs after ``seconds``. Raises BadInput."""
+        """The end of spark-submit, for an error message; None if it still runs after ``seconds``. Raises BadInput."""
 
     def stop(self) -> None:
         """End spark-submit, if it runs, and all its processes on this machine. Another thread may call this."""
 
     def log_place(self) -> str:
-        """Where Spark's log is, for an error message."""
+        """The place of Spark's log, for an error message."""
 
 
 class SubmitLauncher:
@@ -160,7 +161,7 @@ class SubmitLauncher:
         """Raises BadInput, ConnectionMissing, OutOfTime, Unreachable if Spark does not start, and what ``deliver``
         raises.
         """
-        with after(patience(job), self._submission.stop) as is_over:
+        with timer(patience(job), self._submission.stop) as is_over:
             try:
                 driver = self._started(job)
                 driver.send(job)
@@ -176,7 +177,7 @@ class SubmitLauncher:
                 )
 
     def _explained(self, end: JobEnd) -> JobEnd:
-        """The true cause of an early end, if Spark's log has it. The application ends with its job. Raises Unreachable,
+        """The end with the true cause, if Spark's log has it. The application ends with its job. Raises Unreachable,
         BadInput if no master took it.
         """
         self._end()
@@ -188,7 +189,7 @@ class SubmitLauncher:
         return JobEnd.of(failure)
 
     def _hear(self, line: str) -> None:
-        """Spark tries on for 40 s after it is clear that no master will take its application."""
+        """Read one line of the log. If no master takes the application, end it: Spark would go on trying for 40 s."""
         if self._log.hear(line):
             threading.Thread(target=self._submission.stop, daemon=True, name="stop-spark").start()
 
@@ -217,7 +218,7 @@ class SubmitLauncher:
         return f"see Spark's log {self._submission.log_place()}; run again"
 
     def _end(self) -> None:
-        """Stop everything; the next job starts anew."""
+        """Stop everything. The next job starts Spark again."""
         self._driver = None
         try:
             self._submission.stop()
@@ -237,7 +238,7 @@ def _collect(driver: LauncherSide, deliver: Deliver) -> JobEnd:
 
 
 @contextmanager
-def after(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
+def timer(seconds: float, act: Callable[[], None]) -> Iterator[threading.Event]:
     """Call ``act`` in a thread if the body takes longer than ``seconds``. The event is set before the call."""
     is_over = threading.Event()
 
@@ -318,7 +319,7 @@ class TerminalSubmission:
 
 
 def _pass_on(lines: IO[bytes], to: IO[bytes], whose: ExitStack, hear: Callable[[str], object]) -> None:
-    """Each line of Spark's log, as it comes. One that cannot be written, because the disk is full, is heard."""
+    """Pass on each line of Spark's log as it comes. ``hear`` gets also a line that a full disk does not take."""
     with whose, lines:
         for line in lines:
             hear(line.decode(errors="replace"))

@@ -23,7 +23,8 @@ from kafka_replication.spark.submit import SubmitLauncher, TerminalSubmission, s
 from kafka_replication.verification.read_back import ReadBackTask
 
 log = logging.getLogger(__name__)
-NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}  # its tasks fail at once, which loads the same classes
+# Tasks for it fail at once, which loads the same classes.
+UNREACHABLE_CLUSTER = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 SECONDS = 300.0
 
 
@@ -51,7 +52,7 @@ def make() -> None:
 
 
 class Patient(TerminalSubmission):
-    """Java writes the archive after the driver has ended, and may take its time for it."""
+    """A submission that leaves Java time to write the archive, which it does after the driver has ended."""
 
     def wait(self, seconds: float) -> str | None:
         return super().wait(SECONDS if seconds else 0)
@@ -62,8 +63,8 @@ def job() -> Job:
     return Job(
         replication="class-data-archive",
         run_id="training",
-        source=NOBODY,
-        target=NOBODY,
+        source=UNREACHABLE_CLUSTER,
+        target=UNREACHABLE_CLUSTER,
         settings=Copy(),
         tasks=[task(partition) for partition in range(2)],
         seconds=SECONDS,
@@ -81,7 +82,7 @@ def task(partition: int) -> RangeTask:
 
 
 def main() -> int:
-    """Make the archive if it is missing. Returns 0 also where no archive is possible, because nothing needs one."""
+    """Make the archive if it is missing. Returns 0 also if no archive is possible, because it is optional."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         make()

@@ -42,23 +42,23 @@ def execute(common: bytes, bundle: bytes) -> str:
     """
     stopping.on_signals(even_ignored=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    tasks, here = BUNDLE.validate_json(bundle), _here(common)
-    results = [here.alone(tasks[0])] if len(tasks) == 1 else here.together(tasks)
+    tasks, here = BUNDLE.validate_json(bundle), _job_of(common)
+    results = [here.run_single(tasks[0])] if len(tasks) == 1 else here.together(tasks)
     return RESULTS.dump_json(results).decode()
 
 
-class Here:
+class WorkerJob:
     """One job in this worker."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def alone(self, task: RangeTask) -> RangeResult:
+    def run_single(self, task: RangeTask) -> RangeResult:
         return replicate(self._job, task)
 
     def together(self, tasks: Sequence[RangeTask]) -> list[RangeResult]:
-        """What was done of these small ranges within a bounded time. Whoever is dealt one that did not end fences it;
-        without transactions nothing does, so it is not dealt again.
+        """The results of these small ranges after a bounded time. A range that did not end is fenced by the worker that
+        gets it next. Without transactions nothing fences it, so it is not dealt again.
         """
         results = self._together.work(tasks)
         if self._job.delivery == EXACTLY_ONCE:
@@ -72,12 +72,13 @@ class Here:
 
 
 @lru_cache(maxsize=1)
-def _here(common: bytes) -> Here:
-    return Here(JOB.validate_json(common))
+def _job_of(common: bytes) -> WorkerJob:
+    return WorkerJob(JOB.validate_json(common))
 
 
 class Tools:
-    """What the tasks of one job share in one thread of a worker: the deadline, and a ledger that reads on.
+    """The tools that the tasks of one job share in one thread of a worker: the deadline, and a ledger that is read
+    incrementally.
 
     The deadline's clock is that of the range at work: a thread works on one range at a time.
     """
@@ -105,7 +106,7 @@ class Tools:
 
     @cached_property
     def pipeline(self) -> Pipeline | None:
-        """Raises BadInput for a function that this worker cannot import."""
+        """The pipeline of the job. Raises BadInput for a function that this worker cannot import."""
         return load(self.job.pipeline)
 
 
@@ -113,7 +114,7 @@ _thread = threading.local()
 
 
 def tools_of(job: Job) -> Tools:
-    """The tools of this job in this thread; made when its first task comes."""
+    """The tools of this job in this thread. They are created for its first task."""
     if getattr(_thread, "job", None) is not job:
         _thread.job, _thread.tools = job, Tools(job)
     tools: Tools = _thread.tools
@@ -121,7 +122,7 @@ def tools_of(job: Job) -> Tools:
 
 
 def replicate(job: Job, task: RangeTask) -> RangeResult:
-    """Copy the task's range, and read back what is not verified. What was committed before an error is read back too.
+    """Copy the task's range, and read back the copies that are not verified, also after an error.
 
     Never raises a ReplicationError.
     """
@@ -129,7 +130,7 @@ def replicate(job: Job, task: RangeTask) -> RangeResult:
 
 
 def work_on(tools: Tools, task: RangeTask) -> RangeResult:
-    """The same, with these tools."""
+    """Copy and read back as `replicate` does, with these tools."""
     failpoints.reached("W", str(task.key.source))
     job = tools.job
     copied = copy(tools, task.copy) if task.copy else None
@@ -140,7 +141,7 @@ def work_on(tools: Tools, task: RangeTask) -> RangeResult:
 
 
 def _target(job: Job, key: PartitionKey) -> TopicPartition:
-    """A partition that the target topic has."""
+    """A partition of the target topic."""
     return key.target if job.partitioning.keeps else TopicPartition(key.target_topic, 0)
 
 

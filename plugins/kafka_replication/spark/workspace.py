@@ -1,4 +1,4 @@
-"""A launcher's private folder on the machine that submits, and the removal of folders that killed processes left."""
+"""A launcher's private folder on the machine that submits. Also removes folders that killed processes left."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _parent() -> Path:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that the owner alone may read (0600)."""
+    """Write a new file that only the owner may read (0600)."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 
@@ -100,8 +100,8 @@ def _is_own(folder: Path) -> bool:
 
 
 def _is_orphan(here: Workspace) -> bool:
-    """Whether the folder names its owner process, and that process is certainly gone. Where the system tells no spaces
-    of pids, those of one host name are the same.
+    """True if the folder names its owner process, and that process is certainly gone. If the system has no pid spaces,
+    processes of one host name are in the same space.
     """
     try:
         owner = IDENTITY.validate_json(here.owner.read_bytes())

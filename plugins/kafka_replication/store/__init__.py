@@ -23,24 +23,24 @@ def open_store(url: str) -> WatermarkStore:
 
 
 def open_empty(folder: Path) -> WatermarkStore:
-    """A new store in this folder that nobody needs to know of: it stands for one that is not there."""
+    """A new store in this folder, in place of one that does not exist. No one else uses it."""
     return SqlStore(f"sqlite:///{folder}/store.db", logging.DEBUG)
 
 
 def is_there(url: str) -> bool:
-    """Whether a store was made at this url. Makes nothing. Raises BadInput, Unreachable."""
+    """True if there is a store at this url. Creates nothing. Raises BadInput, Unreachable."""
     return connect.is_there(connect.parse(url))
 
 
 def why_not_writable(url: str) -> ReplicationError | None:
-    """The error with which a run would end that writes to this store, or None: its rights are asked, nothing is
-    written. Raises BadInput, Unreachable.
+    """The error that a run would raise when it writes to this store; None if there is none. Only rights are read, and
+    nothing is written. Raises BadInput, Unreachable.
     """
     return writable.why_not(connect.parse(url))
 
 
 def shown(url: str) -> str:
-    """The url as it may be shown, without its secrets. Raises BadInput."""
+    """The url without its secrets, for messages. Raises BadInput."""
     return connect.shown(connect.parse(url))
 
 

@@ -16,7 +16,7 @@ from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.store import connect, schema
 
 _table = schema.alerts
-# The kinds of rows that are no causes: when Airflow's watch looked last, and when somebody decided what is open.
+# The kinds of rows that are no causes: the last look of Airflow's watch, and the last decision about open causes.
 _LOOK, _SETTLED = "look", "settled"
 _OPEN = TypeAdapter(OpenCause)
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
@@ -28,7 +28,9 @@ def open_causes(db: Connection, replication: str) -> list[OpenCause]:
 
 
 def settle(db: Connection, replication: str, decide: Decide, repeated: Decision | None = None) -> Decision:
-    """``repeated``: what an attempt decided whose commit may have come about. Its claims are this one's."""
+    """Store the decision about what is open, and return it. ``repeated`` is the decision of an attempt whose commit may
+    have succeeded; this one keeps its claims.
+    """
     before = _locked(db, replication)
     claims = {row.key: row.claimed_until for row in before}
     if repeated and repeated.alerts and all(claims.get(a.open.key) == a.claimed_until for a in repeated.alerts):
@@ -55,7 +57,7 @@ def last_look(db: Connection, replication: str) -> Look | None:
 
 
 def _put_row(db: Connection, replication: str, kind: str, document: dict[str, Any]) -> None:
-    """Write a row that is no cause, with the time."""
+    """Write a row that is no cause, with the current time."""
     now = connect.clock(db)
     db.execute(delete(_table).where(_is(replication, kind)))
     row = {"replication": replication, "kind": kind, "subject": "", "since": now, "last_seen": now}
@@ -67,8 +69,8 @@ def _is(replication: str, kind: str) -> ColumnElement[bool]:
 
 
 def _locked(db: Connection, replication: str) -> list[OpenCause]:
-    """What is open, locked until the transaction ends. Rows that are not there yet cannot be locked, so the whole
-    replication is; an SQLite transaction that writes is alone anyway.
+    """The open causes, locked until the transaction ends. Rows that do not exist yet cannot be locked, so the whole
+    replication is locked. An SQLite transaction that writes is the only one anyway.
     """
     _lock(db, replication)
     return open_causes(db, replication)
@@ -80,7 +82,7 @@ def _lock(db: Connection, replication: str) -> None:
 
 
 def _put(db: Connection, replication: str, before: Sequence[OpenCause], after: Sequence[OpenCause]) -> None:
-    """Write the rows that changed."""
+    """Write the changed rows."""
     stored, kept = {row.key: row for row in before}, {row.key: row for row in after}
     changed = [key for key, row in stored.items() if kept.get(key) != row]
     for key in changed:

@@ -24,18 +24,16 @@ def store(
     db: Connection,
     replication: str,
     time: int,
-    found: Mapping[BoundaryKey, int],
+    resolved: Mapping[BoundaryKey, int],
     copied: Mapping[BoundaryKey, int | None],
 ) -> dict[BoundaryKey, int]:
-    """The boundaries at ``time`` (ms). Missing ones are decided from ``found`` and stored, with few statements for many
-    partitions.
-    """
+    """The boundaries at ``time`` (ms). Missing ones are decided from ``resolved`` and stored, with few statements."""
     stored = _offsets(db, replication, _c.time == time, func.max(_c.next_offset))
-    new = sorted(found.keys() - stored.keys())
+    new = sorted(resolved.keys() - stored.keys())
     if new:
         before = _offsets(db, replication, _c.time < time, func.max(_c.next_offset))
         after = _offsets(db, replication, _c.time > time, func.min(_c.next_offset))
-        decided = {key: decide_boundary(found[key], before.get(key), after.get(key), copied.get(key)) for key in new}
+        decided = {key: decide_boundary(resolved[key], before.get(key), after.get(key), copied.get(key)) for key in new}
         db.execute(
             insert(boundaries),
             [
@@ -51,7 +49,7 @@ def store(
             ],
         )
         stored |= decided
-    return {key: stored[key] for key in found}
+    return {key: stored[key] for key in resolved}
 
 
 def _offsets(

@@ -106,7 +106,7 @@ def connect(url: URL) -> Engine:
 
 
 def is_there(url: URL) -> bool:
-    """Whether the database has a store. Makes nothing. Raises BadInput, Unreachable."""
+    """True if the database has a store. Creates nothing. Raises BadInput, Unreachable."""
     if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):  # noqa: PTH110 - Path raises where it may not look
         return False
     engine = connect(url)
@@ -188,13 +188,13 @@ def describe(url: URL) -> str:
 
 
 def _translated(problem: BaseException | None, passing: bool, url: URL) -> ReplicationError | None:
-    """The error of this package, or None. ``passing`` says that the error is of a kind that a retry can heal."""
+    """The error of this package, or None. ``passing``: the error is of a kind for which a retry can help."""
     row = row_of(problem, passing=passing)
     return None if row is None else error_of(row, scrubbed(problem, url), url)
 
 
 def error_of(row: Row, said: str, url: URL) -> ReplicationError:
-    """The error of this kind, for what the database said."""
+    """The error of this kind, with the words of the database."""
     error = row.kind(f"{describe(url)} {row.what} ({said})", row.remedy)
     error.of_store = True
     if isinstance(error, Unreachable):

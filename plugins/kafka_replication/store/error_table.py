@@ -1,4 +1,4 @@
-"""What a database's error means for the watermark store.
+"""Maps a database's errors to the errors of the watermark store.
 
 SQLite's errors have names (https://www.sqlite.org/rescode.html), PostgreSQL's have codes (appendix A). psycopg gives
 no code if the connection itself fails, so its words count there.
@@ -22,7 +22,7 @@ from kafka_replication.model.errors import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One kind of failure. ``pattern`` is looked for in SQLite's name, PostgreSQL's code and the driver's words."""
+    """One kind of failure. ``pattern`` is searched in SQLite's name, PostgreSQL's code and the driver's words."""
 
     name: str  # its anchor in docs/errors.md
     pattern: str
@@ -135,9 +135,9 @@ def row_named(name: str) -> Row:
 
 
 def row_of(problem: BaseException | None, *, passing: bool) -> Row | None:
-    """The row of a driver's error. ``passing``: an error of its type may pass. None: it is no failure of the store."""
+    """The row of a driver's error; None if the store did not fail. ``passing``: a retry can help with its type."""
     said = " ".join(
         (str(getattr(problem, "sqlite_errorname", "") or ""), str(getattr(problem, "sqlstate", "") or ""), str(problem))
     )
-    found = next((row for row in TABLE if re.search(row.pattern, said.strip(), re.IGNORECASE)), None)
-    return found or (OTHER if passing else None)
+    row = next((row for row in TABLE if re.search(row.pattern, said.strip(), re.IGNORECASE)), None)
+    return row or (OTHER if passing else None)

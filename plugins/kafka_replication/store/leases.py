@@ -12,7 +12,7 @@ from kafka_replication.model.times import floor_millis, from_millis
 from kafka_replication.runtime.identity import IDENTITY
 from kafka_replication.store import connect, run_liveness, schema
 from kafka_replication.watermarks import lease_rules
-from kafka_replication.watermarks.lease_rules import Granted, lost
+from kafka_replication.watermarks.lease_rules import Granted, not_held
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease
 
@@ -27,9 +27,10 @@ def in_millis(seconds: float) -> int:
 
 
 def acquire(db: Connection, claim: Claim, duration: int) -> Lease | Busy:
-    """The lease; or why there is none, after the attempt got its place in the queue."""
+    """The lease; or the error that names its holder, after the attempt got its place in the queue."""
     token = _lock(db, claim) + 1
-    # Holders renew without the replication's lock: what is read here and then deleted must not be renewed between.
+    # Holders renew without the replication's lock: a lease that is read here and then deleted must not be renewed in
+    # between.
     stored, now = of_replication(db, claim.replication, for_update=True), connect.clock(db)
     times = from_millis(now), from_millis(now + duration)
     decided = lease_rules.decide_lease(stored, claim, token, *times, run_liveness.is_gone)
@@ -62,7 +63,7 @@ def renew(db: Connection, lease: Lease, duration: int, topics: TargetTopics | No
     # One statement that locks nothing but the row: holders renew often.
     if not db.execute(update(_table).where(_is_hold(lease)).values(values)).rowcount:
         stored = _of_run(db, lease)
-        raise lost(lease, None if stored is None or stored.waiting else stored)
+        raise not_held(lease, None if stored is None or stored.waiting else stored)
     renewed = _of_run(db, lease)
     assert renewed is not None
     return renewed
@@ -108,7 +109,7 @@ def _lock(db: Connection, claim: Claim) -> int:
 
 
 def of_replication(db: Connection, replication: str, *, for_update: bool = False) -> list[Lease]:
-    """Every lease, reservation and place in the queue that is stored, also those that are over."""
+    """Every stored lease, reservation and place in the queue, also the expired ones."""
     query = select(_table).where(_table.c.replication == replication)
     rows = db.execute(query.with_for_update() if for_update else query)
     return [_lease(row) for row in rows]

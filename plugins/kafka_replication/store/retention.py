@@ -57,7 +57,7 @@ def _delete_changes(db: Connection, replication: str, before: int) -> int:
 
 
 def _delete_decided(db: Connection, replication: str, before: int) -> int:
-    """Delete failed records that were retried or discarded, but never one that nobody has decided about."""
+    """Delete failed records that were retried or discarded, but never open ones."""
     rows = schema.failed_records
     key = list(rows.primary_key.columns)
     old = select(*key).where(rows.c.replication == replication, rows.c.state.not_in(OPEN), rows.c.updated_at < before)

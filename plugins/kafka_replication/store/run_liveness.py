@@ -1,4 +1,4 @@
-"""Which runs live. A planned run that has no lease, and of which no task is expected, has died."""
+"""Finds dead runs. A planned run has died if it has no lease, and none of its tasks is expected."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _runs = schema.runs
 
 
 def is_gone(lease: Lease) -> bool:
-    """Whether the process that has the lease ended, as far as this host can see."""
+    """True if the process that has the lease has ended, as far as this host can know."""
     return lease.process is not None and lease.process.is_gone()
 
 
 def expect(db: Connection, run_id: str, until: int) -> None:
-    """The next task of the run is expected until this time, in milliseconds."""
+    """Store that the next task of the run is expected until this time, in milliseconds."""
     db.execute(update(_runs).where(_runs.c.run_id == run_id).values(expected_until=until))
 
 
 def reopen(db: Connection, run_id: str) -> None:
-    """An attempt works on the run: it is planned again if it was taken for dead, and no other task is expected."""
+    """An attempt works on the run: it is planned again if it counted as dead, and no other task is expected."""
     mine = _runs.c.run_id == run_id
     db.execute(update(_runs).where(mine, _runs.c.state == "died").values(state="planned", finished_at=None))
     db.execute(update(_runs).where(mine, _runs.c.expected_until.is_not(None)).values(expected_until=None))
 
 
 def close_dead(db: Connection, replication: str, leases: Collection[Lease], now: int) -> None:
-    """Store the end of every run of the replication that died. ``now`` in milliseconds.
+    """Store the end of every dead run of the replication. ``now`` is in milliseconds.
 
     A run whose lease has only just expired may be late.
     """
@@ -46,7 +46,7 @@ def close_dead(db: Connection, replication: str, leases: Collection[Lease], now:
 
 
 def seen(db: Connection, runs: Sequence[RunRecord], leases: Collection[Lease]) -> list[RunRecord]:
-    """The same runs; those that live say so."""
+    """The same runs with their ``alive``."""
     now = connect.clock(db)
     working = {lease.owner for lease in leases if is_alive(lease, from_millis(now), is_gone)}
     planned = [run.run_id for run in runs if run.state == "planned"]

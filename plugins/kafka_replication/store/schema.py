@@ -192,13 +192,13 @@ failed_records = Table(
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether the tables are those of this version. Raises Refused if a newer version created or changed them,
-    or a build before the first release.
+    """True if the tables are those of this version. Raises Refused if a newer version created or changed them, or a
+    build before the first release.
     """
-    there = set(inspect(connection).get_table_names())
+    tables = set(inspect(connection).get_table_names())
     versions: list[int] = []
     for name, number in ((schema_table.name, "version"), (ALEMBIC_TABLE, "version_num")):
-        if name in there:
+        if name in tables:
             query: Select[tuple[Any]] = select(column(number)).select_from(table(name))
             versions += [int(version) for version in connection.execute(query).scalars()]
     if versions and max(versions) > SCHEMA_VERSION:
@@ -215,12 +215,12 @@ def is_current(connection: Connection) -> bool:
     return versions == [SCHEMA_VERSION, SCHEMA_VERSION]  # a store that was made without Alembic has the first only
 
 
-def upgrade(connection: Connection, told: int = logging.INFO) -> None:
-    """Create or change the tables inside the caller's write transaction, and log that at the level ``told``. A second
-    process waits, then finds nothing to do.
+def upgrade(connection: Connection, log_level: int = logging.INFO) -> None:
+    """Create or change the tables inside the caller's write transaction, and log that at the level ``log_level``. A
+    second process waits, and then has nothing to do.
     """
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets one process in at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
     if not is_current(connection):
         migrations.upgrade(connection)
-        log.log(told, "the watermark store has schema version %d now", SCHEMA_VERSION)
+        log.log(log_level, "the watermark store has schema version %d now", SCHEMA_VERSION)

@@ -56,9 +56,9 @@ class SqlStore:
     Holds no connection between calls, so it is safe in threads and across forks.
     """
 
-    def __init__(self, url: str, told: int = logging.INFO) -> None:
-        """``told`` is the level at which it logs that it made or changed the tables."""
-        self._url, self._told = connect.parse(url), told
+    def __init__(self, url: str, log_level: int = logging.INFO) -> None:
+        """``log_level`` is the level at which it logs that it created or changed the tables."""
+        self._url, self._log_level = connect.parse(url), log_level
         self._reader = connect.connect(self._url)
         self._writer = connect.for_writing(self._reader)
         self._outage = Outage()
@@ -80,16 +80,16 @@ class SqlStore:
         return self._read(lambda db: watermarks.history_of(db, key))
 
     def advance_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark | Refused]:
-        wanted = {change.key: change for change in changes}
+        by_key = {change.key: change for change in changes}
         results: dict[PartitionKey, Watermark | Refused] = {}
         # First read without a lock: most partitions of most runs do not change, and an idle run writes nothing.
-        results |= self._read(lambda db: watermarks.unchanged(db, wanted))
-        left = {key: change for key, change in wanted.items() if key not in results}
-        return results | self._write(lambda db: watermarks.advance(db, left)) if left else results
+        results |= self._read(lambda db: watermarks.unchanged(db, by_key))
+        changed = {key: change for key, change in by_key.items() if key not in results}
+        return results | self._write(lambda db: watermarks.advance(db, changed)) if changed else results
 
     def restore_many(self, changes: Collection[WatermarkChange]) -> dict[PartitionKey, Watermark]:
-        wanted = {change.key: change for change in changes}
-        return self._write(lambda db: watermarks.restore(db, wanted)) if wanted else {}
+        by_key = {change.key: change for change in changes}
+        return self._write(lambda db: watermarks.restore(db, by_key)) if by_key else {}
 
     # Leases
 
@@ -239,10 +239,10 @@ class SqlStore:
         self,
         replication: str,
         moment: datetime,
-        found: Mapping[BoundaryKey, int],
+        resolved: Mapping[BoundaryKey, int],
         copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
-        return self._write(lambda db: boundaries.store(db, replication, floor_millis(moment), found, copied))
+        return self._write(lambda db: boundaries.store(db, replication, floor_millis(moment), resolved, copied))
 
     def newest_boundary(self, replication: str) -> datetime | None:
         time = self._read(lambda db: boundaries.newest(db, replication))
@@ -283,7 +283,7 @@ class SqlStore:
 
     def _write(self, write: Callable[[Connection], T]) -> T:
         """Run ``write`` in a transaction. Repeat it if another transaction inserted the same row first, or if the store
-        was away, also if nobody knows whether the transaction was committed.
+        was away, even if the result of the commit is unknown.
         """
         return self._outage.outlast(lambda: self._write_first(write))
 
@@ -308,12 +308,12 @@ class SqlStore:
 
     def _upgrade(self) -> None:
         try:
-            self._write_once(lambda db: schema.upgrade(db, self._told))
+            self._write_once(lambda db: schema.upgrade(db, self._log_level))
         except ProgrammingError as problem:
             raise connect.refused_schema(connect.scrubbed(problem.orig, self._url), self._url) from None
 
 
 def _seen(db: Connection, runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The same runs of one replication; those that live say so."""
-    known = leases.of_replication(db, runs[0].replication) if any(run.state == "planned" for run in runs) else []
-    return run_liveness.seen(db, runs, known) if runs else []
+    """The same runs of one replication with their ``alive``."""
+    stored = leases.of_replication(db, runs[0].replication) if any(run.state == "planned" for run in runs) else []
+    return run_liveness.seen(db, runs, stored) if runs else []

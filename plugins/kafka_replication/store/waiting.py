@@ -22,7 +22,7 @@ LONGEST_PAUSE: Final = 1.0
 
 
 class Outage:
-    """One store's outage, if there is one. All calls of all threads share its minute, so that a command that has waited
+    """One store's outage, if there is one. The calls of all threads share its minute, so that a command that has waited
     in vain does not wait again in each of its last steps. A process that was asked to end does not wait.
     """
 
@@ -45,7 +45,7 @@ class Outage:
                 return answer
             try:
                 time.sleep(min(pause, left))
-            except BaseException:  # Ctrl-C, or a signal: whoever wants to end waits no more
+            except BaseException:  # Ctrl-C, or a signal: a process that ends does not wait
                 self._given_up = True
                 raise
             pause = min(2 * pause, LONGEST_PAUSE)

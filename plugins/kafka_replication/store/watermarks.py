@@ -68,12 +68,12 @@ def _decide(stored: Mapping[PartitionKey, Watermark], changes: Changes, now: dat
 def _stored(db: Connection, keys: Collection[PartitionKey], *, lock: bool) -> dict[PartitionKey, Watermark]:
     """The stored watermarks. Rows are locked in one fixed order, so that two transactions cannot deadlock."""
     columns = [schema.watermarks.c[column.name] for column in schema.watermarks.primary_key.columns]
-    found: dict[PartitionKey, Watermark] = {}
+    marks: dict[PartitionKey, Watermark] = {}
     for part in _parts(sorted(keys)):
-        wanted = [tuple(key_values(key).values()) for key in part]
-        query = select(schema.watermarks).where(tuple_(*columns).in_(wanted)).order_by(*columns)
-        found |= {mark.key: mark for mark in map(_watermark, db.execute(query.with_for_update() if lock else query))}
-    return found
+        key_rows = [tuple(key_values(key).values()) for key in part]
+        query = select(schema.watermarks).where(tuple_(*columns).in_(key_rows)).order_by(*columns)
+        marks |= {mark.key: mark for mark in map(_watermark, db.execute(query.with_for_update() if lock else query))}
+    return marks
 
 
 def _parts(keys: list[PartitionKey]) -> Iterator[list[PartitionKey]]:

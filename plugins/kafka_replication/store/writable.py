@@ -1,4 +1,4 @@
-"""Whether a run may write to its store: asked, not tried, so that nothing is written."""
+"""Finds out if a run may write to its store: reads rights and writes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEQUENCE: Final = text(
 
 
 def why_not(url: URL) -> ReplicationError | None:
-    """The error with which a run would end that writes to this store, or None. Raises BadInput, Unreachable."""
+    """The error that a run would raise when it writes to this store, or None. Raises BadInput, Unreachable."""
     if url.get_backend_name() == "sqlite":
         return _file(url)
     engine = connect.connect(url)
@@ -49,10 +49,10 @@ def why_not(url: URL) -> ReplicationError | None:
 def _file(url: URL) -> ReplicationError | None:
     file = Path(url.database or "")
     if not os.path.lexists(file.parent):
-        there = next(parent for parent in file.absolute().parents[1:] if os.path.lexists(parent))
-        if not there.is_dir():
+        existing_folder = next(parent for parent in file.absolute().parents[1:] if os.path.lexists(parent))
+        if not existing_folder.is_dir():
             return connect.no_folder(file.parent, os.strerror(errno.ENOTDIR))
-        return None if _may_change(there) else connect.no_folder(file.parent, os.strerror(errno.EACCES))
+        return None if _may_change(existing_folder) else connect.no_folder(file.parent, os.strerror(errno.EACCES))
     if not os.path.lexists(file):
         return (
             None

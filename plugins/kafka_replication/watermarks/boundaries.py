@@ -17,22 +17,22 @@ class BoundaryKey:
     topic_id: str
 
 
-def decide_boundary(found: int, before: int | None, after: int | None, copied: int | None = None) -> int:
-    """The offset to store for a time: ``found``, which Kafka returns now, limited by the stored boundaries of earlier
-    and later times.
+def decide_boundary(resolved: int, before: int | None, after: int | None, copied: int | None = None) -> int:
+    """The offset to store for a time: ``resolved``, which Kafka returns now, limited by the stored boundaries of
+    earlier and later times.
 
-    The limits are needed because a later time may have been resolved before a record that late existed, to the last
-    stable offset of that moment. Kafka may now return an offset above it for an earlier time, and the intervals would
-    overlap.
+    The limits are needed because a later time may have been resolved before a late record existed. It was then resolved
+    to the last stable offset of that moment. For an earlier time Kafka may now return a higher offset, and the
+    intervals would overlap.
 
-    ``copied`` is where the offsets that were copied before this interval end. If no stored earlier boundary reaches
-    ``copied``, boundaries were lost. The interval then starts at ``copied`` at the latest, so that late records belong
-    to this interval.
+    ``copied`` is the end of the offsets that were copied before this interval. If no stored earlier boundary reaches
+    ``copied``, boundaries are missing. The interval then starts at ``copied`` at the latest, so that late records
+    belong to this interval.
     """
     if copied is not None and (before is None or before < copied):
-        found = min(found, copied)
+        resolved = min(resolved, copied)
     low, high = before or 0, MAX_OFFSET if after is None else after
-    return min(max(found, low), high)
+    return min(max(resolved, low), high)
 
 
 def check_interval(

@@ -26,7 +26,7 @@ Release = Literal["never", "on failure", "always"]
 
 
 class Hold(Protocol):
-    """What a run knows about its lease."""
+    """The run's view of its lease."""
 
     @property
     def lease(self) -> Lease: ...
@@ -35,10 +35,10 @@ class Hold(Protocol):
         """Raises Busy if the lease is lost: the work must stop."""
 
     def narrow(self, topics: TargetTopics) -> None:
-        """Leave all but these topics to others. Raises Busy if the lease is lost."""
+        """Release all but these topics. Raises Busy if the lease is lost."""
 
     def give_way(self, seconds: float) -> bool:
-        """Let those work who wait for topics of this lease, then go on. Returns whether anybody waited.
+        """Let attempts work that wait for topics of this lease, then go on. Returns True if one waited.
 
         Raises Busy if the lease does not come back within ``seconds``.
         """
@@ -46,7 +46,7 @@ class Hold(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How long a lease lasts without being renewed, and for how long another attempt's is waited for, in seconds.
+    """The times of a lease in seconds: ``duration`` without a renewal, and ``wait`` for the lease of another attempt.
 
     ``expected``: how long after the end of one task the next task of the run may take to begin.
     """
@@ -61,12 +61,12 @@ class Terms:
 
 
 def wait_for_lease(store: WatermarkStore, claim: Claim, terms: Terms) -> Lease:
-    """Try to acquire the lease, at least once and for about ``terms.wait`` seconds; then take what is free, if that is
-    enough for the claim.
+    """Try to acquire the lease, at least once and for about ``terms.wait`` seconds; then take the free topics, if they
+    are enough for the claim.
 
-    The next attempt of a run whose last one may still be at work waits until that has expired, even if the duration of
-    a lease is longer than the wait. Each try decides on the store's one answer, and who gives up has tried after the
-    end of its wait: a lease that is free is taken. Raises Busy naming the holder.
+    If an earlier attempt of the same run may still be at work, the next one waits until the lease of that attempt has
+    expired, even if this is longer than the wait. The last try is always after the end of the wait, so that a free
+    lease is taken. Raises Busy naming the holder.
     """
     started, pause = time.monotonic(), 0.05
     while True:
@@ -118,14 +118,14 @@ class HeldLease:
 
     @property
     def lost(self) -> bool:
-        """Whether another attempt has the lease."""
+        """True if another attempt has the lease."""
         return self._gone is not None
 
     def check(self) -> None:
         """Raises Busy if the lease is lost: the work must stop.
 
-        In doubt this asks the store, which waits for its database. While that does not answer, nobody else gets the
-        lease from it either.
+        In doubt this asks the store, which waits for its database. While the database does not answer, no other attempt
+        can get the lease either.
         """
         if self._gone is None and self._in_doubt:
             try:

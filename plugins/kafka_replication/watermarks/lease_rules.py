@@ -12,7 +12,8 @@ from kafka_replication.model.times import to_text
 from kafka_replication.watermarks.topics import TargetTopics
 from kafka_replication.watermarks.values import Claim, Lease
 
-LATE: Final = timedelta(seconds=60)  # for so long after its end an attempt that is only late keeps what nobody needs
+# For so long after the end of its lease a slow attempt keeps the topics that no other attempt needs.
+LATE: Final = timedelta(seconds=60)
 IsGone = Callable[[Lease], bool]  # whether the lease's process has certainly ended
 
 
@@ -27,12 +28,13 @@ class Granted:
 def decide_lease(
     leases: Collection[Lease], claim: Claim, token: int, now: datetime, expires_at: datetime, is_gone: IsGone
 ) -> Granted | Busy:
-    """What to store when an attempt claims target topics. ``leases`` are all of its replication, ``token`` is new.
+    """The lease to store when an attempt claims target topics. ``leases`` are all of its replication, ``token`` is new.
 
-    An attempt gets what it wants and nobody else has, if all that its scope needs is free. It stands behind those who
-    have queued longer for the same topics. A lease ends with its time, or with its process. Within `LATE` after its
-    time it is taken over for what is needed, not for what is merely wanted: its attempt may just be late, and goes on
-    if it is left alone. The same attempt renews its lease with the same token, even an expired one.
+    An attempt gets the topics that it wants and that no other attempt has, if all topics that it needs are free.
+    Attempts that have queued longer for the same topics come first. A lease ends with its time, or with its process.
+    For `LATE` after its time, only topics that the new attempt needs are taken from it, not those that it wants: the
+    old attempt may only be slow, and goes on. The same attempt renews its lease with the same token, even an expired
+    one.
     """
     own = next((lease for lease in leases if lease.owner == claim.owner), None)
     if own is not None and not own.waiting and own.holder == claim.holder:
@@ -85,12 +87,12 @@ def _new(claim: Claim, topics: TargetTopics, token: int, now: datetime, expires_
 
 
 def is_alive(lease: Lease, now: datetime, is_gone: IsGone) -> bool:
-    """Whether the lease, the reservation or the place in the queue still counts."""
+    """True if the lease, the reservation or the place in the queue still counts."""
     return lease.expires_at > now and not is_gone(lease)
 
 
 def is_wanted(lease: Lease, leases: Collection[Lease], now: datetime, is_gone: IsGone) -> bool:
-    """Whether somebody who is alive waits for topics of this lease."""
+    """True if an attempt that is alive waits for topics of this lease."""
     return any(
         other.waiting and other.owner != lease.owner and other.topics.overlaps(lease.topics)
         for other in leases
@@ -111,7 +113,7 @@ def busy(lease: Lease) -> Busy:
     return Busy(what, remedy, owner=lease.owner, holder=lease.holder)
 
 
-def lost(lease: Lease, stored: Lease | None) -> Busy:
+def not_held(lease: Lease, stored: Lease | None) -> Busy:
     """The error of an attempt whose ``lease`` is not the ``stored`` one of its run. ``stored`` is None if it was
     released, or if another run took its topics.
     """
@@ -128,12 +130,12 @@ def lost(lease: Lease, stored: Lease | None) -> Busy:
 
 
 def _holds(lease: Lease) -> bool:
-    """Whether an attempt holds it: it is neither reserved nor a place in the queue."""
+    """True if an attempt holds it, so that it is neither a reservation nor a place in the queue."""
     return lease.holder is not None and not lease.waiting
 
 
 def _is_before(lease: Lease, place: Lease | None) -> bool:
-    """Whether ``lease`` counts before a claim, whose run has the reservation or the place in the queue ``place``."""
+    """True if ``lease`` counts before a claim of a run with the reservation or the place in the queue ``place``."""
     if not lease.waiting or place is None:
         return True
     return place.waiting and (lease.acquired_at, lease.owner) < (place.acquired_at, place.owner)

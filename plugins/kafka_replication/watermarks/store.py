@@ -73,7 +73,7 @@ class WatermarkStore(AlertMemory, Protocol):
         """
 
     def is_wanted(self, lease: Lease) -> bool:
-        """Whether somebody waits for topics of this lease."""
+        """True if an attempt waits for topics of this lease."""
 
     def start_run(
         self, run_id: str, replication: str, kind: str, plan_json: str, *, instead_of: str | None = None
@@ -91,10 +91,10 @@ class WatermarkStore(AlertMemory, Protocol):
         """The latest runs, newest first."""
 
     def record_progress(self, run_id: str, progress_json: str) -> None:
-        """Store how far the run is, in place of what was stored before. Does nothing if the store has no such run."""
+        """Store the progress of the run, in place of the earlier one. Does nothing if the store has no such run."""
 
     def finish_run(self, run_id: str, state: str) -> RunRecord:
-        """Raises BadInput for an unknown run, ValueError for a state that is not in `RUN_STATES`."""
+        """Store the end of the run. Raises BadInput for an unknown run, ValueError if `RUN_STATES` lacks the state."""
 
     def record_outcomes(self, outcomes: Collection[RangeOutcome]) -> None:
         """Insert or replace by run, key and range, in one transaction.
@@ -103,10 +103,10 @@ class WatermarkStore(AlertMemory, Protocol):
         """
 
     def outcomes(self, run_id: str) -> list[RangeOutcome]:
-        """Ordered by topic, partition and range."""
+        """The outcomes of the run, ordered by topic, partition and range."""
 
     def record_failed(self, rows: Collection[FailedRow]) -> None:
-        """Insert these failed records, or add their history to the rows that are there."""
+        """Insert these failed records. If a row exists, its history gets the new steps."""
 
     def failed(self, replication: str) -> list[FailedRow]:
         """All failed records of the replication, in order."""
@@ -124,10 +124,10 @@ class WatermarkStore(AlertMemory, Protocol):
         self,
         replication: str,
         moment: datetime,
-        found: Mapping[BoundaryKey, int],
+        resolved: Mapping[BoundaryKey, int],
         copied: Mapping[BoundaryKey, int | None] = {},
     ) -> dict[BoundaryKey, int]:
-        """The offset of ``moment`` in each partition of ``found``. The first call stores it by the rule of
+        """The offset of ``moment`` in each partition of ``resolved``. The first call stores it by the rule of
         `decide_boundary`; it never changes.
         """
 

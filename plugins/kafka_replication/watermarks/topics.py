@@ -1,4 +1,4 @@
-"""Sets of target topics: what a run works on, and what other runs must leave to it."""
+"""Sets of target topics: those that a run works on, and those that other runs must leave to it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TargetTopics:
         return self.minus(TargetTopics(other.names, not other.all_but))
 
     def overlaps(self, other: TargetTopics) -> bool:
-        """Whether a topic is in both."""
+        """True if a topic is in both sets."""
         return bool(self.both(other))
 
     def __str__(self) -> str:
@@ -70,9 +70,9 @@ TargetTopics.NONE = TargetTopics()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What an attempt asks for: it takes ``wants`` as far as no other attempt has it.
+    """The topics that an attempt claims. It takes those of ``wants`` that no other attempt has.
 
-    It waits until nobody else has a topic in ``needs``. When its time to wait is over, ``at_least`` must be free.
+    It waits until no other attempt has a topic in ``needs``. When its time to wait is over, ``at_least`` must be free.
     """
 
     wants: TargetTopics
@@ -85,5 +85,5 @@ class Scope:
         return cls(wants=topics, needs=topics, at_least=topics)
 
     def impatient(self) -> Scope:
-        """The same after the time to wait is over."""
+        """The scope of the same attempt after its time to wait is over."""
         return Scope(wants=self.wants, needs=self.at_least, at_least=self.at_least)

@@ -74,8 +74,8 @@ class WatermarkChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one attempt asks the store for. An attempt (``holder``) is one try of a task of the run ``owner``, or one
-    command; no two attempts have the same name. ``process`` is the one that works; None if that is not known.
+    """The claim of one attempt for a lease. An attempt (``holder``) is one try of a task of the run ``owner``, or one
+    command; no two attempts have the same name. ``process`` is the process that works; None if it is not known.
     """
 
     replication: str
@@ -118,7 +118,7 @@ class Lease:
         return f"{self.owner} ({self.holder})" if self.holder else self.owner
 
     def is_same_hold(self, other: Lease) -> bool:
-        """Whether both leases belong to the same attempt."""
+        """True if both leases belong to the same attempt."""
         return (self.owner, self.holder, self.token) == (other.owner, other.holder, other.token)
 
     def __str__(self) -> str:

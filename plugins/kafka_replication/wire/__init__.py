@@ -1,7 +1,7 @@
-"""Kafka's protocol where confluent-kafka does not reach: whole record batches, and the requests that carry them.
+"""Kafka's protocol beyond confluent-kafka: whole record batches, and the requests that carry them.
 
-Connections, requests and answers of single brokers. Which broker to ask, and what an answer means, is decided by
-`kafka_replication.kafka`. Protocol: https://kafka.apache.org/protocol.html
+The package has connections, requests and answers of single brokers. `kafka_replication.kafka` chooses the broker, and
+interprets the answer. Protocol: https://kafka.apache.org/protocol.html
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import sys
 from contextlib import suppress
 
 
-def _import_kio_alone() -> None:
-    """Where hypothesis is installed, kio gives it a strategy for each of its types as they are defined. That takes
-    seconds, and leaves a folder ``.hypothesis`` where the process was started. Nothing here needs it.
+def _import_kio_without_hypothesis() -> None:
+    """Import kio without hypothesis. If hypothesis is installed, kio gives it a strategy for each of its types when it
+    is imported. That takes seconds, and leaves a folder ``.hypothesis`` in the working directory. Nothing here needs
+    it.
     """
     is_hidden = "hypothesis" not in sys.modules
     if is_hidden:
@@ -27,4 +28,4 @@ def _import_kio_alone() -> None:
             del sys.modules["hypothesis"]
 
 
-_import_kio_alone()
+_import_kio_without_hypothesis()

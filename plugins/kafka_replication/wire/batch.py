@@ -15,13 +15,13 @@ _BODY = struct.Struct(">hiqqqhii")
 _BEFORE_LENGTH = 12  # bytes that the length does not count
 FRAME = _HEAD.size + _BODY.size  # bytes of a batch without records
 CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0b111, 0b1000, 0b10000, 0b100000
-# What a batch may have that is sent and stored as it is. Others say that a broker set its times or its first timestamp,
-# that it has no records, or what only a later version knows.
+# The attributes of a batch that can be sent and stored unchanged. Other bits mean that a broker set its times or its
+# first timestamp, that it has no records, or that it is of a later version.
 AS_SENT = CODEC | TRANSACTIONAL
 
 
 class Malformed(ValueError):
-    """What the broker sent is no batch of format 2, or its checksum is wrong."""
+    """Raised if the broker's bytes are no batch of format 2, or if the checksum is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class Batch:
 
     @property
     def until(self) -> int:
-        """One past its last offset."""
+        """One past the last offset of the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size(self) -> int:
-        """In bytes, as brokers count it."""
+        """The size in bytes, as brokers count it."""
         return FRAME + len(self.payload)
 
     @property
@@ -61,7 +61,7 @@ class Batch:
 
     @property
     def is_as_sent(self) -> bool:
-        """Whether nothing says that a broker changed what readers get of it, or that it is of a later version."""
+        """True if the attributes show no change by a broker, and no later version."""
         return not self.attributes & ~AS_SENT
 
     def check(self) -> None:
@@ -70,7 +70,7 @@ class Batch:
             raise Malformed(f"the checksum of the batch at offset {self.base_offset} is wrong")
 
     def framed(self, producer_id: int, producer_epoch: int, sequence: int) -> tuple[bytes, memoryview]:
-        """Header and records of the same batch, as a transactional producer sends it."""
+        """Header and records of the same batch, in the form that a transactional producer sends."""
         body = _BODY.pack(
             self.attributes & CODEC | TRANSACTIONAL,
             self.last_offset_delta,
@@ -87,17 +87,19 @@ class Batch:
 
 def batches(data: memoryview) -> Iterator[Batch]:
     """The complete batches at the beginning of ``data``. Raises Malformed for another format."""
-    at = 0
-    while at + FRAME <= len(data):
-        first, length, epoch, version, checksum = _HEAD.unpack_from(data, at)
+    position = 0
+    while position + FRAME <= len(data):
+        first, length, epoch, version, checksum = _HEAD.unpack_from(data, position)
         if version != 2:
             raise Malformed(f"the batch at offset {first} has format {version}")
-        end = at + _BEFORE_LENGTH + length
+        end = position + _BEFORE_LENGTH + length
         if length < FRAME - _BEFORE_LENGTH:
             raise Malformed(f"the batch at offset {first} says that it has {length} bytes")
         if end > len(data):
             return
-        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(data, at + _HEAD.size)
+        attributes, delta, earliest, latest, producer, its_epoch, _, count = _BODY.unpack_from(
+            data, position + _HEAD.size
+        )
         yield Batch(
             base_offset=first,
             leader_epoch=epoch,
@@ -108,8 +110,8 @@ def batches(data: memoryview) -> Iterator[Batch]:
             producer_id=producer,
             producer_epoch=its_epoch,
             count=count,
-            payload=data[at + FRAME : end],
+            payload=data[position + FRAME : end],
             checksum=checksum,
-            body=data[at + _HEAD.size : end],
+            body=data[position + _HEAD.size : end],
         )
-        at = end
+        position = end

@@ -1,6 +1,7 @@
-"""How the records of a batch are compressed: https://kafka.apache.org/documentation/#recordbatch, codecs 0 to 4.
+"""Compresses and decompresses the records of a batch: https://kafka.apache.org/documentation/#recordbatch, codecs 0 to
+4.
 
-Only who cuts a batch needs it, so pyarrow is imported when it is used. Raises ImportError without it.
+Only code that cuts a batch needs it, so pyarrow is imported at its first use. Raises ImportError without it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-# snappy-java's frames, which all clients read: this, two versions, and blocks with their length before them.
+# snappy-java's frames, which all clients read: this, two versions, and blocks. The length of a block precedes it.
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS = struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK = 32 << 10
@@ -57,7 +58,7 @@ def unpacked(codec: int, data: memoryview) -> bytes:
 
 
 def packed(codec: int, data: bytes) -> bytes:
-    """The same records compressed, as each client can read them."""
+    """The same records compressed, in a form that every client can read."""
     match codec:
         case Codec.GZIP:
             return gzip.compress(data, mtime=0)
@@ -82,7 +83,7 @@ def _arrow(name: str) -> Any:
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:
-    return (data[at : at + size] for at in range(0, len(data), size))
+    return (data[position : position + size] for position in range(0, len(data), size))
 
 
 def _lz4_block(block: bytes) -> bytes:
@@ -93,21 +94,21 @@ def _lz4_block(block: bytes) -> bytes:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[bytes]:
-    """One block without a frame, or those of snappy-java's frame."""
+    """The blocks of snappy-java's frame, or the only block if there is no frame."""
     if not data.startswith(_SNAPPY_JAVA):
         yield data
         return
-    at = len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS)
-    while at < len(data):
-        (length,) = struct.unpack_from(">i", data, at)
-        at += 4 + length
-        if length < 0 or at > len(data):
+    position = len(_SNAPPY_JAVA) + len(_SNAPPY_VERSIONS)
+    while position < len(data):
+        (length,) = struct.unpack_from(">i", data, position)
+        position += 4 + length
+        if length < 0 or position > len(data):
             raise EOFError("a block of snappy is cut")
-        yield data[at - length : at]
+        yield data[position - length : position]
 
 
 def _snappy(block: bytes) -> bytes:
-    """A block begins with its length without compression, seven bits a byte, the lowest first."""
+    """The records of a block. It begins with its length without compression: seven bits a byte, the lowest first."""
     length = 0
     for number, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * number)

@@ -42,7 +42,7 @@ class Connection:
         self._client, self._tls = security.client.encode(), security.tls is not None
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT, timeout))
-        except (OSError, UnicodeError) as e:  # the latter for a name that is none
+        except (OSError, UnicodeError) as e:  # UnicodeError: for an invalid host name
             raise self._error(e) from e
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -68,7 +68,7 @@ class Connection:
         self._socket.close()
 
     def wait_at_most(self, seconds: float) -> None:
-        """For each answer, from now on."""
+        """Wait at most ``seconds`` for each answer, from now on."""
         try:
             self._socket.settimeout(seconds)
         except OSError as e:  # it is closed
@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def open_requests(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests that have no answer yet."""
         return self._correlation - self._oldest
 
     def ask(self, request: Any, answer: type[A]) -> A:
@@ -102,7 +102,7 @@ class Connection:
 
     @contextmanager
     def understanding(self) -> Iterator[None]:
-        """Whatever fails while an answer is taken apart is the answer's fault. Raises Unreachable then."""
+        """Turn every error while an answer is parsed into Unreachable, because the answer is wrong."""
         try:
             yield
         except Exception as e:  # kio raises errors of its own, and those of struct, enum and str
@@ -169,7 +169,7 @@ class Connection:
 
 
 def _without_tags(data: memoryview) -> memoryview:
-    """What follows the tags of an answer's header, of which no version of Kafka has one."""
+    """The answer without the tags of its header. No version of Kafka has any."""
     if data[:1] != _NO_TAGS:
         raise ValueError("its header has tags")
     return data[1:]
@@ -198,7 +198,7 @@ class _Login:
         try:
             client.set_server_first(self._exchange(client.get_client_first()))
             client.set_server_final(self._exchange(client.get_client_final()))
-        except (ScramException, ValueError, LookupError) as e:  # the others for a message that is none
+        except (ScramException, ValueError, LookupError) as e:  # the other errors are for an invalid message
             raise self._denied(str(e)) from e
 
     def _exchange(self, message: str) -> str:

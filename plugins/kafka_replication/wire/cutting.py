@@ -1,4 +1,4 @@
-"""Some records of a batch as a batch of their own: https://kafka.apache.org/documentation/#record
+"""Cuts some records out of a batch into a new batch: https://kafka.apache.org/documentation/#record
 
 Key, value, headers and times stay as they are, byte for byte; only offsets within the batch are written anew.
 """
@@ -13,10 +13,11 @@ from kafka_replication.wire.codecs import packed, unpacked
 
 
 def cut(batch: Batch, first: int, until: int) -> Batch:
-    """The records of the batch at the source offsets ``first <= offset < until``, of which there is at least one. It
-    needs a batch with a record at each of its offsets.
+    """The records of the batch at the source offsets ``first <= offset < until``, of which there is at least one. The
+    batch must have a record at each of its offsets.
 
-    The codec and the first timestamp stay, which the times of records are relative to. Raises Malformed, ImportError.
+    The codec stays, and the first timestamp, because the times of records are relative to it. Raises Malformed,
+    ImportError.
     """
     first, until = max(first, batch.base_offset), min(until, batch.until)
     if (first, until) == (batch.base_offset, batch.until):
@@ -46,29 +47,29 @@ def cut(batch: Batch, first: int, until: int) -> Batch:
 
 def _records(data: bytes, count: int) -> Iterator[bytes]:
     """Each record without its length. Raises ValueError."""
-    at = 0
+    position = 0
     for _ in range(count):
-        length, at = _number(data, at)
-        if length < 0 or at + length > len(data):
+        length, position = _number(data, position)
+        if length < 0 or position + length > len(data):
             raise ValueError("a record is cut")
-        yield data[at : at + length]
-        at += length
-    if at != len(data):
+        yield data[position : position + length]
+        position += length
+    if position != len(data):
         raise ValueError("there is more behind its last record")
 
 
 def _moved(record: bytes, delta: int, new_delta: int) -> tuple[int, bytes]:
-    """Its time, relative to the batch's first one, and the record with another offset, and its length before it."""
-    time, at = _number(record, 1)  # behind the attributes
-    found, behind = _number(record, at)
-    if found != delta:
-        raise ValueError(f"record {delta} says that it is number {found}")
-    content = record[:at] + _encoded(new_delta) + record[behind:]
+    """The time of the record, relative to the batch's first one, and the record with its length and the new offset."""
+    time, position = _number(record, 1)  # behind the attributes
+    number, behind = _number(record, position)
+    if number != delta:
+        raise ValueError(f"record {delta} says that it is number {number}")
+    content = record[:position] + _encoded(new_delta) + record[behind:]
     return time, _encoded(len(content)) + content
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where it ends: zigzag, seven bits a byte, the lowest first."""
+    """A number of up to 64 bits, and the position behind it: zigzag, seven bits a byte, the lowest first."""
     value = shift = 0
     while True:
         byte = data[at]

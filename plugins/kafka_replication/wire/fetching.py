@@ -45,22 +45,24 @@ def ask(
 
 
 def answer(connection: Connection) -> tuple[PartitionData | None, float]:
-    """The answer for the partition, and for how many seconds a quota makes this client wait. The answer is None if the
-    broker gives nothing before that time is over.
+    """The answer for the partition, and the seconds for which a quota makes this client wait. The answer is None if the
+    broker answers nothing before that time is over.
     """
-    response, found = connection.answer(FetchResponse), None
+    response, data = connection.answer(FetchResponse), None
     seconds = response.throttle_time.total_seconds()
     with connection.understanding():
         if response.responses or not seconds:
-            found = response.responses[0].partitions[0]
-    return found, seconds
+            data = response.responses[0].partitions[0]
+    return data, seconds
 
 
 def end_of_epoch(connection: Connection, topic: str, partition: int, epoch: int) -> int | None:
-    """One past the last offset of this leader epoch, or of the latest one before it; None if the broker cannot tell."""
+    """One past the last offset of this leader epoch, or of the latest one before it; None if the broker does not know
+    it.
+    """
     asked = OffsetForLeaderPartition(partition=i32(partition), leader_epoch=i32(epoch))
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic=TopicName(topic), partitions=(asked,)),))
     response = connection.ask(request, OffsetForLeaderEpochResponse)
     with connection.understanding():
-        told = response.topics[0].partitions[0]
-    return None if told.error_code or told.end_offset < 0 else int(told.end_offset)
+        epoch_end = response.topics[0].partitions[0]
+    return None if epoch_end.error_code or epoch_end.end_offset < 0 else int(epoch_end.end_offset)

@@ -17,7 +17,7 @@ class Requests:
     """The requests of one transactional producer for one partition."""
 
     def __init__(self, transactional_id: str, topic: str, partition: int, timeout: float) -> None:
-        """``timeout``: seconds for which the broker waits for its replicas."""
+        """``timeout`` is the number of seconds for which the broker waits for its replicas."""
         self._before = b"".join(
             (
                 _string(transactional_id),
@@ -37,11 +37,11 @@ class Requests:
 
 
 def answer(connection: Connection) -> tuple[PartitionProduceResponse, float]:
-    """The answer to the oldest request, and for how many seconds a quota makes this client wait."""
+    """The answer to the oldest request, and the seconds for which a quota makes this client wait."""
     response = connection.answer(ProduceResponse)
     with connection.understanding():
-        told = response.responses[0].partition_responses[0]
-    return told, response.throttle_time.total_seconds()
+        partition = response.responses[0].partition_responses[0]
+    return partition, response.throttle_time.total_seconds()
 
 
 def _string(text: str) -> bytes:

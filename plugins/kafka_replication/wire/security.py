@@ -1,4 +1,4 @@
-"""How a connection of ours logs in: TLS and SASL, from the settings of a confluent-kafka client."""
+"""The login of a connection: TLS and SASL, from the settings of a confluent-kafka client."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def is_about_connecting(setting: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """TLS, or None without it, and the SASL login: mechanism, user and password; the mechanism is empty without one.
-    Brokers count quotas by user and ``client``.
+    """The TLS context, or None without TLS, and the SASL login: mechanism, user and password. The mechanism is empty
+    without a login. Brokers count quotas by user and ``client``.
     """
 
     client: str = CLIENT
@@ -59,7 +59,9 @@ class Security:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
-        """Raises ValueError, which names the setting that this package cannot follow; OSError for an unusable file."""
+        """The security for these settings. Raises ValueError, which names a setting that this package does not support;
+        OSError for an unusable file.
+        """
         for name in sorted(config):
             if is_about_connecting(name) and name not in _KNOWN:
                 raise ValueError(f"the connection sets {name}")

@@ -1,6 +1,4 @@
-"""What a transaction's coordinator is told: which partitions belong to it, and that it is over. What brokers tell of
-transactions of others.
-"""
+"""Requests to a transaction's coordinator: add a partition, abort. Requests about transactions of other producers."""
 
 from __future__ import annotations
 
@@ -45,8 +43,8 @@ def add_partition(
     )
     response = connection.ask(request, AddPartitionsToTxnResponse)
     with connection.understanding():
-        told = response.results_by_topic_v3_and_below[0].results_by_partition[0]
-    return int(told.partition_error_code)
+        result = response.results_by_topic_v3_and_below[0].results_by_partition[0]
+    return int(result.partition_error_code)
 
 
 def abort(connection: Connection, transactional_id: str, producer_id: int, epoch: int) -> int:
@@ -62,7 +60,7 @@ def abort(connection: Connection, transactional_id: str, producer_id: int, epoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A transaction, as its coordinator tells."""
+    """A transaction as its coordinator describes it."""
 
     transactional_id: str
     state: str
@@ -71,8 +69,8 @@ class Described:
 
 
 def first_open(leader: Connection, topic: str, partition: int) -> int | None:
-    """The id of the producer whose open transaction begins first in this partition, as its leader tells; None if it
-    tells none. Brokers before 3.0 close the connection.
+    """The id of the producer whose open transaction begins first in this partition, from the partition's leader; None
+    if there is none. Brokers before 3.0 close the connection.
     """
     asked = TopicRequest(name=TopicName(topic), partition_indexes=(i32(partition),))
     response = leader.ask(DescribeProducersRequest(topics=(asked,)), DescribeProducersResponse)
@@ -84,7 +82,7 @@ def first_open(leader: Connection, topic: str, partition: int) -> int | None:
 
 
 def transaction_of(broker: Connection, producer_id: int) -> Described | None:
-    """What this broker tells of the producer's transaction; None if it is not its coordinator, or does not tell."""
+    """The producer's transaction as this broker describes it; None if it is not the coordinator."""
     listed = broker.ask(
         ListTransactionsRequest(producer_id_filters=(ProducerId(producer_id),)), ListTransactionsResponse
     )

@@ -1,1 +1,1 @@
-"""Whole record batches: read from a partition, sent within a session's transaction, and read back."""
+"""Whole record batches: reads them from a partition, sends them within a session's transaction, and reads them back."""

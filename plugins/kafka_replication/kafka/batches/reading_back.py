@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchCursor:
-    """Goes over one target partition, with a connection of its own."""
+    """Reads one target partition from its first to its last wanted offset, with its own connection."""
 
     def __init__(self, config: clients.ClientConfig, at: TopicPartition, stall: float, limit: int | None) -> None:
         self._at = at
@@ -24,8 +24,8 @@ class BatchCursor:
         self._scan = self._open()
 
     def read(self, wanted: Iterable[OffsetRange], digest: BatchDigest) -> int:
-        """Add the committed batches at these offsets, which ascend, to ``digest``; not one that is there in part. Where
-        a batch has another format, reading ends. Returns how many records were added.
+        """Add the committed batches at these ascending offsets to ``digest``, and return the number of their records. A
+        batch that exists only in part is not added. Reading ends at a batch of another format.
 
         Raises GapFound, Stalled, Unreachable, BadInput.
         """
@@ -35,7 +35,7 @@ class BatchCursor:
                 for batch in self._scan.visible(range_):
                     if range_.from_ <= batch.base_offset and batch.until <= range_.until:
                         digest.add_batch(batch)
-        except Malformed as e:  # its records may be equal all the same; a client says it better if they cannot be read
+        except Malformed as e:  # its records may still be equal; a client reports unreadable ones better
             log.warning("%s: %s", self._at, e)
             self._scan.close()
             self._scan = self._open()

@@ -24,7 +24,7 @@ WAIT = 0.1  # seconds
 
 
 class BatchScan:
-    """Goes over one partition in the order of its offsets. One request is under way while an answer is worked on.
+    """Reads one partition in the order of its offsets. One request is under way while the previous answer is processed.
 
     Raises Unreachable, Stalled, GapFound, Malformed, and what the broker's errors mean.
     """
@@ -37,13 +37,13 @@ class BatchScan:
         throttling: Throttling,
         limit: int | None = None,
     ) -> None:
-        """``stall`` in seconds, ``limit`` in bytes a second; None is no limit."""
+        """``stall`` is in seconds, ``limit`` in bytes a second; None is no limit."""
         self._config, self._at, self._stall, self._throttling = config, at, stall, throttling
         self._pace, self._most = Pace(limit), int(paced(config, limit).get("fetch.message.max.bytes", MOST))
         self._pending = deque[tuple[Batch, bool]]()  # arrived, and whether a reader sees it
         self._next: int | None = None  # the offset that is fetched next
         self._connection: Connection | None = None
-        self.position = 0  # the next offset; what is before was given or is not visible
+        self.position = 0  # the next offset; earlier batches were returned or are not visible
         # Of the offset before ``position``. Where that was compacted away it is the next batch's, as no earlier offset
         # has a later one. None if it is not known.
         self.leader_epoch: int | None = None
@@ -61,22 +61,22 @@ class BatchScan:
             self._connection = None
 
     def go_to(self, offset: int) -> None:
-        """The next batch is the one that has this offset, or the first one after it."""
+        """Move to the batch with this offset, or to the first one after it."""
         if self._next is None or not self.position <= offset <= self._next:
-            self.close()  # what was asked for is not wanted
+            self.close()  # the open request is for other offsets
             self._pending.clear()
             self._next, self.leader_epoch = offset, None
         self.position = offset
 
     def peek(self, until: int) -> Batch | None:
-        """The next visible batch that begins before ``until``; it may have begun before the position. None: there is
-        none, and the position is at ``until``.
+        """The next visible batch that begins before ``until``; it may begin before the position. None if there is no
+        such batch; the position is then at ``until``.
         """
-        heard = time.monotonic()
+        last_answer = time.monotonic()
         while self.position < until:
             while self._pending and self.position < until:
                 batch, visible = self._pending[0]
-                if batch.base_offset >= until:  # what was before it is compacted away
+                if batch.base_offset >= until:  # the batches before it are compacted away
                     self.position, self.leader_epoch = until, batch.leader_epoch
                     return None
                 if visible and batch.until > self.position:
@@ -84,8 +84,8 @@ class BatchScan:
                 self._pass(batch, until)
             if self.position < until:
                 if self._fetch(until):
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > self._stall:
+                    last_answer = time.monotonic()
+                elif time.monotonic() - last_answer > self._stall:
                     raise Stalled(
                         f"{self._at}: nothing arrived for {self._stall:.0f} s at offset {self.position} of {until}",
                         "check the brokers, and whether a transaction stays open there (last stable offset)",
@@ -93,7 +93,7 @@ class BatchScan:
         return None
 
     def take(self, until: int) -> None:
-        """The position moves behind the batch that `peek` gave, or to ``until`` if the batch goes on there."""
+        """Move the position behind the batch that `peek` returned, but at most to ``until``."""
         self._pass(self._pending[0][0], until)
 
     def visible(self, wanted: OffsetRange) -> Iterator[Batch]:
@@ -110,7 +110,7 @@ class BatchScan:
             self._pending.popleft()
 
     def _fetch(self, until: int) -> bool:
-        """Add what the next answer has. Returns whether it has something."""
+        """Add the batches of the next answer. Returns True if there are any."""
         assert self._next is not None
         self._pace.wait()
         if not self.connection.open_requests:
@@ -142,8 +142,8 @@ class BatchScan:
 
 
 def with_visibility(came: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
-    """Each batch, checked, and whether a ``read_committed`` reader sees it. ``aborted`` has the first offset and the
-    producer id of each aborted transaction that these batches may belong to, up to where its marker is.
+    """Each batch, checked, with True if a ``read_committed`` reader sees it. ``aborted`` has the first offset and the
+    producer id of each aborted transaction that these batches may belong to, up to its marker.
     """
     left, open_ = deque(sorted(aborted)), set[int]()
     for batch in came:

@@ -1,1 +1,1 @@
-"""Clients of one process: their settings, errors, quotas and pace; consumers that are used again."""
+"""The clients of one process: their settings, errors, quotas and pace, and a pool of consumers."""

@@ -1,4 +1,5 @@
-"""Makes a client's callbacks where the client is made: a function cannot be sent to Spark's executors, a name can.
+"""Makes the callbacks of a client in the process of the client: a name can be sent to Spark's executors, a function
+cannot.
 
 The rules are those of `KafkaBaseHook` in apache-airflow-providers-apache-kafka 2.1.0: a callback is a dotted path,
 brokers of Google's managed Kafka get Google's token, and brokers of Amazon MSK that ask for OAUTHBEARER get a token of

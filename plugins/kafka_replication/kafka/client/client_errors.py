@@ -1,4 +1,4 @@
-"""What a client's connections report by themselves: librdkafka tells it to ``error_cb``, not to the call that waits."""
+"""Keeps the errors of a client's connections: librdkafka passes them to ``error_cb``, not to the call that waits."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from kafka_replication.kafka.diagnosis.causes import of_text
 _SAID = re.compile(r"^(?:\w+://)?(?P<address>[^/\s]+)/\w+: (?P<what>.*?)(?: \(after \d+ms.*)?$", re.DOTALL)
 
 
-class Heard:
+class ReportedErrors:
     """A client's ``error_cb``: the newest error of each broker's address. The client calls it when it is polled."""
 
     def __init__(self, settings: Mapping[str, Any] = {}, also: Callable[[KafkaError], Any] | None = None) -> None:
         self.settings = settings  # of the connection
         self._also = also  # the connection's own callback
-        self._suspicion = False
+        self._final_error = False
         self.by_address: dict[str, str] = {}
-        self.anything = False
+        self.has_any = False
 
     def __call__(self, error: KafkaError) -> None:
         if said := _SAID.match(error.str()):
             self.by_address[said["address"]] = said["what"]
             cause = of_text(said["what"])
-            self._suspicion |= cause is not None and cause.is_final
-        self.anything = True
+            self._final_error |= cause is not None and cause.is_final
+        self.has_any = True
         if self._also is not None:
             self._also(error)
 
-    def take_suspicion(self) -> bool:
-        """Whether an error came since the last call that nothing but a change of settings seems to heal."""
-        suspicion, self._suspicion = self._suspicion, False
-        return suspicion
+    def had_final_error(self) -> bool:
+        """True if an error came since the last call that only a change of settings seems to heal."""
+        final_error, self._final_error = self._final_error, False
+        return final_error
 
 
-class HearingAdmin(AdminClient):
-    """An admin client that keeps what its connections report."""
+class ReportingAdmin(AdminClient):
+    """An admin client that keeps the errors of its connections."""
 
-    heard: Heard
-
-
-class HearingConsumer(Consumer):
-    """A consumer that does."""
-
-    heard: Heard
+    reported: ReportedErrors
 
 
-class HearingProducer(Producer):
-    """A producer that does."""
+class ReportingConsumer(Consumer):
+    """A consumer that keeps the errors of its connections."""
 
-    heard: Heard
+    reported: ReportedErrors
+
+
+class ReportingProducer(Producer):
+    """A producer that keeps the errors of its connections."""
+
+    reported: ReportedErrors

@@ -1,7 +1,7 @@
-"""Client configuration. The settings that the protocol needs always win over those of a connection.
+"""Creates clients. The settings that the protocol needs always override those of a connection.
 
-Clients are created where they are used, because they do not survive a fork. Compare them with ``is None``: an idle
-client is falsy.
+Clients are created in the process that uses them, because they do not survive a fork. Compare them with ``is None``: an
+idle client is falsy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import callbacks
-from kafka_replication.kafka.client.client_errors import Heard, HearingAdmin, HearingConsumer, HearingProducer
+from kafka_replication.kafka.client.client_errors import (
+    ReportedErrors,
+    ReportingAdmin,
+    ReportingConsumer,
+    ReportingProducer,
+)
 from kafka_replication.kafka.diagnosis import connect_diagnosis
 from kafka_replication.kafka.diagnosis.connect_diagnosis import CONNECTION, SIDE
 from kafka_replication.model.errors import BadInput, ReplicationError, Unreachable
@@ -27,7 +32,7 @@ from kafka_replication.model.rights import Login, Side
 
 log = logging.getLogger(__name__)
 ClientConfig = Mapping[str, Any]
-C = TypeVar("C", HearingConsumer, HearingProducer, HearingAdmin)
+C = TypeVar("C", ReportingConsumer, ReportingProducer, ReportingAdmin)
 
 REFUSED = ("transactional.id", "group.id", "group.instance.id")
 CONSUMER: dict[str, Any] = {
@@ -64,7 +69,7 @@ PRODUCER_DEFAULTS: dict[str, Any] = {
     # next one (the default of 100 ms costs 40 ms a session). The wait doubles up to reconnect.backoff.max.ms.
     "reconnect.backoff.ms": 10,
 }
-# A client that nobody polls keeps every document of its statistics, also without a callback.
+# A client that is not polled keeps every document of its statistics, also without a callback.
 _STATISTICS = frozenset({"stats_cb", "statistics.interval.ms"})
 _ours = {*CONSUMER, *PRODUCER}
 _consumer_only = frozenset({*CONSUMER, *CONSUMER_DEFAULTS, "on_commit"})
@@ -74,9 +79,7 @@ _producer_only = frozenset(
 
 
 def check_connection(name: str, config: ClientConfig, side: Side) -> dict[str, Any]:
-    """The connection's client settings, and what messages call the cluster. Raises BadInput naming a setting that is
-    missing or not allowed.
-    """
+    """The connection's client settings and the cluster's name. Raises BadInput for a missing or forbidden setting."""
     if not str(config.get("bootstrap.servers", "")).strip():
         raise BadInput(f"connection {name!r} names no bootstrap.servers", "put it into the connection's extra")
     for key in REFUSED:
@@ -96,25 +99,25 @@ def consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
 
 
 def uncommitted_consumer(config: ClientConfig, group: str, **more: Any) -> Consumer:
-    """A consumer for finding open transactions, or the next record of any kind; never for copying."""
+    """A consumer that finds open transactions, or the next record of any kind; never used for copying."""
     ours = {**CONSUMER, "isolation.level": "read_uncommitted", "group.id": group}
     return _consumer(config, {"fetch.wait.max.ms": 5, **more, **ours})
 
 
 def _consumer(config: ClientConfig, ours: ClientConfig) -> Consumer:
     base = {key: value for key, value in config.items() if key not in _producer_only and key not in CONSUMER}
-    return _make(HearingConsumer, {**CONSUMER_DEFAULTS, **base, **ours})
+    return _make(ReportingConsumer, {**CONSUMER_DEFAULTS, **base, **ours})
 
 
 def producer(config: ClientConfig, **more: Any) -> Producer:
     base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
-    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
+    return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **more, **PRODUCER})
 
 
 def acknowledged_producer(config: ClientConfig, **ours: Any) -> Producer:
-    """A producer without transactions. ``ours``, which says what is acknowledged, wins over everything else."""
+    """A producer without transactions. ``ours``, which sets the acknowledgements, overrides everything else."""
     base = {key: value for key, value in config.items() if key not in _consumer_only and key not in PRODUCER}
-    return _make(HearingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
+    return _make(ReportingProducer, {**PRODUCER_DEFAULTS, **base, **PRODUCER, **ours})
 
 
 FIRST_LOOK, LONGEST_LOOK = 0.25, 4.0  # seconds that one request for metadata may take
@@ -126,7 +129,7 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
     Raises NotAuthenticated, TlsFailed or NotResolved as soon as no bootstrap address can ever work with these settings,
     and Unreachable after ``timeout`` seconds. Each names the side, the address and the cause.
     """
-    client = _make(HearingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
+    client = _make(ReportingAdmin, {**_for_admin(config), "allow.auto.create.topics": False})
     until, look = time.monotonic() + timeout, FIRST_LOOK
     while True:
         left = until - time.monotonic()
@@ -135,10 +138,10 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
             return client
         except KafkaException as e:
             client.poll(0)
-            if client.heard.anything or left <= look:
-                found = connect_diagnosis.look(config, client.heard.by_address)
-                if connect_diagnosis.is_final(config, found) or left <= look:
-                    raise connect_diagnosis.error_of(config, found, e.args[0].str(), timeout) from e
+            if client.reported.has_any or left <= look:
+                causes = connect_diagnosis.look(config, client.reported.by_address)
+                if connect_diagnosis.is_final(config, causes) or left <= look:
+                    raise connect_diagnosis.error_of(config, causes, e.args[0].str(), timeout) from e
         look = min(2 * look, LONGEST_LOOK)
 
 
@@ -146,17 +149,17 @@ TO_CONFIRM = 10.0  # seconds
 
 
 def raise_if_shut_out(client: object) -> None:
-    """Raise NotAdmitted if this client waits in vain, because its cluster lets no client with its settings in any more.
+    """Raise NotAdmitted if this client cannot succeed any more, because its cluster admits no client with its settings.
 
-    What the client reported decides nothing: it may be over, or concern one broker of many. A new client asks again.
-    Costs nothing unless the client has reported such an error since the last call.
+    The errors that the client has reported are only a reason to look: they may be over, or concern one broker of many.
+    So a new client connects. If there was no such error since the last call, this costs nothing.
     """
-    heard = getattr(client, "heard", None)
-    if isinstance(client, HearingAdmin | HearingProducer):  # a consumer is polled by who reads
+    reported = getattr(client, "reported", None)
+    if isinstance(client, ReportingAdmin | ReportingProducer):  # a consumer is polled by who reads
         client.poll(0)
-    if heard is not None and heard.take_suspicion():
-        with suppress(Unreachable):  # what waits says so itself, and may be repeated
-            admin({name: value for name, value in heard.settings.items() if name not in REFUSED}, TO_CONFIRM)
+    if reported is not None and reported.had_final_error():
+        with suppress(Unreachable):  # the caller's own wait reports this, and may be repeated
+            admin({name: value for name, value in reported.settings.items() if name not in REFUSED}, TO_CONFIRM)
 
 
 def _for_admin(config: ClientConfig) -> dict[str, Any]:
@@ -164,25 +167,26 @@ def _for_admin(config: ClientConfig) -> dict[str, Any]:
 
 
 def without_statistics(config: ClientConfig) -> ClientConfig:
-    """The settings for a client that is not polled all the time."""
+    """The settings for a client that is not polled regularly: without statistics."""
     return {key: value for key, value in config.items() if key not in _STATISTICS}
 
 
 def login(config: ClientConfig) -> Login:
-    """Who a client with these settings is, and where."""
+    """The principal of a client with these settings, and its cluster."""
     return Login(connect_diagnosis.name_of(config), connect_diagnosis.principal_of(config))
 
 
 _shared: dict[str, Future[AdminClient]] = {}
 _inherited: list[object] = []  # a forked process has none of their threads: it must neither use nor free them
-_sharing = threading.Lock()  # of the dictionary: nobody connects while it is held
+_sharing = threading.Lock()  # for the dictionary: no client connects while it is held
 
 
 def shared_admin(config: ClientConfig) -> AdminClient:
-    """This process's one admin client of a cluster. A forked process makes its own: clients do not survive a fork.
+    """The one admin client of this process for a cluster. A forked process creates its own: clients do not survive a
+    fork.
 
-    Raises Unreachable if the cluster does not answer when the client is made. Those who ask meanwhile wait for the same
-    attempt, and get its error; who asks later tries again. Nobody waits for another cluster.
+    Raises Unreachable if the cluster does not answer when the client is created. Threads that ask meanwhile wait for
+    the same attempt, and get its error; a thread that asks later tries again. No thread waits for another cluster.
     """
     name = repr(sorted(_for_admin(config).items()))
     while True:
@@ -223,30 +227,30 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _make(kind: type[C], config: dict[str, Any]) -> C:
-    """A client that prints nothing by itself: what matters of its log is raised as an error.
+    """A client that prints nothing. Important errors in its log are raised as errors.
 
-    Its lines go to this module's logger, whenever it is polled: those that the connection asks for by ``log_level``,
-    and the last one of a client that can do nothing any more, which level 0 has, too. An admin client has no such
-    line, and is polled only while it connects; later it prints on stderr what is asked for.
+    Its log lines go to this module's logger when it is polled: the lines that the connection asks for by ``log_level``,
+    and the last line of a client that cannot continue, which level 0 has, too. An admin client has no such line. It is
+    polled only while it connects; later it prints the lines that were asked for on stderr.
     """
     try:
         asked = config if "stats_cb" in config else without_statistics(config)
         settings = {"log_level": 0, **callbacks.resolved(asked)}
-        heard = Heard(config, settings.get("error_cb"))
+        reported = ReportedErrors(config, settings.get("error_cb"))
         theirs = {name: value for name, value in settings.items() if name not in (SIDE, CONNECTION)}
-        is_polled: bool = kind is not HearingAdmin
+        is_polled: bool = kind is not ReportingAdmin
         more: dict[str, Any] = {"logger": log} if is_polled else {}
-        ours: dict[str, Any] = {"error_cb": heard}
+        ours: dict[str, Any] = {"error_cb": reported}
         client = kind({**theirs, **ours}, **more)
     except (KafkaException, ValueError, TypeError) as e:
         reason = e.args[0].str() if isinstance(e, KafkaException) else str(e)
         raise connect_diagnosis.unusable(config, reason) from e
-    client.heard = heard
+    client.reported = reported
     return client
 
 
 def true_error(raised: BaseException, client: Producer) -> KafkaError:
-    """Why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises the reason."""
+    """The reason why a producer failed. A fatal error shows as ``_FATAL`` or SystemError; aborting raises it."""
     if isinstance(raised, KafkaException) and raised.args[0].code() != KafkaError._FATAL:
         reason = failure(client) if raised.args[0].code() == KafkaError._STATE else None
         return _copy(raised.args[0]) if reason is None else reason
@@ -262,7 +266,7 @@ def true_error(raised: BaseException, client: Producer) -> KafkaError:
 
 
 def failure(client: Producer) -> KafkaError | None:
-    """Why the open transaction can no longer be committed, or None if it can. Changes nothing.
+    """The reason why the open transaction can no longer be committed; None if it can be. Changes nothing.
 
     Delivery callbacks do not show the reason: the records after a refused one are purged or time out, like the records
     in a fenced producer's queue. `produce` then raises ``_STATE``.

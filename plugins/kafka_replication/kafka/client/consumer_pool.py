@@ -1,4 +1,4 @@
-"""Consumers that one process uses again: a new one costs connections, threads and tens of milliseconds."""
+"""Keeps the consumers of one process for reuse: a new one costs connections, threads and tens of milliseconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def lent(
+def borrowed(
     config: clients.ClientConfig,
     group: str,
     make: Callable[..., Consumer] = clients.consumer,
@@ -29,12 +29,13 @@ def lent(
     reads: str = "",
     **more: Any,
 ) -> Iterator[Consumer]:
-    """A consumer without an assignment, for this thread alone until the body ends.
+    """A consumer without an assignment, for this thread until the body ends.
 
-    It keeps its connections, but no records: an assignment starts a new fetch. A consumer whose body raised is closed,
-    and so is the one that was idle for longest when more than `MOST` are. A forked process makes its own. ``reads`` is
-    the id of the topic to be read, if it is known: a consumer that has read a deleted topic of the same name may get
-    nothing of the new one. The copier does not use it: each session that reads the source has a consumer of its own.
+    It keeps its connections, but no records: an assignment starts a new fetch. A consumer is closed if its body raised.
+    If more than `MOST` are idle, the one that was idle for longest is closed. A forked process creates its own.
+    ``reads`` is the id of the topic to be read, if it is known: a consumer that has read a deleted topic may get no
+    records of a new topic with the same name. The copier does not use the pool: each session that reads the source has
+    its own consumer.
     """
     config = clients.without_statistics(config)  # an idle one would keep them
     key = (make, group, reads, repr(sorted(config.items())), repr(sorted(more.items())))
@@ -50,8 +51,8 @@ def lent(
 
 def _taken(key: _Key) -> Consumer | None:
     with _lock:
-        found = next((number for number in reversed(range(len(_idle))) if _idle[number][0] == key), None)
-        return None if found is None else _idle.pop(found)[1]
+        index = next((number for number in reversed(range(len(_idle))) if _idle[number][0] == key), None)
+        return None if index is None else _idle.pop(index)[1]
 
 
 def _keep(key: _Key, consumer: Consumer) -> None:
@@ -62,7 +63,7 @@ def _keep(key: _Key, consumer: Consumer) -> None:
         one.close()
 
 
-@atexit.register  # a client that lives on calls back into an interpreter that is being taken down
+@atexit.register  # a client that lives on would call into an interpreter that is shutting down
 def close_idle() -> None:
     with _lock:
         ending = [consumer for _, consumer in _idle]

@@ -10,7 +10,7 @@ LONGEST_SLEEP = 0.5  # seconds; a signal is handled between two sleeps
 
 
 class Pace:
-    """Counts bytes, and says how long to wait so that at most ``limit`` a second are carried; None is no limit."""
+    """Counts bytes, and computes the waits that keep them to ``limit`` a second; None is no limit."""
 
     def __init__(
         self,
@@ -22,27 +22,27 @@ class Pace:
         self._due = now()  # when everything that was carried was allowed to be
 
     def spend(self, size: int) -> None:
-        """So many bytes were carried."""
+        """Count ``size`` bytes that were carried."""
         if self._limit is not None:
             self._due = max(self._now(), self._due) + size / self._limit
 
     @property
     def seconds(self) -> float:
-        """How long to wait before more is carried."""
+        """The time in seconds to wait before more bytes are carried."""
         return 0.0 if self._limit is None else max(0.0, self._due - self._now())
 
     def wait(self) -> None:
-        """Wait that long."""
+        """Wait for this time."""
         while left := self.seconds:
             self._sleep(min(left, LONGEST_SLEEP))
 
     def step(self, size: int) -> int:
-        """``size``, or what is allowed in half a second if that is less: bytes to carry at a time."""
+        """The bytes to carry at a time: ``size``, or the bytes of half a second if they are fewer."""
         return size if self._limit is None else max(1, min(size, self._limit // 2))
 
 
 def paced(config: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
-    """The settings of a consumer that does not fetch far ahead of its limit. Settings of the connection win."""
+    """The settings of a consumer that does not fetch far ahead of its limit. The connection's settings win."""
     if limit is None:
         return dict(config)
     ahead = min(4 << 20, max(64 << 10, limit))

@@ -1,4 +1,4 @@
-"""One request instead of several: threads that ask for the same kind of thing at the same time share an answer."""
+"""Merges requests: threads that ask for the same kind of thing at the same time share an answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SharedRead(Generic[K, V]):
         self._lock, self._under_way = threading.Lock(), threading.Lock()
 
     def ask(self, key: K, read: Callable[[set[K]], Mapping[K, V]]) -> V | None:
-        """What ``read`` answers for this key, None if it does not answer it. Raises what ``read`` raises.
+        """The answer of ``read`` for this key; None if it has none. Raises the errors of ``read``.
 
         The first of the threads that share a call makes it, with its own ``read``.
         """

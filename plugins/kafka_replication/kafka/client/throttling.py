@@ -1,4 +1,4 @@
-"""Hears of the brokers' quotas: a client that exceeds one is told how long the broker makes it wait."""
+"""Measures the effect of the brokers' quotas: librdkafka reports how long a broker makes a client wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Throttling:
         self._said = 0.0
 
     def listening(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The client settings with this as their callback, unless the connection has one of its own."""
+        """The client settings with this as their callback, unless the connection has its own."""
         return {"throttle_cb": self, **config}
 
     def __call__(self, event: ThrottleEvent) -> None:

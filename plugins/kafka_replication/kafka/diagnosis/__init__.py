@@ -1,1 +1,1 @@
-"""Why a client cannot work: what an error of Kafka means, and what a broker answers to a connection of our own."""
+"""Finds out why a client cannot work: the meaning of Kafka's errors, and brokers' answers on our own connection."""

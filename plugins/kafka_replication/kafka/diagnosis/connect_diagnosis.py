@@ -1,4 +1,4 @@
-"""Why a cluster does not let a client in: an error that names the side, the address, the cause and what to change."""
+"""Makes the error for a cluster that does not admit a client: the side, the address, the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from kafka_replication.kafka.diagnosis import causes, setting_names
-from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.causes import ConnectCause
 from kafka_replication.kafka.diagnosis.probe import addresses, probe
 from kafka_replication.model.errors import BadInput, ReplicationError, TlsFailed, Unreachable
 from kafka_replication.model.rights import UNKNOWN_PRINCIPAL, ClusterName
 
 SIDE, CONNECTION = "kafka-replication.side", "kafka-replication.connection"  # beside the client's own settings
-# How librdkafka 2.16.0 says that no client can be made of the settings.
+# librdkafka 2.16.0's messages if it can make no client of the settings.
 _MAKING = "Failed to create admin client: "
 _UNUSABLE = re.compile(r"(ssl\.[a-z.]+)(?: failed: | PKCS#12 file: .*?(?=error:)|: .*?(?=error:))(.*)")
 _MISSPELT = re.compile(r'No such configuration property: "(.*)"')
@@ -25,54 +25,60 @@ _SETTING = re.compile(r"[a-z][a-z0-9_.]*[a-z0-9]")
 _KEYS, _KEY_PASSWORD = ("ssl.key.location", "ssl.key.pem"), "ssl.key.password"
 _STORE, _STORE_PASSWORD = "ssl.keystore.location", "ssl.keystore.password"
 _OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
-# The event says all there is; a probe would only add that the port is open.
+# The event is complete; a probe would only add that the port is open.
 _SAID_IT_ALL = (causes.LOGIN_REFUSED, causes.MECHANISM_NOT_ENABLED, causes.CLIENT_CERTIFICATE_REFUSED)
 
-Found = Mapping[str, Cause]  # by address
+Diagnosis = Mapping[str, ConnectCause]  # by address
 
 
 def name_of(settings: Mapping[str, Any]) -> ClusterName:
-    """What messages call the cluster."""
+    """The name of the cluster in messages."""
     return ClusterName(
         str(settings.get("bootstrap.servers", "")), settings.get(SIDE, ""), str(settings.get(CONNECTION, ""))
     )
 
 
 def principal_of(settings: Mapping[str, Any]) -> str:
-    """Who the client is for the brokers, as far as its settings tell."""
+    """The client's principal for the brokers, if its settings show it."""
     protocol = str(settings.get("security.protocol", "plaintext")).upper()
     if protocol.startswith("SASL"):
         return f"User:{settings['sasl.username']}" if settings.get("sasl.username") else UNKNOWN_PRINCIPAL
     return UNKNOWN_PRINCIPAL if any(name in settings for name in _OWN_CERTIFICATE) else "User:ANONYMOUS"
 
 
-def look(settings: Mapping[str, Any], heard: Mapping[str, str]) -> Found:
-    """The cause at each bootstrap address where there is one. ``heard`` is the newest error of each address."""
-    known = addresses(settings)
-    with ThreadPoolExecutor(max(1, len(known))) as threads:
-        found = dict(zip(known, threads.map(lambda at: _cause(at, heard.get(at, ""), settings), known), strict=True))
-    return {address: cause for address, cause in found.items() if cause is not None}
+def look(settings: Mapping[str, Any], reported: Mapping[str, str]) -> Diagnosis:
+    """The causes at the bootstrap addresses that have one. ``reported`` is the newest error of each address."""
+    bootstrap = addresses(settings)
+    with ThreadPoolExecutor(max(1, len(bootstrap))) as threads:
+        diagnosis = dict(
+            zip(
+                bootstrap,
+                threads.map(lambda address: _cause(address, reported.get(address, ""), settings), bootstrap),
+                strict=True,
+            )
+        )
+    return {address: cause for address, cause in diagnosis.items() if cause is not None}
 
 
-def is_final(settings: Mapping[str, Any], found: Found) -> bool:
-    """Whether no address can ever work with these settings."""
-    known = addresses(settings)
-    return bool(known) and all(address in found and found[address].is_final for address in known)
+def is_final(settings: Mapping[str, Any], diagnosis: Diagnosis) -> bool:
+    """True if no address can ever work with these settings."""
+    bootstrap = addresses(settings)
+    return bool(bootstrap) and all(address in diagnosis and diagnosis[address].is_final for address in bootstrap)
 
 
-def _cause(address: str, said: str, settings: Mapping[str, Any]) -> Cause | None:
+def _cause(address: str, said: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     cause = causes.of_text(said)
     if cause in _SAID_IT_ALL:
-        return _told(cause, said, settings)
+        return _with_details(cause, said, settings)
     seen = probe(address, settings)
     if cause is not None and (seen is None or (cause is causes.CERTIFICATE_NOT_VERIFIED and not seen.is_final)):
         resolved = cause is causes.NAME_NOT_RESOLVED  # the probe found the address
-        return replace(_told(cause, said, settings), is_final=cause.is_final and not resolved)
+        return replace(_with_details(cause, said, settings), is_final=cause.is_final and not resolved)
     return seen
 
 
-def _told(cause: Cause, said: str, settings: Mapping[str, Any]) -> Cause:
-    """The cause with what the connection has to do with it, and what was said."""
+def _with_details(cause: ConnectCause, said: str, settings: Mapping[str, Any]) -> ConnectCause:
+    """The cause with details of the connection, and with the message."""
     if cause is causes.CLIENT_CERTIFICATE_REFUSED and not any(name in settings for name in _OWN_CERTIFICATE):
         cause = causes.CLIENT_CERTIFICATE_MISSING
     what = cause.what
@@ -87,25 +93,25 @@ def _mechanism(settings: Mapping[str, Any]) -> object:
 
 
 def error_of(
-    settings: Mapping[str, Any], found: Found, otherwise: str, waited: float | None = None
+    settings: Mapping[str, Any], diagnosis: Diagnosis, otherwise: str, waited: float | None = None
 ) -> ReplicationError:
-    """The error. ``otherwise`` says what happened if no cause is known; ``waited`` is in seconds."""
+    """The error. ``otherwise`` is the text if no cause is known; ``waited`` is in seconds."""
     cluster = name_of(settings)
-    if not found:
+    if not diagnosis:
         return Unreachable(
             f"cannot reach {cluster} within {waited or 0:.0f} s: {otherwise}",
             "check the address, port and security settings of the connection, and that the brokers run",
         )
-    first = next((cause for cause in found.values() if cause.is_final), next(iter(found.values())))
+    first = next((cause for cause in diagnosis.values() if cause.is_final), next(iter(diagnosis.values())))
     several = len(addresses(settings)) > 1
-    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in found.items())
-    if is_final(settings, found):
+    said = "; ".join(f"{address}: {cause.what}" if several else cause.what for address, cause in diagnosis.items())
+    if is_final(settings, diagnosis):
         return first.kind(f"{cluster}: {said}", first.remedy)
     return Unreachable(f"cannot reach {cluster} within {waited or 0:.0f} s: {said}", first.remedy)
 
 
 def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
-    """The error if no client can be made of the settings: which one the client does not take, and what to change."""
+    """The error if no client can be made of the settings: the refused setting, and the remedy."""
     cluster, reason = name_of(settings), reason.strip().removeprefix(_MAKING)
     if match := _UNUSABLE.search(reason):
         return _unusable_tls(settings, match[1], match[2])
@@ -132,7 +138,7 @@ def unusable(settings: Mapping[str, Any], reason: str) -> ReplicationError:
 
 
 def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed:
-    """The error for a file or text of the TLS settings, whose setting is ``name``."""
+    """The error for a file or text of the TLS settings. ``name`` is its setting."""
     value, cluster, remedy = str(settings.get(name, "")), name_of(settings), causes.SETTING_UNUSABLE.remedy
     is_file = name.endswith(".location")
     if is_file and not Path(value).is_file():
@@ -149,7 +155,7 @@ def _unusable_tls(settings: Mapping[str, Any], name: str, why: str) -> TlsFailed
 
 
 def _has_password(key: str, *, is_file: bool) -> bool:
-    """Whether a key is encrypted, as its PEM says (RFC 7468, section 11; RFC 1421, section 4.6.1.1)."""
+    """True if a key is encrypted. Its PEM shows it (RFC 7468, section 11; RFC 1421, section 4.6.1.1)."""
     try:
         return "ENCRYPTED" in (Path(key).read_text(errors="replace") if is_file else key)
     except OSError:

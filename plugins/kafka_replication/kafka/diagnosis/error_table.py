@@ -1,7 +1,7 @@
-"""What each error code of librdkafka and of Kafka's protocol means for a replication, and what the person does.
+"""Maps each error code of librdkafka and of Kafka's protocol to an error of this package and its remedy.
 
-Codes of the client begin with an underscore, as in `confluent_kafka.KafkaError`. Whether Kafka's own clients retry a
-code is in Kafka's protocol guide ("Error Codes"); librdkafka's codes are in its INTRODUCTION.md and rdkafka.h.
+Codes of the client begin with an underscore, as in `confluent_kafka.KafkaError`. Kafka's protocol guide ("Error Codes")
+says which codes Kafka's own clients retry; librdkafka's codes are in its INTRODUCTION.md and rdkafka.h.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafka_replication.model.errors import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One code: which of our errors it is, which says whether it is retried, and the remedy."""
+    """One code: the error of this package, whose type decides about retries, and the remedy."""
 
     name: str  # of the code
     kind: type[ReplicationError]
@@ -191,7 +191,7 @@ def words(code: int) -> str:
 
 
 def row_of(error: KafkaError) -> Row:
-    """The row of this code. Where the table is silent, the client's own flags count: a newer broker's error."""
+    """The row of this code. A code that is not in the table is of a newer broker; the client's own flags decide."""
     if error.code() in TABLE:
         return TABLE[error.code()]
     if error.txn_requires_abort():

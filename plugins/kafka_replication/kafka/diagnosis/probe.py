@@ -1,7 +1,7 @@
-"""Asks one address itself why a client gets no connection: name, TCP, TLS, and whether the listener takes logins.
+"""Finds out why a client gets no connection to an address: checks name, TCP, TLS, and the logins of the listener.
 
-It only explains failures: nothing is decided by it while the client works. Kafka's protocol guide describes the one
-request that is used, SaslHandshake, which every listener answers: with its mechanisms, or that it takes no login.
+It only explains failures, and decides nothing while the client works. It uses one request, SaslHandshake, which every
+listener answers (Kafka's protocol guide): with its mechanisms, or with the error that it takes no login.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_replication.kafka.diagnosis import causes
-from kafka_replication.kafka.diagnosis.causes import Cause
+from kafka_replication.kafka.diagnosis.causes import ConnectCause
 
 SECONDS = 2.0  # for each step
 DEFAULT_PORT = 9092
@@ -36,13 +36,13 @@ _VERIFY = {
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a listener says about logins: its mechanisms, none if it takes no login."""
+    """The login mechanisms of a listener; none if it takes no login."""
 
     mechanisms: Sequence[str]
 
 
-def probe(address: str, settings: Mapping[str, Any]) -> Cause | None:
-    """Why a client with these settings gets no connection to ``host:port``; None if this is not seen."""
+def probe(address: str, settings: Mapping[str, Any]) -> ConnectCause | None:
+    """The cause why a client with these settings gets no connection to ``host:port``; None if there is none to see."""
     host, port = _split(address)
     try:
         with socket.create_connection((host, port), SECONDS):
@@ -59,7 +59,7 @@ def probe(address: str, settings: Mapping[str, Any]) -> Cause | None:
         return replace(causes.NO_ANSWER, what=f"a program takes the connection, and says nothing for {SECONDS:.0f} s")
 
 
-def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) -> Cause | None:
+def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) -> ConnectCause | None:
     """The cause at a port that takes connections."""
     wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     if wants_tls:
@@ -79,8 +79,8 @@ def _behind(host: str, port: int, protocol: str, settings: Mapping[str, Any]) ->
     return causes.LOGIN_NOT_EXPECTED if wants_login and not login.mechanisms else None
 
 
-def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> Cause | None:
-    """Why the broker's certificate does not satisfy these settings; None if it does, or if this cannot be told."""
+def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> ConnectCause | None:
+    """The reason why the broker's certificate does not satisfy these settings; None if it does, or is not readable."""
     try:
         context = _context(settings)
     except (OSError, ValueError):  # a form of certificates that Python does not read
@@ -98,7 +98,7 @@ def certificate_problem(host: str, port: int, settings: Mapping[str, Any]) -> Ca
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """A context that trusts what librdkafka would trust."""
+    """A context with the same trusted authorities as librdkafka."""
     text, place = settings.get("ssl.ca.pem"), settings.get("ssl.ca.location")
     context = ssl.create_default_context(cadata=text, cafile=None if place in (None, "probe") else str(place))
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
@@ -109,7 +109,7 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def _speaks_tls(host: str, port: int) -> bool:
-    """Whether the listener answers a TLS greeting; an alert is an answer."""
+    """True if the listener answers a TLS greeting. An alert is an answer, too."""
     try:
         with _connected(host, port) as plain, _careless().wrap_socket(plain, server_hostname=host):
             return True
@@ -122,7 +122,7 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def login_of(host: str, port: int, *, with_tls: bool) -> Login | None:
-    """What a Kafka broker says about logins; None if what listens there is no broker, or speaks TLS unlike asked."""
+    """The logins of a Kafka broker. None if the listener is no broker, or if ``with_tls`` is wrong."""
     try:
         with _connected(host, port) as plain:
             if not with_tls:
@@ -151,12 +151,12 @@ def _ask(connection: socket.socket) -> Login | None:
 
 
 def _strings(left: bytes, count: int) -> list[str]:
-    found = []
+    mechanisms = []
     for _ in range(count):
         (length,) = struct.unpack_from(">h", left)
-        found.append(left[2 : 2 + length].decode())
+        mechanisms.append(left[2 : 2 + length].decode())
         left = left[2 + length :]
-    return found
+    return mechanisms
 
 
 def _read(connection: socket.socket, count: int) -> bytes:
@@ -174,7 +174,7 @@ def _connected(host: str, port: int) -> socket.socket:
 
 
 def _careless() -> ssl.SSLContext:
-    """A context that trusts everybody. Nothing secret is sent over it."""
+    """A context that trusts every server. Nothing secret is sent with it."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -1,4 +1,5 @@
-"""The names of librdkafka's settings, which its clients accept but do not list: for a question after a misspelt one.
+"""The names of librdkafka's settings, which its clients accept but do not list. Messages suggest one for a misspelt
+name.
 
 From `rd_kafka_conf_properties_show` of librdkafka 2.16.0; the test of this list compares it with the library.
 """

@@ -1,4 +1,4 @@
-"""Makes an error of this package of an error of Kafka's client."""
+"""Translates errors of Kafka's client into errors of this package."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ _RESOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which cluster was asked, and for what: the operation and the name on each kind of resource."""
+    """The cluster of a request, and its target: the operation and the name on each kind of resource."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[Resource, tuple[Operation, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, client: object, **needs: tuple[Operation, str]) -> Self:
-        """What was asked by this client; ``needs`` by the names of `Resource`, in small letters."""
-        heard = getattr(client, "heard", None)
-        return cls(heard.settings if heard else {}, {Resource[name.upper()]: need for name, need in needs.items()})
+        """The `Asked` of this client; ``needs`` by the names of `Resource`, in small letters."""
+        reported = getattr(client, "reported", None)
+        return cls(
+            reported.settings if reported else {}, {Resource[name.upper()]: need for name, need in needs.items()}
+        )
 
     def right(self, resource: Resource) -> Right | None:
-        """The right that is needed on this kind of resource; None if it, or the side, is not known. That on one
-        transactional id is the right on all ids of its replication: the next one would be denied, too.
+        """The right that is needed on this kind of resource; None if it, or the side, is not known. For one
+        transactional id it is the right on all ids of the replication, because the next one would be denied, too.
         """
         side = name_of(self.settings).side
         if resource not in self.needs or not side:
@@ -53,7 +55,7 @@ NOTHING = Asked()
 
 
 def translate(error: KafkaError, doing: str, asked: Asked = NOTHING) -> ReplicationError:
-    """Kafka's error as one of ours, see `error_table`. A missing right is named, and how it is granted."""
+    """The error of this package for Kafka's ``error``, see `error_table`. It says how to grant a missing right."""
     row = row_of(error)
     if row.kind is Fenced:
         return Fenced(

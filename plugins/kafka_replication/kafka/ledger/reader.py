@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.consumer_pool import lent
+from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.cursor import records
@@ -82,7 +82,7 @@ class TopicReader:
         if not wanted:
             return
         group = consumer_group(self._replication)
-        with lent(self._config, group, make, reads=self._topic_id, **settings) as reader:
+        with borrowed(self._config, group, make, reads=self._topic_id, **settings) as reader:
             for partition, range_ in wanted.items():
                 yield from records(reader, TopicPartition(self.topic, partition), range_)
 

@@ -1,1 +1,1 @@
-"""Topics, offsets and settings as the brokers tell them; the snapshot of both clusters."""
+"""Reads topics, offsets and settings from the brokers, and takes the snapshot of both clusters."""

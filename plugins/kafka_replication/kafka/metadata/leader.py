@@ -14,7 +14,7 @@ from kafka_replication.wire.security import Security, is_about_connecting
 
 
 def unsupported(config: clients.ClientConfig) -> str | None:
-    """Why no connection can be made as these settings ask; None if it can."""
+    """The reason why no connection can be made with these settings; None if one can be made."""
     try:
         security_of(config)
     except (ValueError, OSError) as e:
@@ -23,7 +23,7 @@ def unsupported(config: clients.ClientConfig) -> str | None:
 
 
 def security_of(config: clients.ClientConfig) -> Security:
-    """Raises ValueError, OSError."""
+    """The security for these settings. Raises ValueError, OSError."""
     return _security(tuple(sorted((name, value) for name, value in config.items() if is_about_connecting(name))))
 
 

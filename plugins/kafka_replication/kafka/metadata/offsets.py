@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from kafka_replication.kafka.client.clients import raise_if_shut_out
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
-from kafka_replication.kafka.metadata.open_transactions import MOST, Telling, named
+from kafka_replication.kafka.metadata.open_transactions import MOST, WaitLog, named
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.rights import Operation
@@ -39,20 +39,19 @@ _PASSING = frozenset(
         KafkaError._NO_OFFSET,
     }
 )
-# What Kafka 4.3 answers to a search for a time that ends at a damaged compressed batch (measured).
+# The answer of Kafka 4.3 to a search for a time that ends at a damaged compressed batch (measured).
 _CANNOT_DECODE = frozenset({KafkaError.UNKNOWN, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG})
 
 # Seconds; each further request may take twice as long. As long as librdkafka 2.16 takes a broker that is down for a
 # leader, a request keeps a processor busy until its end. The next one comes after new metadata, and fails at once.
 FIRST_REQUEST = 2.0
 Answers = dict[TopicPartition, ListOffsetsResultInfo]
-Failures = dict[TopicPartition, ReplicationError]  # why each of these partitions gave no answer
+Failures = dict[TopicPartition, ReplicationError]  # the reason why a partition gave no answer
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one request may take, and for how long partitions without a leader are asked again since one of those
-    that are asked answered; in seconds.
+    """The longest time of one request, and of a silence in which no partition without a leader answers; in seconds.
 
     The first requests take less, see `FIRST_REQUEST`.
     """
@@ -84,7 +83,7 @@ def _ask(
 
 
 def _raise_first(failures: Failures) -> None:
-    """Raise the first error, those first that no retry can help."""
+    """Raise the first error. Errors for which a retry cannot help come first."""
     if failures:
         _, error = min(failures.items(), key=lambda item: (item[1].retriable, item[0]))
         others = f" (and {len(failures) - 1} more partitions do not answer)" if len(failures) > 1 else ""
@@ -100,8 +99,8 @@ def _ask_each(
     patience: Patience,
     all_or_none: bool = False,
 ) -> tuple[Answers, Failures]:
-    """ListOffsets of each partition, or why it does not answer. Those that may answer soon are asked again, unless the
-    caller needs ``all_or_none`` and another partition will never answer.
+    """ListOffsets of each partition, or its error. Partitions that may answer soon are asked again, unless the caller
+    needs ``all_or_none`` and another partition will never answer.
     """
     answers, failures = Answers(), Failures()
     left, seconds = set(partitions), min(FIRST_REQUEST, patience.request)
@@ -112,13 +111,13 @@ def _ask_each(
         failed = _ask_once(admin, left, spec, answers, committed=committed, timeout=seconds)
         if failed:
             raise_if_shut_out(admin)
-        failures.update({at: _why(admin, at, e) for at, e in failed.items()})
+        failures.update({partition: _why(admin, partition, e) for partition, e in failed.items()})
         again = _PASSING if seconds >= patience.request else _PASSING | {KafkaError._TIMED_OUT}
-        left.intersection_update(at for at, e in failed.items() if e.args[0].code() in again)
+        left.intersection_update(partition for partition, e in failed.items() if e.args[0].code() in again)
         seconds = min(2 * seconds, patience.request)
         if all_or_none and len(left) < len(failed):
             return False
-        _refresh_metadata(admin, {at.topic for at in left})
+        _refresh_metadata(admin, {partition.topic for partition in left})
         return bool(left)
 
     tenacity.Retrying(
@@ -127,26 +126,26 @@ def _ask_each(
         wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
         retry_error_callback=lambda _: None,
     )(ask)
-    return answers, {at: error for at, error in failures.items() if at not in answers}
+    return answers, {partition: error for partition, error in failures.items() if partition not in answers}
 
 
 def _ask_once(
     admin: AdminClient,
-    wanted: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
     spec: OffsetSpec,
     answers: Answers,
     *,
     committed: bool,
     timeout: float,
 ) -> dict[TopicPartition, KafkaException]:
-    """Add what answers to ``answers``. Returns the errors of the others."""
+    """Add the answers to ``answers``. Returns the errors of the other partitions."""
     failed: dict[TopicPartition, KafkaException] = {}
-    if not wanted:
+    if not partitions:
         return failed
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    asked = {ClientPartition(at.topic, at.partition): spec for at in sorted(wanted)}
-    for at, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
-        partition = TopicPartition(at.topic, at.partition)
+    asked = {ClientPartition(partition.topic, partition.partition): spec for partition in sorted(partitions)}
+    for client_partition, future in admin.list_offsets(asked, isolation_level=level, request_timeout=timeout).items():
+        partition = TopicPartition(client_partition.topic, client_partition.partition)
         try:
             answers[partition] = answer_of(future, timeout + 30)
         except KafkaException as e:
@@ -154,15 +153,17 @@ def _ask_once(
     return failed
 
 
-def _why(admin: AdminClient, at: TopicPartition, raised: KafkaException) -> ReplicationError:
+def _why(admin: AdminClient, partition: TopicPartition, raised: KafkaException) -> ReplicationError:
     error = raised.args[0]
     if error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT):  # _NOENT: no partition asked has one
         reason: ReplicationError = NotReady(
-            f"{at} has no leader: no broker that has its records is up",
-            f"start the brokers that hold it: kafka-topics.sh --describe --topic {at.topic}",
+            f"{partition} has no leader: no broker that has its records is up",
+            f"start the brokers that hold it: kafka-topics.sh --describe --topic {partition.topic}",
         )
     else:
-        reason = translate(error, f"listing offsets of {at}", Asked.of(admin, topic=(Operation.READ, at.topic)))
+        reason = translate(
+            error, f"listing offsets of {partition}", Asked.of(admin, topic=(Operation.READ, partition.topic))
+        )
     reason.__cause__ = raised
     return reason
 
@@ -190,12 +191,14 @@ def _refresh_metadata(admin: AdminClient, topics: Collection[str]) -> None:
 def _list(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool
 ) -> dict[TopicPartition, int]:
-    return {at: result.offset for at, result in _ask(admin, partitions, spec, committed=committed).items()}
+    return {
+        partition: result.offset for partition, result in _ask(admin, partitions, spec, committed=committed).items()
+    }
 
 
-def leader_epoch(admin: AdminClient, at: TopicPartition) -> int | None:
+def leader_epoch(admin: AdminClient, partition: TopicPartition) -> int | None:
     """The current leader epoch of the partition, or None if the broker does not return it."""
-    epoch = _ask(admin, [at], _LATEST, committed=False)[at].leader_epoch
+    epoch = _ask(admin, [partition], _LATEST, committed=False)[partition].leader_epoch
     return epoch if epoch is not None and epoch >= 0 else None
 
 
@@ -215,32 +218,34 @@ def at_time(admin: AdminClient, partitions: Iterable[TopicPartition], timestamp:
     """The first offset whose timestamp is >= ``timestamp`` (ms); partitions without one get their last stable
     offset.
     """
-    found, failures = at_time_each(admin, partitions, timestamp)
+    resolved, failures = at_time_each(admin, partitions, timestamp)
     _raise_first(failures)
-    return found
+    return resolved
 
 
 def at_time_each(
     admin: AdminClient, partitions: Iterable[TopicPartition], timestamp: int, patience: Patience = _USUAL
 ) -> tuple[dict[TopicPartition, int], Failures]:
-    """As `at_time`, with the reason for each partition that does not answer."""
+    """The same as `at_time`, with the error of each partition that does not answer."""
     first, failures = _list_each(
         admin, partitions, OffsetSpec.for_timestamp(timestamp), committed=True, patience=patience
     )
-    failures = {at: _not_searched(at, error, timestamp) for at, error in failures.items()}
-    without = [at for at, offset in first.items() if offset < 0]
+    failures = {partition: _not_searched(partition, error, timestamp) for partition, error in failures.items()}
+    without = [partition for partition, offset in first.items() if offset < 0]
     ends, failed = last_stable_each(admin, without, patience)
-    found = {at: ends.get(at, offset) for at, offset in first.items() if at not in failed}
-    return found, failures | failed
+    resolved = {
+        partition: ends.get(partition, offset) for partition, offset in first.items() if partition not in failed
+    }
+    return resolved, failures | failed
 
 
-def _not_searched(at: TopicPartition, error: ReplicationError, timestamp: int) -> ReplicationError:
+def _not_searched(partition: TopicPartition, error: ReplicationError, timestamp: int) -> ReplicationError:
     """The error of a search for a time; named if the broker could not decode the batch where the search ended."""
     raised = error.__cause__
     if not isinstance(raised, KafkaException) or raised.args[0].code() not in _CANNOT_DECODE:
         return error
     named = NotReady(
-        f"{at}: its broker cannot find the first record from {to_text(from_millis(timestamp))} on"
+        f"{partition}: its broker cannot find the first record from {to_text(from_millis(timestamp))} on"
         f" ({raised.args[0].name()}); most likely the batch there is damaged on its disk",
         "name an offset, or another time; or repair the broker's log, or let a good replica lead",
     )
@@ -269,19 +274,22 @@ def _list_each(
     patience: Patience = _USUAL,
 ) -> tuple[dict[TopicPartition, int], Failures]:
     answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
-    return {at: answer.offset for at, answer in answers.items()}, failures
+    return {partition: answer.offset for partition, answer in answers.items()}, failures
 
 
 def all_three(
     admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience = _USUAL
 ) -> dict[TopicPartition, PartitionOffsets | Problem]:
-    """The three offsets of each partition, or why they are not known. A partition that fails once is not asked on."""
+    """The three offsets of each partition, or why they are not known. After a failure it is not asked again."""
     starts, failures = log_starts_each(admin, partitions, patience)
     high, failed = _list_each(admin, starts, _LATEST, committed=False, patience=patience)
     stable, also_failed = last_stable_each(admin, high, patience)
-    known = {at: PartitionOffsets(starts[at], max(high[at], end), end) for at, end in stable.items()}
-    problems = {at: Problem.of(error) for at, error in (failures | failed | also_failed).items()}
-    return {**known, **problems}
+    answered = {
+        partition: PartitionOffsets(starts[partition], max(high[partition], end), end)
+        for partition, end in stable.items()
+    }
+    problems = {partition: Problem.of(error) for partition, error in (failures | failed | also_failed).items()}
+    return {**answered, **problems}
 
 
 def stable_ends(
@@ -308,16 +316,16 @@ def stable_ends_each(
     deadline: float,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[dict[TopicPartition, int], Failures]:
-    """As `stable_ends`, with the reason for each partition whose end is not known after ``deadline`` seconds."""
+    """The same as `stable_ends`, with the error of each partition whose end is not known after ``deadline`` seconds."""
     ends, failures = _list_each(admin, partitions, _LATEST, committed=False)
-    waiting, telling = set(ends), Telling(admin)
+    waiting, wait_log = set(ends), WaitLog(admin)
 
     def look() -> dict[TopicPartition, int]:
         stable, failed = last_stable_each(admin, waiting)
         failures.update(failed)
-        waiting.intersection_update([at for at, offset in stable.items() if offset < ends[at]])
-        hidden = {at: stable[at] for at in waiting}
-        telling.still_hidden(hidden)
+        waiting.intersection_update([partition for partition, offset in stable.items() if offset < ends[partition]])
+        hidden = {partition: stable[partition] for partition in waiting}
+        wait_log.still_hidden(hidden)
         return hidden
 
     left: dict[TopicPartition, int] = tenacity.Retrying(
@@ -327,11 +335,11 @@ def stable_ends_each(
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         sleep=pause,
     )(look)
-    for number, (at, stable) in enumerate(sorted(left.items())):
-        who = named(admin, at) if number < MOST else ""
-        failures[at] = Stalled(
-            f"{at}: the last stable offset stays at {stable}, below {ends[at]}, for {deadline:.0f} s: a"
-            f" transaction is open{who}",
-            f"find it: kafka-transactions.sh find-hanging --topic {at.topic} --partition {at.partition}",
+    for number, (partition, stable) in enumerate(sorted(left.items())):
+        description = named(admin, partition) if number < MOST else ""
+        failures[partition] = Stalled(
+            f"{partition}: the last stable offset stays at {stable}, below {ends[partition]}, for {deadline:.0f} s: a"
+            f" transaction is open{description}",
+            f"find it: kafka-transactions.sh find-hanging --topic {partition.topic} --partition {partition.partition}",
         )
-    return {at: end for at, end in ends.items() if at not in failures}, failures
+    return {partition: end for partition, end in ends.items() if partition not in failures}, failures

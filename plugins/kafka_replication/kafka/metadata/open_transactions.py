@@ -1,4 +1,4 @@
-"""Names the transaction that hides what lies behind a partition's last stable offset: whose it is, and when it ends."""
+"""Names the transaction that hides the offsets behind a partition's last stable offset, with its owner and its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kafka_replication.kafka.client.client_errors import HearingAdmin
+from kafka_replication.kafka.client.client_errors import ReportingAdmin
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import replication_of
 from kafka_replication.model.offsets import TopicPartition
@@ -22,57 +22,62 @@ if TYPE_CHECKING:
     from kafka_replication.wire.transactions import Described
 
 log = logging.getLogger(__name__)
-FIRST_WORD, AGAIN = 3.0, 60.0  # seconds of waiting after which it is told, and told again
+FIRST_LINE, REPEAT_AFTER = 3.0, 60.0  # seconds of waiting before the first log line and between later ones
 ANSWER = 5.0  # seconds that one broker may take
 MOST = 3  # partitions that one message names
 SWEEP = timedelta(seconds=10)  # brokers look for transactions whose time is over every so often, by default
 
 
-class Telling:
-    """Says in the log what a wait is for, once it is no short one."""
+class WaitLog:
+    """Logs the reason of a wait once the wait is no short one."""
 
     def __init__(self, admin: AdminClient) -> None:
-        self._admin, self._next = admin, time.monotonic() + FIRST_WORD
+        self._admin, self._next = admin, time.monotonic() + FIRST_LINE
 
     def still_hidden(self, stable: Mapping[TopicPartition, int]) -> None:
-        """These partitions are still hidden from these offsets on."""
+        """Note that these partitions are still hidden from these offsets on."""
         if not stable or time.monotonic() < self._next:
             return
-        for at in sorted(stable)[:MOST]:
-            who = named(self._admin, at)
-            log.warning("waiting for the end of a transaction that hides %s from %d on%s", at, stable[at], who)
+        for partition in sorted(stable)[:MOST]:
+            description = named(self._admin, partition)
+            log.warning(
+                "waiting for the end of a transaction that hides %s from %d on%s",
+                partition,
+                stable[partition],
+                description,
+            )
         if len(stable) > MOST:
             log.warning("and of those that hide %d more partitions", len(stable) - MOST)
-        self._next = time.monotonic() + AGAIN
+        self._next = time.monotonic() + REPEAT_AFTER
 
 
-def named(admin: AdminClient, at: TopicPartition) -> str:
-    """``: `` and what the brokers tell of the transaction that is open first in this partition; empty if they do not
-    tell, such as those before Kafka 3.0. Never raises, and takes seconds at most.
+def named(admin: AdminClient, partition: TopicPartition) -> str:
+    """``: `` and the brokers' description of the first open transaction in this partition; empty if they have none,
+    such as brokers before Kafka 3.0. Never raises, and takes seconds at most.
     """
     try:
-        return f": {text}" if (text := _told(admin, at)) else ""
+        return f": {text}" if (text := _described(admin, partition)) else ""
     except (ReplicationError, KafkaException, ImportError, ValueError, OSError) as e:
-        log.debug("%s: nothing is known of its open transaction: %s", at, e)
+        log.debug("%s: nothing is known of its open transaction: %s", partition, e)
         return ""
 
 
-def _told(admin: AdminClient, at: TopicPartition) -> str:
-    if not isinstance(admin, HearingAdmin):
+def _described(admin: AdminClient, partition: TopicPartition) -> str:
+    if not isinstance(admin, ReportingAdmin):
         return ""
     from kafka_replication.kafka.metadata.leader import security_of
     from kafka_replication.wire import transactions
     from kafka_replication.wire.connection import Connection
 
-    cluster, security = admin.list_topics(at.topic, timeout=ANSWER), security_of(admin.heard.settings)
-    leader = cluster.topics[at.topic].partitions[at.partition].leader
+    cluster, security = admin.list_topics(partition.topic, timeout=ANSWER), security_of(admin.reported.settings)
+    leader = cluster.topics[partition.topic].partitions[partition.partition].leader
 
     def connect(broker: int) -> Connection:
         address = cluster.brokers[broker]
         return Connection(str(address.host), int(address.port), security, ANSWER)
 
     with connect(leader) as connection:
-        producer = transactions.first_open(connection, at.topic, at.partition)
+        producer = transactions.first_open(connection, partition.topic, partition.partition)
     if producer is None:
         return ""
     for broker in cluster.brokers:
@@ -85,11 +90,11 @@ def _told(admin: AdminClient, at: TopicPartition) -> str:
     )
 
 
-def _text(told: Described, producer: int) -> str:
-    whose = replication_of(told.transactional_id)
+def _text(described: Described, producer: int) -> str:
+    whose = replication_of(described.transactional_id)
     owner = f"replication {whose}" if whose else "none of our replications"
-    text = f"transactional id {told.transactional_id} ({owner}), producer id {producer}"
-    if told.state != "Ongoing":  # the markers of its end are not written everywhere yet
-        return f"{text}, in state {told.state}"
-    end = to_text(told.begun + told.timeout + SWEEP)
-    return f"{text}, open since {to_text(told.begun)}; if nobody ends it, brokers abort it by {end}"
+    text = f"transactional id {described.transactional_id} ({owner}), producer id {producer}"
+    if described.state != "Ongoing":  # the markers of its end are not written everywhere yet
+        return f"{text}, in state {described.state}"
+    end = to_text(described.begun + described.timeout + SWEEP)
+    return f"{text}, open since {to_text(described.begun)}; if nobody ends it, brokers abort it by {end}"

@@ -67,7 +67,7 @@ def take_target(
     others: Collection[str] = (),
     patience: offsets.Patience | None = None,
 ) -> Snapshot:
-    """The target alone: the topics to be written to, the topics ``others``, the ledger's and the quarantine."""
+    """The target only: the topics to be written to, the topics ``others``, the ledger's and the quarantine."""
     patience = patience or offsets.Patience.within(replication.timeouts.request)
     aside = {replication.quarantine_topic} if quarantine_topic.is_wanted(replication) else set()
     described = topics.describe(target, {*wanted, *others, *aside, POSITIONS, RECEIPTS}, patience)
@@ -89,7 +89,7 @@ def take_target(
 
 
 def take_source(replication: Replication, source: AdminClient, known: Collection[TopicPartition]) -> Snapshot:
-    """The source alone: the selected topics. Raises PreflightFailed if none of those that the file names exists."""
+    """The source only: the selected topics. Raises PreflightFailed if none of those that the file names exists."""
     patience = offsets.Patience.within(replication.timeouts.request)
     described, sources, missing = _sources(replication, source, (), known, patience)
     return Snapshot(
@@ -108,29 +108,29 @@ def _sources(
     known: Collection[TopicPartition],
     patience: offsets.Patience,
 ) -> tuple[topics.Described, dict[str, Topic], dict[str, Topic]]:
-    """What the source says of the selected topics, those that exist or may exist, and those that do not."""
+    """The source's description of the selected topics, those that exist or may exist, and those that do not."""
     described = topics.describe(source, _wanted(replication, topics.names(source), only, known), patience)
     sources = _hidden(described, known)
-    return described, sources, _missing(replication, sources, only, {at.topic for at in known})
+    return described, sources, _missing(replication, sources, only, {partition.topic for partition in known})
 
 
 def _wanted(
     replication: Replication, listed: Collection[str], only: Collection[str], known: Collection[TopicPartition]
 ) -> set[str]:
-    """The selected topics. A list of all topics has none that the client may not describe. So those that the file names
-    and those that were replicated before are asked for by name: the answer tells a topic that is gone from a right that
-    is missing.
+    """The selected topics. A list of all topics leaves out those that the client may not describe. So topics that the
+    file names, or that were replicated before, are requested by name: the answer distinguishes a missing topic from a
+    missing right.
     """
     named = {entry for entry in replication.topics.include if not is_pattern(entry)}
-    candidates = {*listed, *named, *(at.topic for at in known)}
+    candidates = {*listed, *named, *(partition.topic for partition in known)}
     return {name for name in candidates if replication.selects(name) and (not only or name in only)}
 
 
 def _hidden(described: topics.Described, known: Collection[TopicPartition]) -> dict[str, Topic]:
-    """The topics that exist or may exist. One that may not be described gets the partitions that are known of it."""
+    """The topics that exist or may exist. A topic that may not be described gets its known partitions."""
     numbers: dict[str, list[int]] = {}
-    for at in known:
-        numbers.setdefault(at.topic, []).append(at.partition)
+    for partition in known:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
     return {
         name: topics.without_description(name, topic.problem, sorted(numbers.get(name, [0])))
         if topic.problem and not topic.topic_id
@@ -148,10 +148,10 @@ def _rights(side: Side, described: topics.Described) -> frozenset[Right]:
 
 
 def _without(sources: Mapping[str, Topic], unanswered: offsets.Failures) -> dict[str, Topic]:
-    """The topics with the problems of those partitions that did not answer a later question."""
+    """The topics with the problems of the partitions that did not answer a later question."""
     problems: dict[str, dict[int, Problem]] = {}
-    for at, error in unanswered.items():
-        problems.setdefault(at.topic, {})[at.partition] = Problem.of(error)
+    for partition, error in unanswered.items():
+        problems.setdefault(partition.topic, {})[partition.partition] = Problem.of(error)
     return {
         name: replace(topic, partitions={**topic.partitions, **problems.get(name, {})})
         for name, topic in sources.items()
@@ -186,9 +186,11 @@ def _starts(
             return offsets.log_starts_each(source, partitions, patience)
         case "latest":
             starts, failures = offsets.last_stable_each(source, set(partitions) - unresolved.keys(), patience)
-            for at in set(partitions) & unresolved.keys():
-                found, failed = offsets.at_time_each(source, [at], ceil_millis(unresolved[at]), patience)
-                starts, failures = starts | found, failures | failed
+            for partition in set(partitions) & unresolved.keys():
+                resolved, failed = offsets.at_time_each(
+                    source, [partition], ceil_millis(unresolved[partition]), patience
+                )
+                starts, failures = starts | resolved, failures | failed
             return starts, failures
         case moment:
             return offsets.at_time_each(source, partitions, ceil_millis(moment), patience)

@@ -52,9 +52,9 @@ _USUAL = offsets.Patience()
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Those of some ``topics`` that exist; and for each of them, also for those that do not exist, the operations that
-    the brokers do not allow this client, as far as they tell: ``Read``, ``Write`` and ``Alter`` are told of topics that
-    exist, or if all three are denied; ``DescribeConfigs`` always; ``Create`` of topics that exist.
+    """Those of some ``topics`` that exist; and the operations that the brokers deny this client, as far as they show
+    it: ``Read``, ``Write`` and ``Alter`` for topics that exist, or if all three are denied; ``DescribeConfigs`` always;
+    ``Create`` for topics that exist.
     """
 
     topics: Mapping[str, Topic]
@@ -67,7 +67,7 @@ def cluster_id(admin: AdminClient) -> str:
 
 
 def answer(admin: AdminClient, doing: str, send: Callable[[float], Future[V]]) -> V:
-    """The one answer to a request for reading that concerns no topic. Raises its error."""
+    """The answer to a request for reading that concerns no topic. Raises its error."""
     (answered,) = _ask(admin, None, lambda seconds: {None: send(seconds)}).values()
     if isinstance(answered, KafkaError):
         raise translate(answered, doing, Asked.of(admin))
@@ -87,25 +87,25 @@ def _describe_each(
     """The descriptions of the topics that exist, and the errors of those that cannot be described. With ``rights`` a
     description has what this client may do (KIP-430).
     """
-    wanted = sorted(set(topics))
-    known, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
-    if wanted:
+    names = sorted(set(topics))
+    descriptions, failed = dict[str, TopicDescription](), dict[str, ReplicationError]()
+    if names:
         asked = _ask(
             admin,
-            wanted[0],
+            names[0],
             lambda seconds: admin.describe_topics(
-                TopicCollection(wanted), request_timeout=seconds, include_authorized_operations=rights
+                TopicCollection(names), request_timeout=seconds, include_authorized_operations=rights
             ),
             most,
         )
         for name, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                known[name] = answer
+                descriptions[name] = answer
             elif answer.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 failed[name] = translate(
                     answer, f"describing topic {name}", Asked.of(admin, topic=(Operation.READ, name))
                 )
-    return known, failed
+    return descriptions, failed
 
 
 def _ask(
@@ -140,11 +140,11 @@ def _ask(
 def descriptions(
     admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT, *, rights: bool = False
 ) -> dict[str, TopicDescription]:
-    """The descriptions of those topics that exist, and with ``rights`` what this client may do with them."""
-    known, failed = _describe_each(admin, topics, most, rights=rights)
+    """The descriptions of those topics that exist. With ``rights`` they list the operations that this client may do."""
+    existing, failed = _describe_each(admin, topics, most, rights=rights)
     for error in failed.values():
         raise error
-    return known
+    return existing
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str], most: float = TIMEOUT) -> dict[str, str]:
@@ -182,16 +182,16 @@ def check_id(admin: AdminClient, name: str, expected: str, side: str, most: floa
 
 
 def _ids_or_errors(admin: AdminClient, names: Iterable[str], most: float) -> dict[str, str | ReplicationError]:
-    known, failed = _describe_each(admin, names, most)
-    return {name: str(description.topic_id) for name, description in known.items()} | failed
+    descriptions, failed = _describe_each(admin, names, most)
+    return {name: str(description.topic_id) for name, description in descriptions.items()} | failed
 
 
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
     """The configuration of one topic. Raises an error if it cannot be read."""
-    known, failed = configs(admin, [topic])
+    settings, failed = configs(admin, [topic])
     if topic in failed:
         raise failed[topic]
-    return known[topic]
+    return settings[topic]
 
 
 def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, ReplicationError]]:
@@ -200,20 +200,22 @@ def configs(admin: AdminClient, topics: Iterable[str]) -> tuple[dict[str, dict[s
     The topics exist: a broker that does not know a new one yet is asked again for a while.
     """
     left, until = sorted(set(topics)), time.monotonic() + LEARNING
-    known, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
+    settings, failed = dict[str, dict[str, str]](), dict[str, ReplicationError]()
     while left:
         asked = _ask_configs(admin, left)
         left = []
-        for at, answer in asked.items():
+        for resource, answer in asked.items():
             if not isinstance(answer, KafkaError):
-                known[at.name] = {name: str(entry.value) for name, entry in answer.items()}
+                settings[resource.name] = {name: str(entry.value) for name, entry in answer.items()}
             elif answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and time.monotonic() < until:
-                left.append(at.name)
+                left.append(resource.name)
             else:
-                asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, at.name))
-                failed[at.name] = translate(answer, f"reading the configuration of topic {at.name}", asked_for)
+                asked_for = Asked.of(admin, topic=(Operation.DESCRIBE_CONFIGS, resource.name))
+                failed[resource.name] = translate(
+                    answer, f"reading the configuration of topic {resource.name}", asked_for
+                )
         time.sleep(0.1 if left else 0)
-    return known, failed
+    return settings, failed
 
 
 def _ask_configs(
@@ -224,19 +226,19 @@ def _ask_configs(
 
 
 def describe(admin: AdminClient, topics: Iterable[str], patience: offsets.Patience = _USUAL) -> Described:
-    """Those of ``topics`` that exist, with the offsets of every partition. What is not known has a `Problem`."""
+    """Those of ``topics`` that exist, with the offsets of every partition. Unknown parts have a `Problem`."""
     wanted = set(topics)
     described, failed = _describe_each(admin, wanted, rights=True)
     hidden = _denied_ones(failed)
     settings, unreadable = configs(admin, described)
     known = _with_offsets(admin, described, settings, patience)
     problems = {name: Problem.of(error) for name, error in ({**unreadable, **failed}).items()}
-    there = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
+    existing = {name: replace(topic, problem=problems.get(name)) for name, topic in known.items()}
     denied = {name: _denied(description) for name, description in described.items()}
     denied |= dict.fromkeys(hidden, frozenset({*IMPLY_DESCRIBE, Operation.DESCRIBE}))
     for name in _denied_ones(unreadable) | _configs_denied(admin, wanted - described.keys() - (failed.keys() - hidden)):
         denied[name] = denied.get(name, frozenset()) | {Operation.DESCRIBE_CONFIGS}
-    return Described(there | {name: without_description(name, problems[name]) for name in failed}, denied)
+    return Described(existing | {name: without_description(name, problems[name]) for name in failed}, denied)
 
 
 def _denied_ones(errors: Mapping[str, ReplicationError]) -> set[str]:
@@ -247,19 +249,19 @@ def _configs_denied(admin: AdminClient, names: Iterable[str]) -> set[str]:
     """Those of these topics, which may not exist, whose configuration the brokers would not show."""
     wanted = sorted(names)
     answers = _ask_configs(admin, wanted) if wanted else {}
-    codes = {at.name: answer.code() for at, answer in answers.items() if isinstance(answer, KafkaError)}
+    codes = {resource.name: answer.code() for resource, answer in answers.items() if isinstance(answer, KafkaError)}
     return {name for name, code in codes.items() if code == KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
 def _denied(description: TopicDescription) -> frozenset[Operation]:
-    """What the client may not do with a topic. Nothing if the brokers did not tell, as those of before Kafka 2.3."""
+    """The operations that the client may not do with a topic. Empty if brokers do not list them (before Kafka 2.3)."""
     allowed = description.authorized_operations
     names = {operation.name for operation in allowed} if allowed else {operation.name for operation in Operation}
     return frozenset(operation for operation in Operation if operation.name not in names)
 
 
 def describe_all(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
-    """As `describe`. Raises the error of a topic that cannot be described."""
+    """The same as `describe`. Raises the error of a topic that cannot be described."""
     described, failed = _describe_each(admin, topics)
     settings, unreadable = configs(admin, described)
     known = _with_offsets(admin, described, settings, _USUAL)
@@ -291,7 +293,7 @@ def _with_offsets(
 
 
 def without_description(name: str, problem: Problem, partitions: Iterable[int] = ()) -> Topic:
-    """A topic of which nothing is known but why, and perhaps its partitions."""
+    """A topic without a description, with the reason and perhaps its partitions."""
     return Topic(
         name=name, topic_id="", partitions=dict.fromkeys(partitions, problem), replication_factor=0, problem=problem
     )
@@ -307,9 +309,9 @@ def create(
     except KafkaException as e:
         if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             error = e.args[0]
-            known = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
-            if known.retriable or isinstance(known, NotAuthorized | NotAdmitted):
-                raise known from e
+            translated = translate(error, f"creating topic {name}", Asked.of(admin, topic=(Operation.CREATE, name)))
+            if translated.retriable or isinstance(translated, NotAuthorized | NotAdmitted):
+                raise translated from e
             raise Refused(
                 f"cannot create the target topic {name}: {error.str()}", "create it by hand, or correct target_topics"
             ) from e
@@ -317,11 +319,11 @@ def create(
 
 
 def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
-    """Those of these topics that the brokers do not let this client write, as far as they tell (KIP-430)."""
-    known, failed = _describe_each(admin, names, rights=True)
+    """Those of these topics that the brokers do not let this client write, as far as they show it (KIP-430)."""
+    descriptions, failed = _describe_each(admin, names, rights=True)
     hidden = _denied_ones(failed)
     writing = {AclOperation.WRITE, AclOperation.ALL}
-    denied = {name for name, topic in known.items() if not writing & set(topic.authorized_operations or writing)}
+    denied = {name for name, topic in descriptions.items() if not writing & set(topic.authorized_operations or writing)}
     return sorted(hidden | denied)
 
 

@@ -1,1 +1,1 @@
-"""Requests that find out before a run what it would be refused. They change nothing."""
+"""Requests before a run that find out which later ones would be refused. They change nothing."""

@@ -1,4 +1,4 @@
-"""Ask the brokers for what they would refuse later. Nothing is created, joined, committed or fenced."""
+"""Finds out which requests the brokers would refuse later. Nothing is created, joined, committed or fenced."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAIT = 0.1  # seconds between two looks at what the brokers deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToCreate:
-    """A topic that a run would create. Without a ``replication_factor`` it is the brokers' default."""
+    """A topic that a run would create. ``replication_factor`` None is the brokers' default."""
 
     name: str
     partitions: int
@@ -50,7 +50,7 @@ def may_describe_group(config: clients.ClientConfig, group: str, seconds: float)
     A consumer asks. An admin client must not: when it asks for a coordinator, and a broker is removed meanwhile,
     librdkafka 2.16 ends the whole process (assertion ``eonce->refcnt > 0``).
     """
-    with suppress(_GroupDenied), consumer_pool.lent(config, group) as consumer:
+    with suppress(_GroupDenied), consumer_pool.borrowed(config, group) as consumer:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
@@ -79,14 +79,12 @@ _RESOURCES = {
 
 
 def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[DenyRule] | None:
-    """The rules by which this cluster denies something to somebody; None if it does not tell them: that takes
-    ``Describe`` on the cluster.
-    """
+    """The rules by which this cluster denies something. None without the right ``Describe`` on the cluster."""
     any_, deny = AclOperation.ANY, AclPermissionType.DENY
     # None is any name, any principal, any host; the stubs do not know that.
     asked: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None, any_, deny]
     try:
-        found = admin.describe_acls(AclBindingFilter(*asked), request_timeout=seconds).result(seconds * 2)
+        rules = admin.describe_acls(AclBindingFilter(*asked), request_timeout=seconds).result(seconds * 2)
     except (KafkaException, FutureTimeout) as e:
         without_rules = isinstance(e, KafkaException) and e.args[0].code() == KafkaError.SECURITY_DISABLED
         return frozenset() if without_rules else None
@@ -100,7 +98,7 @@ def deny_rules(admin: AdminClient, side: Side, seconds: float) -> frozenset[Deny
             name=rule.name,
             prefixed=rule.resource_pattern_type == ResourcePatternType.PREFIXED,
         )
-        for rule in found
+        for rule in rules
         if rule.restype in _RESOURCES
     )
 
@@ -115,11 +113,12 @@ def check_transactions(target: clients.ClientConfig, replication: str, settings:
 
 
 def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> dict[str, ReplicationError]:
-    """Why the brokers would not create these topics, by name (``CreateTopics`` with ``validate_only``).
+    """The errors with which the brokers would not create these topics, by name (``CreateTopics`` with
+    ``validate_only``).
 
-    A topic that exists meanwhile is none of them, and neither is one of which the brokers did not answer in time.
+    A topic that exists meanwhile has no error, and neither has one for which the brokers did not answer in time.
     """
-    wanted = [
+    new_topics = [
         NewTopic(
             topic.name,
             topic.partitions,
@@ -129,7 +128,7 @@ def refusals(admin: AdminClient, topics: Iterable[ToCreate], seconds: float) -> 
         for topic in topics
     ]
     refused = dict[str, ReplicationError]()
-    answers = admin.create_topics(wanted, validate_only=True, request_timeout=seconds) if wanted else {}
+    answers = admin.create_topics(new_topics, validate_only=True, request_timeout=seconds) if new_topics else {}
     for name, answer in answers.items():
         try:
             answer.result(seconds * 2)

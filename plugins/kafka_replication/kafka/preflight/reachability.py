@@ -33,8 +33,10 @@ _NO_ANSWER = frozenset(
 _answered: set[str] = set()  # bootstrap servers that answered this process
 
 
-def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: float, deadline: Deadline) -> None:
-    """Send a request to the cluster and to the leader of ``at``, once in the life of this process.
+def check(
+    side: str, config: clients.ClientConfig, partition: TopicPartition, seconds: float, deadline: Deadline
+) -> None:
+    """Send a request to the cluster and to the leader of ``partition``, once in the life of this process.
 
     Any answer passes, even an error, which later steps handle. Raises Unreachable after `ATTEMPTS` attempts of
     ``seconds`` each, and OutOfTime.
@@ -43,26 +45,32 @@ def check(side: str, config: clients.ClientConfig, at: TopicPartition, seconds: 
     if address in _answered:
         return
     try:
-        retry(f"{at}: reaching the {side}", lambda: _ask(config, at, deadline.within(seconds)), deadline, ATTEMPTS)
+        retry(
+            f"{partition}: reaching the {side}",
+            lambda: _ask(config, partition, deadline.within(seconds)),
+            deadline,
+            ATTEMPTS,
+        )
     except Unreachable as e:
         raise type(e)(
-            f"{at}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
+            f"{partition}: the {side} cluster has never answered this worker on {socket.gethostname()}: {e.what}",
             "let the workers reach the advertised address of every broker (firewall, routes, names), see"
             " docs/deployment.md; if the brokers were only down, run again",
         ) from e
     _answered.add(address)
 
 
-def _ask(config: clients.ClientConfig, at: TopicPartition, seconds: float) -> None:
+def _ask(config: clients.ClientConfig, partition: TopicPartition, seconds: float) -> None:
     client = clients.admin(config, seconds)
-    wanted = {ClientPartition(at.topic, at.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    request = {ClientPartition(partition.topic, partition.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     try:
-        for future in client.list_offsets(wanted, request_timeout=seconds).values():
+        for future in client.list_offsets(request, request_timeout=seconds).values():
             offsets.answer_of(future, seconds * 2)
     except KafkaException as e:
         error = e.args[0]
         if error.code() in _NO_ANSWER:
             raise Unreachable(
-                f"{config['bootstrap.servers']} answers, but the broker that leads {at} does not: {error.str()}", ""
+                f"{config['bootstrap.servers']} answers, but the broker that leads {partition} does not: {error.str()}",
+                "",
             ) from e
         log.info("%s answered with %s", config["bootstrap.servers"], error.name())

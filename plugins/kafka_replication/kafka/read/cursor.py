@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.consumer_pool import lent
+from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.read.scan import (
     assign,
@@ -140,7 +140,7 @@ def first_record(config: clients.ClientConfig, group: str, at: TopicPartition, w
     """The offset of the first record in ``wanted`` that a ``read_committed`` reader sees, or None."""
     if not wanted.span:
         return None
-    with lent(config, group, **_MOSTLY_EMPTY) as consumer:
+    with borrowed(config, group, **_MOSTLY_EMPTY) as consumer:
         return next((offset_of(message) for message in records(consumer, at, wanted)), None)
 
 
@@ -152,7 +152,7 @@ class Cursor:
     ) -> None:
         self._config, self._at, self._stall, self._limit = config, at, stall, limit
         self._stack = ExitStack()
-        self._reader = BoundedReader(self._stack.enter_context(lent(paced(config, limit), group)), at, stall, limit)
+        self._reader = BoundedReader(self._stack.enter_context(borrowed(paced(config, limit), group)), at, stall, limit)
         self.records = 0  # how many `seen` returned
 
     def close(self) -> None:

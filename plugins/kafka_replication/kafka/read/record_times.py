@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.client.consumer_pool import lent
+from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.read.scan import POLL, is_left_over, is_unreadable, offset_of, settle
 from kafka_replication.model.offsets import TopicPartition
 
@@ -33,7 +33,7 @@ def first_times(
     """
     end = time.monotonic() + seconds
     read: dict[TopicPartition, int | None] = {}
-    with lent(config, group, **_SMALL) as reader:
+    with borrowed(config, group, **_SMALL) as reader:
         for some in _in_groups(offsets):
             if time.monotonic() < end:
                 read |= _read(reader, some, end)

@@ -42,13 +42,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillLine:
-    """The effect of a backfill on one partition; ``plan`` is what would be done.
+    """The effect of a backfill on one partition; ``plan`` is its work.
 
     ``gone`` offsets can no longer be read and are not on the target. ``left`` would be copied: about ``records``
     records with ``bytes`` in total, estimated from a sample. ``newer`` counts offsets that are on the target already,
-    although they come after the copies in the source. ``again``, a part of ``left``, was on the target once; ``lost``
-    was, too, but the source no longer has it; ``withheld`` was, and is of chunks with records that were retried (see
-    `recopy`); the verification of ``given_up`` was given up. ``keeps`` is how long the target keeps records, in
+    although they come after the copies in the source. Copies that were on the target once: ``again``, a part of
+    ``left``; ``lost_on_both_sides``, which the source no longer has; ``withheld``, of chunks with records that were
+    retried (see `recopy`). The verification of ``given_up`` was given up. ``keeps`` is the retention of the target in
     ms (None: for ever); ``oldest`` is a timestamp in ms.
     """
 
@@ -58,7 +58,7 @@ class BackfillLine:
     gone: Coverage = Coverage()  # noqa: RUF009
     left: Coverage = Coverage()  # noqa: RUF009
     again: Coverage = Coverage()  # noqa: RUF009
-    lost: Coverage = Coverage()  # noqa: RUF009
+    lost_on_both_sides: Coverage = Coverage()  # noqa: RUF009
     withheld: Coverage = Coverage()  # noqa: RUF009
     given_up: Coverage = Coverage()  # noqa: RUF009
     newer: int = 0
@@ -73,7 +73,7 @@ class BackfillLine:
 
     @property
     def kept_until(self) -> int | None:
-        """When the target may delete the oldest record, in ms; None if it never does, or if that is not known."""
+        """The time at which the target may delete the oldest record, in ms; None if never, or if it is not known."""
         return None if self.oldest is None or self.keeps is None else self.oldest + self.keeps
 
 
@@ -102,9 +102,7 @@ class BackfillPlan:
         return replace(self, lines=tuple(replace(line, plan=plans[line.key]) for line in self.lines))
 
     def raise_refused(self) -> None:
-        """Raise Refused, which names every refused partition, so that the user knows before a part of the range is
-        copied.
-        """
+        """Raise Refused, which names every refused partition, before a part of the range is copied."""
         raise_refused(self.plan)
 
 
@@ -132,15 +130,15 @@ def resolve(request: BackfillRequest, source: Mapping[str, Topic], times: Times)
     BadInput.
     """
     ranges: dict[TopicPartition, OffsetRange] = {}
-    for at in partitions_of(request, source):
-        log = source[at.topic].offsets(at.partition)
+    for partition in partitions_of(request, source):
+        log = source[partition.topic].offsets(partition.partition)
         first, end = log.log_start, log.last_stable
-        from_ = first if request.from_ is None else _offset("from", at, request.from_, end, times)
-        until = end if request.until is None else _offset("until", at, request.until, end, times)
+        from_ = first if request.from_ is None else _offset("from", partition, request.from_, end, times)
+        until = end if request.until is None else _offset("until", partition, request.until, end, times)
         points = (request.from_, request.until)
         if None not in points and any(isinstance(point, int) for point in points):
-            check_order(f"{at}: ", from_, until)
-        ranges[at] = OffsetRange(from_, max(from_, until))
+            check_order(f"{partition}: ", from_, until)
+        ranges[partition] = OffsetRange(from_, max(from_, until))
     return ranges
 
 
@@ -161,12 +159,13 @@ def partitions_of(request: BackfillRequest, source: Mapping[str, Topic]) -> list
     return partitions
 
 
-def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Times) -> int:
+def _offset(field_: str, partition: TopicPartition, point: Point, end: int, times: Times) -> int:
     if isinstance(point, datetime):
-        return times[point][at]
+        return times[point][partition]
     if point > end:
         raise BadInput(
-            f"{field_}: {point} lies past the end of {at}; allowed are offsets up to {end}, its last stable offset",
+            f"{field_}: {point} lies past the end of {partition};"
+            f" allowed are offsets up to {end}, its last stable offset",
             "correct it",
         )
     return point
@@ -189,7 +188,7 @@ class BackfillInput:
 def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRange], *, opens: bool) -> BackfillPlan:
     """One line for each requested partition.
 
-    ``opens``: a partition that was never opened starts where its range starts, not where live copying would start.
+    ``opens``: a partition that was never opened starts at the start of its range, not at the start of live copying.
     """
     given = replace(given, ledger=as_compared(given.ledger, given.snapshot))
     view = own(given.replication, given.ledger)
@@ -202,8 +201,8 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
     )
     live = {planned.key: planned for planned in given.live.partitions}
     lines = []
-    for at, range_ in asked.items():
-        key = PartitionKey(given.replication.name, at, given.replication.target_topic(at.topic))
+    for partition, range_ in asked.items():
+        key = PartitionKey(given.replication.name, partition, given.replication.target_topic(partition.topic))
         entry = _entry(planner, key, range_, live.get(key), opens=opens)
         lines.append(_line(given, entry, range_, view.positions.get(key)))
     return BackfillPlan(given.replication.name, tuple(lines))
@@ -253,7 +252,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
     again = given.again.get(entry.key, Coverage())
     removed = given.ledger.gone(entry.key) if position else Coverage()
     coverage = position.coverage if position else Coverage()
-    # What was on the target once is no gap at the source.
+    # Offsets that were on the target once are no gap at the source.
     missing = Coverage(coverage.union(removed).missing_from(asked))
     gone = Coverage.of(_within(missing, OffsetRange(0, log_start)))
     waiting = removed.subtract(coverage).subtract(Coverage.of([OffsetRange(0, log_start)])).within(asked)
@@ -267,7 +266,7 @@ def _line(given: BackfillInput, entry: PartitionPlan, asked: OffsetRange, positi
         gone=gone,
         left=left,
         again=again.union(waiting),
-        lost=not_again.within(OffsetRange(0, log_start)),
+        lost_on_both_sides=not_again.within(OffsetRange(0, log_start)),
         withheld=not_again.within(OffsetRange(log_start, MAX_OFFSET)),
         given_up=given.ledger.unproven(entry.key, entry.generation).within(asked).subtract(removed),
         keeps=_keeps(given, topic, entry.key.target_topic),
@@ -322,9 +321,7 @@ def _keeps(given: BackfillInput, source: Topic, target_topic: str) -> int | None
 def next_slice(
     plan: Plan, positions: Mapping[PartitionKey, Position], most: int | None, without: Iterable[PartitionKey] = ()
 ) -> Plan:
-    """The next bounded part of a backfill: for each partition at most ``most`` offsets, starting at the first that is
-    not on the target.
-    """
+    """The next part of a backfill: for each partition at most ``most`` offsets from the first one not on the target."""
     skipped, parts = set(without), []
     for planned in plan.to_copy:
         left = (

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from kafka_replication.config import Replication
-from kafka_replication.config.messages import found
+from kafka_replication.config.messages import shown_value
 from kafka_replication.config.names import target_problem, topic_problem
 from kafka_replication.config.time import TIME_FORM, parse_time
 from kafka_replication.model.errors import BadInput
@@ -30,9 +30,8 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """Copy ``from_ <= offset < until`` of these topics. Without ``topics`` or ``partitions``: all of them. Without
-    ``from_``: from the first offset that the source has. Without ``until``: up to its present end. Without
-    ``target_topic``: the replication's own.
+    """Copy ``from_ <= offset < until`` of these topics. The defaults: all topics and partitions; from the first offset
+    of the source to its present end; the replication's own target topic.
     """
 
     topics: tuple[str, ...]
@@ -53,8 +52,8 @@ def parse(
     target_topic: object = None,
     dry_run: object = False,
 ) -> BackfillRequest:
-    """Parse the raw values into a request. None leaves a value open; an empty text, as from a shell's variable that is
-    not set, does not. Raises BadInput.
+    """Parse the raw values into a request. None leaves a value open. An empty text does not: it may come from a shell
+    variable that is not set. Raises BadInput.
     """
     mistakes = Mistakes()
     names = mistakes.of(lambda: parse_topics(replication, topics), ())
@@ -63,7 +62,7 @@ def parse(
     start = mistakes.of(lambda: None if from_ is None or from_ == EARLIEST else parse_point("from", from_), None)
     end = mistakes.of(lambda: None if until is None or until == LATEST else parse_point("until", until), None)
     numbers = mistakes.of(lambda: tuple(sorted({_partition(value) for value in _numbers(partitions)})), ())
-    mistakes.tell()
+    mistakes.raise_all()
     if start is not None and end is not None:
         check_order("", start, end)
     if isinstance(start, datetime) and start > datetime.now(UTC):
@@ -178,9 +177,9 @@ def _target(replication: Replication, topics: Sequence[str], value: object) -> s
 def _refuse(field: str, value: object, why: str) -> NoReturn:
     raise BadInput(
         (
-            f"{field}: {found(value)} {why}"
+            f"{field}: {shown_value(value)} {why}"
             if why.startswith(("is ", "lies ", "takes ", "starts "))
-            else f"{field}: {why}; found {found(value)}"
+            else f"{field}: {why}; found {shown_value(value)}"
         ),
         "correct it and start again; nothing was started",
     )

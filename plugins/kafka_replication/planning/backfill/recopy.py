@@ -1,7 +1,7 @@
-"""Give source offsets back whose copies are gone, so that they are copied a second time. Pure.
+"""Gives source offsets back whose copies are gone, so that they are copied a second time. Pure.
 
-The offsets leave the position's coverage, and the receipts of the lost copies leave the ledger. What the ledger then
-says is what is on the target, so that copying and verifying need no other rules than for any backfill.
+The offsets leave the position's coverage, and the receipts of the gone copies leave the ledger. The ledger then
+describes the target, so that copying and verifying need no other rules than for any backfill.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What one transaction writes: the changed entries, and which receipts it deletes. ``left_over`` are receipts of
-    offsets that were given back before, by somebody who had no transactions and died then.
+    """The content of one transaction: the changed entries, and the receipts that it deletes. ``left_over`` are receipts
+    of offsets that a process without transactions gave back before it died.
     """
 
     offsets: Coverage
@@ -63,7 +63,7 @@ def to_copy_again(
 
 
 def is_gone(receipt: Receipt, entry: Removed) -> bool:
-    """Whether all records of the chunk were removed. A chunk without records has nothing that can be removed."""
+    """True if all records of the chunk were removed. A chunk without records has no record that can be removed."""
     return bool(receipt.parts) and all(part.until <= entry.start(part.partition) for part in receipt.parts)
 
 
@@ -81,7 +81,7 @@ def give_back(
     remainder: Remainder | None,
     stamp: tuple[str, str],
 ) -> GivenBack:
-    """What to write so that ``wanted``, from `to_copy_again`, is copied again. ``stamp`` is run id and time.
+    """The entries to write so that ``wanted``, from `to_copy_again`, is copied again. ``stamp`` is run id and time.
 
     Raises Refused for offsets of a chunk that is gone in part, if ``remainder`` does not say in which.
     """
@@ -124,10 +124,10 @@ def give_back(
     return GivenBack(offsets, changed, tuple(deleted), left_over)
 
 
-def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], known: Remainder | None) -> None:
-    """Raise Refused if some offsets are of a chunk of which it is not known which offsets are gone."""
+def _refuse_unknown(key: PartitionKey, wanted: Coverage, cut: Iterable[Receipt], remainder: Remainder | None) -> None:
+    """Raise Refused if some offsets are of a chunk whose gone offsets are not known."""
     for receipt in cut:
-        if wanted.within(receipt.range) and (known is None or known.chunk != receipt.range):
+        if wanted.within(receipt.range) and (remainder is None or remainder.chunk != receipt.range):
             why = "the source no longer has this range as it was copied"
             if receipt.spread:
                 why = "they lie in several partitions there, or between records of others"
@@ -145,14 +145,14 @@ def _without(position: Position, offsets: Coverage, deleted: Iterable[Receipt]) 
 
 
 def _decisions(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
-    """What was decided about records of the lost copies says nothing about the second ones."""
+    """The decisions about records of the gone copies without these offsets: they do not hold for the second copies."""
     for entry in view.handled_in(key, view.positions[key].generation):
         if more := entry.decided.intersection(offsets):
             yield replace(entry, given_back=entry.given_back.union(more))
 
 
 def _verified(key: PartitionKey, view: LedgerView, offsets: Coverage) -> Iterable[Entry]:
-    """What was read back of the lost copies says nothing about the second ones."""
+    """The verified entry without these offsets: the second copies were not read back."""
     entry = view.verified.get(key)
     if entry is not None and entry.generation == view.positions[key].generation:
         yield replace(entry, coverage=entry.coverage.subtract(offsets))

@@ -1,4 +1,4 @@
-"""Two replications that feed each other, as the ledger on the source cluster shows the other one. Pure."""
+"""Finds two replications that feed each other: the ledger on the source cluster has the other one. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kafka_replication.planning.findings import Finding
 def loops(
     replication: Replication, target_cluster: str, on_source: Mapping[PartitionKey, Position]
 ) -> Iterator[Finding]:
-    """A warning for each source topic that another replication fills from the very topic to which this one copies.
+    """A warning for each source topic that another replication fills from the same topic to which this one copies.
 
-    Its records go round for ever unless each direction leaves out what came from its target. ``on_source`` are the
-    positions of replications that write to the source cluster.
+    Its records circulate for ever unless each direction leaves out the records that came from its target. ``on_source``
+    are the positions of replications that write to the source cluster.
     """
     marked, excluded = PROVENANCE in replication.transform, target_cluster in replication.topics.exclude_from
     if marked and excluded:

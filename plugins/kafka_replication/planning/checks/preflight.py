@@ -38,23 +38,23 @@ def check(replication: Replication, snapshot: Snapshot, *, known: bool = False) 
 
 
 def check_side(replication: Replication, snapshot: Snapshot, side: Side, *, known: bool) -> list[Finding]:
-    """The findings about one side alone, while the other one does not answer and ``snapshot`` has nothing of it.
+    """The findings about one side only, while the other one does not answer. ``snapshot`` has only this side.
 
     ``known``: partitions were replicated before.
     """
-    found = list(rights.missing_for_all(replication, snapshot))
+    findings = list(rights.missing_for_all(replication, snapshot))
     if side == "source":
-        found += [] if known else _nothing_selected(replication, snapshot)
+        findings += [] if known else _nothing_selected(replication, snapshot)
         for name, topic in snapshot.source.items():
-            found += (replace(finding, topic=name) for finding in _of_source_alone(replication, snapshot, topic))
+            findings += (replace(finding, topic=name) for finding in _of_source_only(replication, snapshot, topic))
     else:
-        found += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
+        findings += [*ledger_topics.check(replication, snapshot), *quarantine_topic.check(replication, snapshot)]
         for topic in snapshot.target.values():
-            found += _of_target_alone(replication, snapshot, topic)
-    return in_order(found)
+            findings += _of_target_only(replication, snapshot, topic)
+    return in_order(findings)
 
 
-def _of_source_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_source_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
     if problem := replication.target_problem(topic.name):
         yield Finding("error", topic.name, problem, RENAME)
     yield from rights.missing_for_side(snapshot, "source", topic.name) or _unusable(topic, None)
@@ -62,23 +62,23 @@ def _of_source_alone(replication: Replication, snapshot: Snapshot, topic: Topic)
     yield from _unanswered(topic, None)
 
 
-def _of_target_alone(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
+def _of_target_only(replication: Replication, snapshot: Snapshot, topic: Topic) -> Iterator[Finding]:
     unusable = rights.missing_for_side(snapshot, "target", topic.name) or list(_unusable(None, topic))
     yield from unusable or _target_settings(replication, topic.name, topic)
     yield from _unanswered(None, topic)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Errors first, and each once."""
+    """The findings without repetitions, errors first."""
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.severity, finding.where))
 
 
 def check_topic(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
     """The findings about one source topic and its target."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
-    found = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
-    found += rights.denied_partitions(replication, snapshot, name)
-    return (replace(finding, topic=name) for finding in found)
+    findings = [*_fit(replication, snapshot, name), *_open_transactions(source), *_unanswered(source, target)]
+    findings += rights.denied_partitions(replication, snapshot, name)
+    return (replace(finding, topic=name) for finding in findings)
 
 
 def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
@@ -93,14 +93,14 @@ def unfit(replication: Replication, snapshot: Snapshot) -> dict[str, Problem]:
 
 
 def _fit(replication: Replication, snapshot: Snapshot, name: str) -> list[Finding]:
-    """Whether the topic can be copied to its target at all, and what may be lost there."""
+    """The findings that refuse the copy of the topic to its target, and warnings about losses there."""
     source, target = snapshot.source[name], snapshot.target.get(replication.target_name(name))
     if problem := replication.target_problem(source.name):
         return [Finding("error", source.name, problem, RENAME)]
     if unusable := rights.missing_for_topic(replication, snapshot, name) or list(_unusable(source, target)):
         return unusable
-    there = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
-    return [*there, *_collision(replication, snapshot, name)]
+    findings = _missing(replication, snapshot, source) if target is None else _topic(replication, source, target)
+    return [*findings, *_collision(replication, snapshot, name)]
 
 
 def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
@@ -112,28 +112,28 @@ def _unusable(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
 
 def _unanswered(source: Topic | None, target: Topic | None) -> Iterator[Finding]:
     for side, topic in (("source", source), ("target", target)):
-        for number, there in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
-            if isinstance(there, Problem):
-                at = TopicPartition(topic.name if topic else "", number)
-                yield Finding("error", f"{at} on the {side}", there.what, there.remedy, partition=number)
+        for number, answer in sorted(topic.partitions.items()) if topic and topic.problem is None else ():
+            if isinstance(answer, Problem):
+                partition = TopicPartition(topic.name if topic else "", number)
+                yield Finding("error", f"{partition} on the {side}", answer.what, answer.remedy, partition=number)
 
 
 def _missing(replication: Replication, snapshot: Snapshot, source: Topic) -> Iterator[Finding]:
-    """Findings about a target topic that does not exist, judged by the settings that it would be created with."""
+    """Findings about a target topic that does not exist. They are about the settings that it would be created with."""
     if not replication.target_topics.create:
         yield Finding(
             "error", source.name, "its target topic does not exist and target_topics.create is false", "create it"
         )
         return
-    at, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
+    place, config = f"{source.name} -> {replication.target_name(source.name)}", replication.target_topics.config
     created = created_config(source.config, replication.target_topics)
-    yield from durability.check_created(replication, at, "the target", created, snapshot.defaults)
-    yield from _limits(at, source.config, created, "in target_topics.config")
+    yield from durability.check_created(replication, place, "the target", created, snapshot.defaults)
+    yield from _limits(place, source.config, created, "in target_topics.config")
     limited = "delete" in source.config.get("cleanup.policy", "delete")
     if limited and _number(source, "retention.bytes", default=-1) >= 0 and "retention.bytes" not in config:
         yield Finding(
             "warning",
-            at,
+            place,
             f"the source keeps at most {source.config['retention.bytes']} bytes a partition; the target to be created"
             " gets no such limit, because the same records may need more bytes there",
             "set target_topics.config with retention.bytes, well above the source's, if the target needs a limit",
@@ -151,10 +151,10 @@ def withheld_by_open_transaction(last_stable: int, high_watermark: int) -> str:
 def _open_transactions(topic: Topic) -> Iterator[Finding]:
     for number, offsets in sorted(topic.readable.items()):
         if offsets.high_watermark > offsets.last_stable:
-            at = TopicPartition(topic.name, number)
+            partition = TopicPartition(topic.name, number)
             yield Finding(
                 "warning",
-                str(at),
+                str(partition),
                 withheld_by_open_transaction(offsets.last_stable, offsets.high_watermark),
                 f"if it stays, find it: kafka-transactions.sh find-hanging --topic {topic.name} --partition {number}",
             )
@@ -190,7 +190,7 @@ def _clusters(replication: Replication, snapshot: Snapshot, known: bool) -> Iter
 
 
 def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Iterator[Finding]:
-    """A target topic may not be selected as a source too, or it would be copied in turn, as soon as it exists.
+    """Findings about a target topic that is also selected as a source: its records would be copied again.
 
     If provenance leaves the copies out, only a copy of a copy may not be selected: there would be ever more topics.
     """
@@ -204,44 +204,47 @@ def _collision(replication: Replication, snapshot: Snapshot, name: str) -> Itera
 
 
 def _topic(replication: Replication, source: Topic, target: Topic) -> Iterator[Finding]:
-    at = f"{source.name} -> {target.name}"
+    place = f"{source.name} -> {target.name}"
     if replication.placing.keeps and len(target.partitions) < len(source.partitions):
         follows = replication.target_topics.partitions == "follow"
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target has {len(target.partitions)} partitions, the source {len(source.partitions)}: "
             + ("a run adds the others" if follows else "the partitions without a target are refused"),
             f"kafka-topics.sh --alter --topic {target.name} --partitions {len(source.partitions)}",
         )
-    yield from _target_settings(replication, at, target)
-    yield from _limits(at, source.config, target.config, f"of {target.name}")
-    yield from _retention(at, source, target)
+    yield from _target_settings(replication, place, target)
+    yield from _limits(place, source.config, target.config, f"of {target.name}")
+    yield from _retention(place, source, target)
 
 
-def _target_settings(replication: Replication, at: str, target: Topic) -> Iterator[Finding]:
-    """What an existing target shows, whatever its source is."""
+def _target_settings(replication: Replication, place: str, target: Topic) -> Iterator[Finding]:
+    """Findings about the settings of an existing target, whatever its source is."""
     if target.config.get("message.timestamp.type", "CreateTime") != "CreateTime":
         yield Finding(
-            "error", at, "the target replaces timestamps (message.timestamp.type=LogAppendTime)", "set it to CreateTime"
+            "error",
+            place,
+            "the target replaces timestamps (message.timestamp.type=LogAppendTime)",
+            "set it to CreateTime",
         )
-    yield from durability.check_existing(replication, at, "the target", target)
+    yield from durability.check_existing(replication, place, "the target", target)
 
 
-def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
-    """Limits of the target that refuse records which the source has. ``where`` says what sets them."""
+def _limits(place: str, source: Mapping[str, str], target: Mapping[str, str], where: str) -> Iterator[Finding]:
+    """Findings about limits of the target that refuse source records. ``where`` is the place of the settings."""
     size = "max.message.bytes"
     if size in target and int(target[size]) < int(source.get(size, 0)):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target's {size} {target[size]} is below the source's {source[size]}: a larger record is refused",
             f"raise {size} {where}",
         )
     if int(after_limit(target)) < int(after_limit(source)):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target's {AFTER} {after_limit(target)} is below the source's {after_limit(source)}: a record with a"
             " later timestamp is refused",
             f"raise {AFTER} {where}",
@@ -249,18 +252,18 @@ def _limits(at: str, source: Mapping[str, str], target: Mapping[str, str], where
     if int(before_limit(target)) < int(before_limit({})):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target's {BEFORE} is {before_limit(target)}: an older record is refused when it is copied",
             f"raise {BEFORE} {where}",
         )
 
 
-def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
+def _retention(place: str, source: Topic, target: Topic) -> Iterator[Finding]:
     policy = target.config.get("cleanup.policy", "delete")
     if "compact" in policy and _number(target, "min.compaction.lag.ms") < 3_600_000:
         yield Finding(
             "warning",
-            at,
+            place,
             "the target is compacted and its min.compaction.lag.ms is below one hour: records may be removed before"
             " they are verified",
             f"set min.compaction.lag.ms on {target.name}",
@@ -269,7 +272,7 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
     if "delete" in policy and 0 <= keeps < _number(source, "retention.ms", forever=2**63):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target keeps records for {keeps} ms, less than the source: "
             "old records may be deleted before they are verified",
             f"raise retention.ms of {target.name}",
@@ -278,7 +281,7 @@ def _retention(at: str, source: Topic, target: Topic) -> Iterator[Finding]:
     if "delete" in policy and 0 <= limit < ROOM * _number(source, "retention.bytes", forever=2**63, default=-1):
         yield Finding(
             "warning",
-            at,
+            place,
             f"the target keeps at most {limit} bytes a partition, the source"
             f" {source.config.get('retention.bytes', '-1')}: the target compresses records again and may need {ROOM}"
             " times the space, so records may be deleted before they are verified",

@@ -1,4 +1,4 @@
-"""Which rights a replication needs, and which of them are missing. docs/connections.md lists them for people."""
+"""The rights that a replication needs, and findings about missing ones. docs/connections.md lists them for people."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def denied_partitions(replication: Replication, snapshot: Snapshot, name: str) -
     """A finding for each partition of this source topic whose transactional id a rule denies."""
     for number in sorted(snapshot.source[name].partitions):
         key = PartitionKey(replication.name, TopicPartition(name, number), replication.target_name(name))
-        for found in _denied_ids(replication, snapshot, [key.transactional_id]):
-            yield replace(found, partition=number)
+        for finding in _denied_ids(replication, snapshot, [key.transactional_id]):
+            yield replace(finding, partition=number)
 
 
 def missing_for_all(replication: Replication, snapshot: Snapshot) -> list[Finding]:
@@ -83,7 +83,7 @@ def _grows(replication: Replication, source: Topic, target: Topic) -> bool:
 
 
 def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = None) -> Iterator[Finding]:
-    """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic they are for."""
+    """A finding for each of the ``needed`` rights that the brokers deny. ``topic`` is the source topic of the need."""
     for right in needed:
         if right in snapshot.denied:
             login = _login(snapshot, right.side)
@@ -95,17 +95,17 @@ def findings(snapshot: Snapshot, needed: Iterable[Right], topic: str | None = No
 
 
 def _denied_ids(replication: Replication, snapshot: Snapshot, ids: Iterable[str]) -> Iterator[Finding]:
-    """A finding for each transactional id that a rule denies. Asking for one id does not show the others."""
+    """A finding for each transactional id that a rule denies. A request about one id does not show the others."""
     if replication.delivery != EXACTLY_ONCE or on_transactions(replication.name) in snapshot.denied:
         return
     for name in ids:
         right = Right(side="target", operation=Operation.WRITE, resource=Resource.TRANSACTIONAL_ID, name=name)
-        if found := _by_rule(snapshot, right, host="*"):
-            yield found
+        if finding := _by_rule(snapshot, right, host="*"):
+            yield finding
 
 
 def _by_rule(snapshot: Snapshot, right: Right, host: str | None = None) -> Finding | None:
-    """The finding if a rule that is seen denies the right. ``host`` are the hosts for which it has to hold."""
+    """The finding if a visible rule denies the right. ``host`` limits it to rules for this host."""
     login = _login(snapshot, right.side)
     for rule in sorted(snapshot.deny_rules.get(right.side, ())):
         if rule.forbids(right, login.principal) and host in (None, rule.host):

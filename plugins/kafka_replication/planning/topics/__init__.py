@@ -1,1 +1,1 @@
-"""Settings of topics that are created, and what is checked on existing ones."""
+"""The settings of topics that are created, and the checks of existing ones."""

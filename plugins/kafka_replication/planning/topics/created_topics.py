@@ -48,12 +48,12 @@ def created_config(source: Mapping[str, str], settings: TargetTopics) -> dict[st
 
 
 def after_limit(config: Mapping[str, str]) -> str:
-    """How many milliseconds a topic's timestamps may lie in the future."""
+    """The time in milliseconds by which a topic's timestamps may lie in the future."""
     return config.get(AFTER, config.get(_BOTH, str(_MOST)))
 
 
 def before_limit(config: Mapping[str, str]) -> str:
-    """How many milliseconds a topic's timestamps may lie in the past."""
+    """The time in milliseconds by which a topic's timestamps may lie in the past."""
     return config.get(BEFORE, config.get(_BOTH, str(_MOST)))
 
 

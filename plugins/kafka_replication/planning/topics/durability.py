@@ -1,4 +1,4 @@
-"""Whether a target topic can lose records that it acknowledged: one that exists, or one that is about to be created."""
+"""Finds target topics that can lose acknowledged records: existing ones, and those that are about to be created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHECKED = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 def check_existing(replication: Replication, where: str, what: str, topic: Topic) -> Iterator[Finding]:
-    """Findings about an existing topic. ``what`` names it in the findings, as in "the target"."""
+    """Findings about an existing topic. ``what`` is its name in the findings, as in "the target"."""
     yield from _judge(replication, where, what, topic.replication_factor, topic.config)
 
 

@@ -1,4 +1,4 @@
-"""The settings of the two ledger topics: how they are created, and what is checked on existing ones.
+"""The settings of the two ledger topics: for their creation, and the checks of existing ones.
 
 The positions topic is read as a whole, so Kafka has to compact it soon. Kafka compacts a segment only after it is
 closed. Small segments that close early keep the uncompacted part below about 1 MiB per partition. The receipts topic is
@@ -29,7 +29,7 @@ _COMPACTION: dict[str, tuple[str, float]] = {
 _STORED = {"compression.type": "uncompressed"}
 # A reader that continues at an offset must see deletions since then, so tombstones are kept longer than a run lasts.
 _DELETIONS = {"delete.retention.ms": str(DAY * 1000)}
-# The cleanup policies of existing topics. Positions are the only truth about what was copied, so they never expire.
+# The cleanup policies of existing topics. Only positions prove which offsets were copied, so they never expire.
 POLICIES = {POSITIONS: ("compact",), RECEIPTS: ("compact,delete", "delete,compact", "compact")}
 # A ledger entry has a few hundred bytes; with many holes in its coverage, a few KiB.
 _ALWAYS = {"unclean.leader.election.enable": "false", "max.message.bytes": str(4 * MIB)}
@@ -57,8 +57,8 @@ def created(
 
 
 def min_insync(settings: TargetTopics, defaults: TopicDefaults | None) -> dict[str, str]:
-    """The value of the replication file. Else 2 with at least 3 replicas, so that one broker may be down. Else the
-    brokers' default.
+    """The value of the replication file. Otherwise 2 with at least 3 replicas, so that one broker may be down.
+    Otherwise the brokers' default.
     """
     name = "min.insync.replicas"
     if name in settings.config:

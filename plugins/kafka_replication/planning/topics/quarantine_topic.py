@@ -1,4 +1,4 @@
-"""The settings of a replication's quarantine topic: how it is created, and what is checked on an existing one."""
+"""The settings of a replication's quarantine topic: for its creation, and the checks of an existing one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafka_replication.planning.topics import durability
 from kafka_replication.planning.topics.ledger_topics import min_insync
 
 PARTITIONS = 16
-LARGEST = str(2**31 - 1)  # bytes of a record: what no target topic takes has to fit here
+LARGEST = str(2**31 - 1)  # bytes of a record. A record that is too large for every target topic has to fit here
 
 
 def is_wanted(replication: Replication) -> bool:
-    """Whether records can be quarantined."""
+    """True if records can be quarantined."""
     return "quarantine" in replication.failures.policies
 
 
@@ -24,7 +24,7 @@ def created(replication: Replication, defaults: TopicDefaults | None) -> tuple[i
     settings = replication.target_topics
     return settings.replication_factor, {
         "cleanup.policy": "delete",
-        "retention.ms": "-1",  # a record stays until somebody has decided about it
+        "retention.ms": "-1",  # a record stays until a person has decided about it
         "retention.bytes": "-1",
         "max.message.bytes": LARGEST,
         "message.timestamp.type": "CreateTime",

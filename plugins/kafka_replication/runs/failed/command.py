@@ -41,7 +41,7 @@ class Asked:
         kind = mistakes.of(self._kind, None)
         states = mistakes.of(self._states, OPEN)
         offsets = mistakes.of(self._offsets, OffsetRange(0, MAX_OFFSET))
-        mistakes.tell()
+        mistakes.raise_all()
         decides = action in (Action.RETRY, Action.DISCARD)
         filters = (self.topic, self.kind, self.state)
         named = any(filters) or any(value is not None for value in (self.partition, self.from_, self.until))

@@ -1,1 +1,1 @@
-"""What a person decides about ledger and store: approve a gap, reset a topic, repair entries, rebuild the store."""
+"""Carries out a person's decisions: approve a gap, reset a topic, repair entries of the ledger, rebuild the store."""

@@ -51,15 +51,15 @@ class Approval:
 
 
 def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
-    """Record the gap. Returns it, and whether it is new: approving the same gap twice changes nothing.
+    """Record the gap. Returns it, and True if it is new: approving the same gap twice changes nothing.
 
-    Raises BadInput, Refused, or GapFound if other offsets are lost than the approval names.
+    Raises BadInput, Refused, or GapFound if the approval does not name the lost offsets exactly.
     """
     steps.fence_stale_producers(run)
     view = run.view()
     key = approval.key(run.replication)
-    known = _recorded_gap(view, key, approval.range)
-    if known is None:
+    recorded = _recorded_gap(view, key, approval.range)
+    if recorded is None:
         planned = _planned(run, view, key)
         if planned.state is State.OVERRUN:
             gap, new = _cross(run, planned, approval), True
@@ -71,7 +71,7 @@ def approve(run: LeasedRun, approval: Approval) -> tuple[Gap, bool]:
             gap, new = _give_up_verification(run, planned, approval), True
         log.info("%s: gave up %s", key, gap.range)
     else:
-        gap, new = known, False
+        gap, new = recorded, False
     steps.advance(run, [key])
     return gap, new
 
@@ -103,7 +103,7 @@ def _planned(run: LeasedRun, view: LedgerView, key: PartitionKey) -> PartitionPl
 
 @contextmanager
 def _fenced(run: LeasedRun, planned: PartitionPlan) -> Iterator[tuple[PartitionSession, Position]]:
-    """A session with the partition's own transactional id. It fences a running copier, or a later copier fences it."""
+    """A session with the partition's own transactional id. It fences a running copier, and a later copier fences it."""
     run.check()
     with closing(run.session(planned.key)) as session:
         session.fence()
@@ -122,7 +122,9 @@ def _cross(run: LeasedRun, planned: PartitionPlan, approval: Approval) -> Gap:
     with _fenced(run, planned) as (session, position):
         at = planned.key.source
         _check_exact(
-            planned.key, approval.range, gaps.lost(position, offsets.log_starts(run.clusters.source_admin, [at])[at])
+            planned.key,
+            approval.range,
+            gaps.first_gap(position, offsets.log_starts(run.clusters.source_admin, [at])[at]),
         )
         gap = _gap(run, approval, position.generation, "retention", position.ids)
         session.move(gaps.crossing(position, gap.range), gap)
@@ -143,17 +145,17 @@ def _give_up_verification(run: LeasedRun, planned: PartitionPlan, approval: Appr
         missing = pending.subtract(Coverage.of(receipt.range for receipt in receipts))
         # Receipts of copies that are gone were deleted when a part of these was given back.
         expired = missing if read.incomplete(key) else missing.intersection(view.gone(key))
-        gone = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
-        if gone is None:  # what was verified, and removed from the target after that
-            gone = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
-            gone = gone or next(iter(planned.missed), None)
-        if gone is None:
+        lost = gaps.unverifiable(pending, receipts, session.target_starts(position), expired)
+        if lost is None:  # the copies were verified, and then removed from the target
+            lost = next((range_ for range_ in planned.missed if range_.from_ == approval.range.from_), None)
+            lost = lost or next(iter(planned.missed), None)
+        if lost is None:
             raise Refused(
                 f"no gap can be approved: {key.source}: no offset after {position.next_offset} is lost, and all copies"
                 " can be verified",
                 "run again",
             )
-        _check_exact(key, approval.range, gone)
+        _check_exact(key, approval.range, lost)
         gap = _gap(run, approval, position.generation, "unverifiable", position.ids)
         session.move(position, gap)
     return gap
@@ -196,7 +198,7 @@ def _check_exact(key: PartitionKey, range_: OffsetRange, lost: OffsetRange | Non
         )
     if range_ != lost:
         raise GapFound(
-            f"{key.source}: the approval is for {range_}, but lost are exactly {lost}",
+            f"{key.source}: the approval is for {range_}, but exactly {lost} are lost",
             f"to give up these offsets: {commands.approve_gap(key, lost)}",
         )
 

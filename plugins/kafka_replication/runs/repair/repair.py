@@ -1,4 +1,4 @@
-"""Repair entries that contradict each other: propose what the receipts prove, and write it after an approval."""
+"""Repairs entries that contradict each other: proposes what the receipts prove, and writes it after an approval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What is wrong with the entries of one partition, and what they would become. ``before`` is None if the position
+    """The contradiction in the entries of one partition, and the entries to write. ``before`` is None if the position
     cannot be read.
 
     ``unproven`` are offsets without a receipt, because it may have expired. They stay copied if the position, or the
@@ -36,7 +36,7 @@ class Repair:
     wrong: tuple[str, ...]
     before: Position | None
     after: Position
-    verified: Verified | None  # the entry to write; None: as it is, or there is none
+    verified: Verified | None  # the entry to write; None if it does not change, or does not exist
     unproven: Coverage
 
     def as_json(self) -> dict[str, Any]:
@@ -58,10 +58,10 @@ class Repair:
     def _doubt(self) -> str:
         if not self.unproven:
             return ""
-        said = f"{self.unproven} stays copied: its receipts may have expired"
+        doubt = f"{self.unproven} stays copied: its receipts may have expired"
         if self.before is None:
-            said = f"whether {self.unproven} were copied: compare both sides before you backfill there"
-        return f"\n  not proven:        {said}"
+            doubt = f"it is unknown if {self.unproven} were copied: compare both sides before you backfill there"
+        return f"\n  not proven:        {doubt}"
 
 
 def _as_json(position: Position) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def _ends_text(position: Position) -> str:
 
 
 def proposals(run: Run) -> list[Repair]:
-    """What is to be repaired. Changes nothing. Reads all receipts.
+    """The proposed repairs. Changes nothing. Reads all receipts.
 
-    Raises Refused for a position that cannot be read and of which no receipt is left.
+    Raises Refused for a position that cannot be read and has no receipt left.
     """
     damaged: Damaged = {}
     view = run.clusters.ledger.view(damaged)
@@ -102,7 +102,7 @@ def _proposal(key: PartitionKey, view: LedgerView, receipts: Receipts, damaged: 
     if before is None:
         assumed = _assumed(key, receipts, unreadable)
         view = replace(view, positions={**view.positions, key: assumed})
-    # Receipts of what is verified may have expired; it matters only whether others have.
+    # Receipts of verified ranges may have expired; it matters only whether others have.
     pending = replace(receipts, since={**receipts.since, key: view.receipts_from(key) or 0})
     wrong = [] if before is None else [*of_entries(key, view), *of_receipts(key, view, pending)]
     if not (unreadable or wrong):
@@ -119,24 +119,24 @@ def _proposal(key: PartitionKey, view: LedgerView, receipts: Receipts, damaged: 
 def _assumed(key: PartitionKey, receipts: Receipts, unreadable: Iterable[str]) -> Position:
     """A position of the newest generation that has receipts, as if nothing had been copied yet."""
     generation = max(receipts.generations(key), default=0)
-    known = receipts.of(key, generation)
-    if not known:
+    chunks = receipts.of(key, generation)
+    if not chunks:
         raise Refused(
             f"{key.source}: {'; '.join(unreadable)}; no receipt is left that proves what was copied",
             f"reset {key.source.topic}",
         )
-    newest, start = max(known, key=lambda receipt: receipt.time), min(receipt.range.from_ for receipt in known)
+    newest, start = max(chunks, key=lambda receipt: receipt.time), min(receipt.range.from_ for receipt in chunks)
     return Position(generation=generation, ids=newest.ids, start=start, next_offset=start, delivery=newest.delivery)
 
 
 def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable: bool) -> tuple[Position, Coverage]:
-    """The position that receipts and approvals prove, and what is not proven; see `Repair`. Without an error in the
-    ledger it is the position that is there, but for the leader epoch.
+    """The position that receipts and approvals prove, and the offsets that are not proven; see `Repair`. If the ledger
+    has no error, it is the present position, except for the leader epoch.
     """
     position = view.positions[key]
     generation = position.generation
-    known: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
-    coverage = Coverage.of(receipt.range for receipt in known)
+    chunks: Sequence[Receipt] = of_position(position, receipts.of(key, generation))
+    coverage = Coverage.of(receipt.range for receipt in chunks)
     coverage = coverage.union(view.lost(key, generation)).union(view.unproven(key, generation))
     passed = position.next_offset
     if entry := view.removal(key, generation):
@@ -146,9 +146,9 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
     start, unproven = min(position.start, position.next_offset), Coverage()
     if receipts.expired(key, view.receipts_from(key)):
         if readable:
-            unproven = _said(key, view, known).subtract(coverage)
+            unproven = _without_receipt(key, view, chunks).subtract(coverage)
             coverage = coverage.union(unproven)
-        else:  # the start is behind all that is not known to be there, so that no run copies it a second time
+        else:  # The start is behind all offsets that may be on the target, so that no run copies them a second time.
             start = coverage.ranges[-1].from_
             unproven = Coverage(coverage.missing_from(OffsetRange(0, start)))
     given_back = view.given_back(key, generation).within(OffsetRange(0, passed))
@@ -158,45 +158,45 @@ def proven(key: PartitionKey, view: LedgerView, receipts: Receipts, *, readable:
         next_offset=coverage.union(given_back).contiguous_end(start),
         coverage=coverage,
         leader_epoch=None,
-        **_ends(key, position, [*known, *_retried(key, view, position)]),
-        **({} if receipts.incomplete(key) else _set_aside(known)),
+        **_ends(key, position, [*chunks, *_retried(key, view, position)]),
+        **({} if receipts.incomplete(key) else _set_aside(chunks)),
     )
     return after, unproven
 
 
-def _said(key: PartitionKey, view: LedgerView, known: Iterable[Receipt]) -> Coverage:
-    """What was copied although no receipt is left of it: what the position says, and all between its end and the first
-    receipt that it does not know. Runs copy in the order of the offsets.
+def _without_receipt(key: PartitionKey, view: LedgerView, chunks: Iterable[Receipt]) -> Coverage:
+    """The copied offsets without a receipt: those in the position, and all between its end and the first receipt that
+    it does not know. Runs copy in the order of the offsets.
     """
     position = view.positions[key]
-    newer = (receipt.range.from_ for receipt in known if position.left_of(receipt.range))
+    newer = (receipt.range.from_ for receipt in chunks if position.left_of(receipt.range))
     between = OffsetRange(position.next_offset, max(position.next_offset, min(newer, default=0)))
     given_back = view.given_back(key, position.generation)
     return position.coverage.union(Coverage.of([between]).subtract(given_back))
 
 
 def _retried(key: PartitionKey, view: LedgerView, position: Position) -> list[Handled]:
-    """What was copied behind the chunks."""
+    """The retried records, which were copied behind the chunks."""
     return [entry for entry in view.handled_in(key, position.generation, "retried") if entry.ids == position.ids]
 
 
-def _set_aside(known: Iterable[Receipt]) -> dict[str, Any]:
-    return {name: sum(getattr(receipt, name) for receipt in known) for name in ASIDE}
+def _set_aside(chunks: Iterable[Receipt]) -> dict[str, Any]:
+    return {name: sum(getattr(receipt, name) for receipt in chunks) for name in ASIDE}
 
 
-def _ends(key: PartitionKey, position: Position, known: Sequence[Receipt | Handled]) -> dict[str, Any]:
-    """How far our records reach on the target, as these entries prove it."""
-    ends = target_ends(known)
-    spread = [receipt.placement.by for receipt in known if isinstance(receipt.placement, KafkaPartitions)]
+def _ends(key: PartitionKey, position: Position, entries: Sequence[Receipt | Handled]) -> dict[str, Any]:
+    """The ends of our records on the target, as these entries prove them."""
+    ends = target_ends(entries)
+    spread = [receipt.placement.by for receipt in entries if isinstance(receipt.placement, KafkaPartitions)]
     if spread and spread[-1].name != KEEP:
-        said = position.ends(key.source.partition) if position.spread else {}
-        proven = (ends.get(number, said.get(number, 0)) for number in range(spread[-1].partitions))
+        recorded = position.ends(key.source.partition) if position.spread else {}
+        proven = (ends.get(number, recorded.get(number, 0)) for number in range(spread[-1].partitions))
         return {"spread": Spread(spread[-1], tuple(proven))}
     return {"target_end": ends.get(key.source.partition, 0) or position.target_end}
 
 
 def _less(key: PartitionKey, view: LedgerView, after: Position) -> Verified | None:
-    """The verified entry without offsets that were never copied; None if it stays as it is."""
+    """The verified entry without offsets that were never copied; None if it does not change."""
     entry = view.verified.get(key)
     if entry is None or entry.generation != after.generation or not entry.coverage.subtract(after.coverage):
         return None

@@ -29,7 +29,7 @@ def reset_topic(run: LeasedRun, topic: str, target_topic: str | None = None) -> 
     """Reset all partitions of the topic, and return their new positions.
 
     Receipts and gaps of earlier generations stay in the ledger. The reset of one partition is atomic, that of the topic
-    is not: after a crash, the same call resets the partitions whose topic ids are still the old ones. Raises
+    is not: after a crash, the same call resets the partitions that still have the old topic ids. Raises
     PreflightFailed, Fenced, or Refused if the target has records.
     """
     target = target_topic or run.replication.target_topic(topic)
@@ -85,8 +85,8 @@ def _refuse_partitions(run: LeasedRun, source: Topic, target: Topic) -> None:
 def to_reset(
     keys: Collection[PartitionKey], positions: Mapping[PartitionKey, Position], ids: Ids
 ) -> list[PartitionKey]:
-    """The partitions to reset: all ``keys``. If some positions have older topic ids, only those and the ones never
-    opened: the others were reset already.
+    """The partitions to reset: all ``keys``. If some positions have older topic ids, only those and the ones that were
+    never opened: the others were reset already.
     """
     stale = {key for key in keys if key in positions and positions[key].ids != ids}
     return [key for key in keys if not stale or key in stale or key not in positions]
@@ -105,16 +105,16 @@ def _refuse_occupied(run: LeasedRun, opening: StartOffsets, keys: Collection[Par
 
 
 def _generations(run: LeasedRun, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """For each partition its first generation that neither the ledger nor the store has used."""
+    """For each partition the first generation that neither the ledger nor the store has used."""
     view, stored = run.view(), run.store.watermarks(run.replication.name)
     receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
 
     def last(key: PartitionKey) -> int:
         position, mark = view.positions.get(key), stored.get(key)
-        known = [position.generation if position else 0, mark.generation if mark else 0]
-        known += [gap.generation for gap in view.gaps.get(key, ())]
-        known += [entry.generation for entry in view.handled.get(key, ())]
-        return max(*known, *receipts.generations(key))
+        used = [position.generation if position else 0, mark.generation if mark else 0]
+        used += [gap.generation for gap in view.gaps.get(key, ())]
+        used += [entry.generation for entry in view.handled.get(key, ())]
+        return max(*used, *receipts.generations(key))
 
     return {key: last(key) + 1 for key in keys}
 
@@ -142,7 +142,7 @@ def _reset(run: LeasedRun, opening: StartOffsets, key: PartitionKey, start: int,
 
 
 def _ends(run: LeasedRun, opening: StartOffsets, key: PartitionKey) -> Ends:
-    """Where the records of others end on the target; nothing where they may follow ours, too."""
+    """The ends of other clients' records on the target. Partitions in which they may follow ours are left out."""
     if run.replication.placing.shared:
         return {}
     ends, failures = opening.records.ends([key], longest_wait(run.replication.copying, run.deadline))

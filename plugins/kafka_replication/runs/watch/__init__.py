@@ -1,1 +1,1 @@
-"""Watching from outside of runs: causes of trouble are found and told."""
+"""Watches replications from outside their runs, and alerts."""

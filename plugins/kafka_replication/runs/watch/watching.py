@@ -1,7 +1,7 @@
-"""Watches a replication from outside its runs: looks at store, clusters and schedule, and tells what is wrong.
+"""Watches a replication from outside its runs: looks at store, clusters and schedule, and alerts.
 
-Airflow's DAG ``replications.watch``, the command ``watch``, and a run that has just ended look in the same way. What is
-open is remembered in the store, so that they tell a cause once together.
+Airflow's DAG ``replications.watch``, the command ``watch``, and a run that has just ended look in the same way. The
+store remembers the open causes, so that each cause is announced once, whoever finds it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 RUNS = 20  # the latest runs that are looked at
 AT_ONCE = 8  # replications
-LATELY = timedelta(minutes=5)
-TOLD, STORED = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
+RECENTLY = timedelta(minutes=5)
+CHANNELS_SHARE, STORE_SHARE = 0.9, 0.4  # of the budget: when the channels, and when the store must have answered
 _PLANNERS = ("plan", "run", "backfill")  # the attempts that make a plan; others hold the lease for something else
 _NOTHING: frozenset[Kind] = frozenset()
 _OF_CLUSTERS = frozenset(
@@ -59,7 +59,7 @@ _OF_RUNS = frozenset({Kind.STALLED, Kind.DIED, Kind.FAILED, Kind.MISSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostRun:
+class FailedRun:
     """A run that Airflow shows as failed. If it failed before it had a plan, the store does not know it."""
 
     run_id: str
@@ -68,22 +68,22 @@ class LostRun:
 
 
 def side_by_side(replications: Sequence[Replication], look: Callable[[Replication], T]) -> list[T]:
-    """What ``look`` returns for each. A replication whose clusters do not answer holds up its own thread only."""
+    """The results of ``look``. If the clusters of one replication do not answer, only its own thread waits."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(look, replications))
 
 
 class Orchestrator(Protocol):
-    """What knows of runs from outside the store: Airflow."""
+    """The source of facts about runs outside the store: Airflow."""
 
     def state(self, run_id: str) -> str | None:
         """``queued``, ``running``, ``success`` or ``failed``; None if it does not know this run."""
 
     def paused(self) -> bool:
-        """Whether the replication's schedule is switched off."""
+        """True if the replication's schedule is switched off."""
 
-    def lost(self) -> LostRun | None:
-        """The newest run, if it has failed; it may be in the store or not."""
+    def newest_failed(self) -> FailedRun | None:
+        """The newest run if it has failed. The store may know it or not."""
 
     def link(self, run_id: str) -> str:
         """The page of this run for people, or else of the replication; empty if its address is not known."""
@@ -91,8 +91,8 @@ class Orchestrator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Looks at one replication. ``more`` are channels beside the replication's Apprise connection. ``budget`` is how
-    many seconds telling may take.
+    """Looks at one replication. ``more`` are channels beside the replication's Apprise connection. ``budget`` is the
+    number of seconds that alerting may take.
     """
 
     replication: Replication
@@ -104,12 +104,12 @@ class Watcher:
     budget: float = CLAIM.total_seconds()
 
     def tell(self, problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Decision:
-        """Tell what a run failed of. Asks nobody but the store: what a run knows must not wait for a cluster.
+        """Announce the failure of a run. Asks only the store, because the failure of a run must not wait for a cluster.
 
         Heals nothing. A store that does not answer within a part of the budget counts as away. Raises BadInput as
         `look` does.
         """
-        until = Deadline.after(TOLD * self.budget)
+        until = Deadline.after(CHANNELS_SHARE * self.budget)
         *cluster, reported = failures_of(problem, run_id, is_backfill=is_backfill)
 
         def remembered() -> tuple[WatermarkStore, Decision]:
@@ -118,7 +118,7 @@ class Watcher:
             return store, self._settle(store, _Seen(observed, None))
 
         try:
-            opened, decision = _within(STORED * self.budget, remembered)
+            opened, decision = _within(STORE_SHARE * self.budget, remembered)
             with closing(opened) as store:
                 self._tell(store, decision, until.left)
                 return decision
@@ -127,10 +127,10 @@ class Watcher:
             return self._tell_without_store(away, (*cluster, reported), until.left)
 
     def look(self) -> Decision:
-        """Look once, tell what has to be told, and return what was found.
+        """Look once, send the alerts that are due, and return the decision.
 
         Takes at most about four times ``timeouts.request``. Raises BadInput if neither the store nor a file can
-        remember what was told.
+        remember the open causes.
         """
         name = self.replication.name
         try:
@@ -156,7 +156,7 @@ class Watcher:
         return _Seen(observed, seen.runs if of_runs else None)
 
     def _clusters(self, store: WatermarkStore) -> tuple[Sequence[Cause], frozenset[Kind]]:
-        """What is wrong with the clusters, the ledger and the partitions, and the kinds that could be judged."""
+        """The causes in the clusters, the ledger and the partitions, and the kinds that could be judged."""
         causes, judged = list[Cause](), set[Kind]()
         try:
             deadline = Deadline.after(2 * self.replication.timeouts.request)
@@ -172,11 +172,11 @@ class Watcher:
         return causes, frozenset(judged)
 
     def _watched_by_airflow(self, store: WatermarkStore) -> bool:
-        """Whether Airflow's watch has looked lately. It knows more about runs: two opinions would open and heal the
-        same alert for ever.
+        """True if Airflow's watch has looked within `RECENTLY`. It knows more about runs: two opinions would open and
+        heal the same alert for ever.
         """
         look = store.last_look(self.replication.name)
-        return look is not None and datetime.now(UTC) - look.at < LATELY
+        return look is not None and datetime.now(UTC) - look.at < RECENTLY
 
     def _runs(self, store: WatermarkStore, records: Sequence[RunRecord]) -> RunsSeen:
         name = self.replication.name
@@ -186,13 +186,13 @@ class Watcher:
         planners = (lease for lease in leases if (lease.holder or "").startswith(_PLANNERS))
         lease = next((lease for lease in planners if lease.owner not in known), None)
         planning = None if lease is None else Planning(run_id=lease.owner, since=lease.acquired_at)
-        runs = (*self._lost(known), *(run for run in facts if run is not None))
+        runs = (*self._failed_without_plan(known), *(run for run in facts if run is not None))
         runs = tuple(sorted(runs, key=lambda run: run.record.created_at, reverse=True))  # wherever they were started
         return RunsSeen(runs=runs, planning=planning, paused=self._paused(store))
 
-    def _lost(self, known: Collection[str]) -> Iterator[RunFacts]:
+    def _failed_without_plan(self, known: Collection[str]) -> Iterator[RunFacts]:
         """A run that failed before it had a plan."""
-        run = self.orchestrator.lost() if self.orchestrator is not None else None
+        run = self.orchestrator.newest_failed() if self.orchestrator is not None else None
         if run is not None and run.run_id not in known:
             record = RunRecord(
                 run_id=run.run_id,
@@ -207,7 +207,7 @@ class Watcher:
             yield RunFacts(record=record, life=Life.ENDED, moved_at=run.ended_at, why=why)
 
     def _paused(self, store: WatermarkStore) -> bool:
-        """Whether the schedule is switched off; without Airflow, whether it was when Airflow looked last."""
+        """True if the schedule is switched off; without Airflow, if it was when Airflow looked last."""
         if self.orchestrator is None:
             look = store.last_look(self.replication.name)
             return look is not None and look.paused
@@ -244,8 +244,8 @@ class Watcher:
             if (alerts := [alert for alert in decision.alerts if way in alert.to])
         }
         whole = message(name, decision.alerts, link)
-        took = channels.deliver(messages, whole, TOLD * self.budget if seconds is None else seconds)
-        sent = [replace(alert, to=tuple(took.intersection(alert.to))) for alert in decision.alerts]
+        delivered = channels.deliver(messages, whole, CHANNELS_SHARE * self.budget if seconds is None else seconds)
+        sent = [replace(alert, to=tuple(delivered.intersection(alert.to))) for alert in decision.alerts]
         memory.confirm_alerts(name, sent)
 
     def _channels(self) -> dict[str, Channel]:
@@ -269,7 +269,7 @@ class Watcher:
         return decision
 
     def _store_answers(self) -> tuple[Alert, ...]:
-        """What the file remembers of a store that was away is over."""
+        """Heal the causes that the file remembers of a store that was away."""
         if not self.fallback.open_causes(self.replication.name):
             return ()
         decision = self._settle(self.fallback, _Seen(Observation(), None))
@@ -285,7 +285,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _ByConnection:
-    """An Apprise connection that is looked up when there is something to tell."""
+    """An Apprise connection that is looked up when there is an alert to send."""
 
     connection: str
     connections: Connections
@@ -303,24 +303,24 @@ def _unknown(_run_id: str) -> str:
 
 
 def life_of(record: RunRecord, leases: Sequence[Lease], said: str | None) -> tuple[Life, str]:
-    """Whether the run is at work, and how it ended if that is known. ``leases`` are those that are held or reserved,
+    """The life of the run, and the reason of its end if it is known. ``leases`` are those that are held or reserved,
     ``said`` is the state that Airflow names.
     """
     if record.state in ("done", "nothing_to_do", "failed"):
         return Life.ENDED, ""
     if record.state != "planned":
-        return Life.GONE, ""
+        return Life.DIED, ""
     if said == "failed":
-        return Life.GONE, "it was marked as failed, or its task was killed; Airflow shows the DAG run as failed"
+        return Life.DIED, "it was marked as failed, or its task was killed; Airflow shows the DAG run as failed"
     if said is not None or any(lease.owner == record.run_id for lease in leases):
         return Life.AT_WORK, ""
     if record.alive or record.run_id.startswith("airflow-"):
         return Life.UNKNOWN, "its next task has not begun; Airflow shows what became of it"
-    return Life.GONE, "its process is gone, and its lease has expired"
+    return Life.DIED, "its process is gone, and its lease has expired"
 
 
 def _moved_at(record: RunRecord) -> datetime:
-    """When something of the run was last committed or verified; else when it was planned."""
+    """The time of the run's last commit or verification; else that of its plan."""
     try:
         document = json.loads(record.progress or "{}")
         return datetime.fromisoformat(document.get("moved") or document["at"])
@@ -329,12 +329,12 @@ def _moved_at(record: RunRecord) -> datetime:
 
 
 def _reach(run: Run) -> None:
-    """Raises Unreachable or NotAdmitted, which name the side and its connection."""
+    """Ask both clusters for metadata. Raises Unreachable or NotAdmitted, which name the side and its connection."""
     _ = run.clusters.target_admin, run.clusters.source_admin
 
 
 def _problem_of_clusters(replication: Replication, problem: ReplicationError) -> Iterator[Cause]:
-    """The cause why the clusters could not be read."""
+    """The cause because of which the clusters could not be read."""
     if isinstance(problem, Stalled):  # a transaction is open in the ledger: the cluster answers
         return
     if isinstance(problem, (Unreachable, OutOfTime)):
@@ -350,7 +350,7 @@ def _problem_of_clusters(replication: Replication, problem: ReplicationError) ->
 
 
 def _within(seconds: float, act: Callable[[], T]) -> T:
-    """What ``act`` returns or raises. Raises Unreachable if it takes longer; then it is left behind."""
+    """The result or the error of ``act``. Raises Unreachable if it takes longer; then it is left behind."""
     asked = background.begin(act, "store")
     if not wait([asked], seconds).done:
         what = f"the watermark store does not answer within {seconds:.0f} s"
@@ -359,8 +359,8 @@ def _within(seconds: float, act: Callable[[], T]) -> T:
 
 
 def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause, ...]:
-    """The cluster that does not answer, or does not let this client in, if the run failed of that: the later looks find
-    the same cause.
+    """The cause in a cluster, if the run failed because it does not answer or does not let this client in. Later looks
+    find the same cause.
     """
     away = isinstance(problem, Unreachable) and not isinstance(problem, Stalled)
     if not isinstance(problem, ReplicationError) or problem.of_store or not (away or isinstance(problem, NotAdmitted)):
@@ -370,7 +370,7 @@ def _explaining(problem: ReplicationError | str, reported: Cause) -> tuple[Cause
 
 
 def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
-    """What the store knows of the run that failed: one cause for each topic. Else what the run says itself."""
+    """The store's record of the failed run: one cause for each topic. Otherwise the run's own error."""
     record = store.run(reported.run_id)
     failed = tuple(outcome for outcome in store.outcomes(reported.run_id) if outcome.error) if record else ()
     if record is None or not failed or reported.key.subject == BACKFILL:
@@ -380,13 +380,13 @@ def _of_run(store: WatermarkStore, reported: Cause) -> Iterator[Cause]:
 
 
 def failures_of(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> tuple[Cause, ...]:
-    """What a run that failed says itself: the failure, behind what explains it."""
+    """The causes from a failed run's own error: the failure, behind its explanation."""
     reported = reported_failure(problem, run_id, is_backfill=is_backfill)
     return *_explaining(problem, reported), reported
 
 
 def reported_failure(problem: ReplicationError | str, run_id: str, *, is_backfill: bool = False) -> Cause:
-    """What a run that failed says itself."""
+    """The cause from a failed run's own error."""
     what, remedy = (problem, "") if isinstance(problem, str) else (problem.what, problem.remedy)
     return Cause(
         key=CauseKey(Kind.FAILED, BACKFILL if is_backfill else ""),

@@ -16,7 +16,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import TopicPartition
 from kafka_replication.model.times import now
-from kafka_replication.reporting.progress import Pace, Progress, Tally, Work
+from kafka_replication.reporting.progress import Progress, Speed, Tally, Work
 from kafka_replication.runs.run import Run
 from kafka_replication.runtime.events import Event, log_event
 
@@ -35,7 +35,7 @@ class Watch:
         self._run = run
         self._tally = Tally(work)
         self._started = time.monotonic()
-        self._pace = Pace(self._started, self._tally.count(view).offsets_done)
+        self._pace = Speed(self._started, self._tally.count(view).offsets_done)
         self._sought = self._tally.unfinished  # whose receipts are looked for
         self._records = self._bytes = 0
         self._throttled = 0.0
