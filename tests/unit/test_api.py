@@ -20,6 +20,7 @@ from tests.support import published_schema
 
 ROOT = Path(__file__).parents[2]
 NOT_NEEDED = {"airflow", "alembic", "confluent_kafka", "pyspark", "rich", "sqlalchemy", "typer"}
+BLOCK = re.compile(r"^(?:```yaml|cat > \S+\.yaml <<'(END)')\n(.*?)^(?(1)END|```)$", re.DOTALL | re.MULTILINE)
 WHOLE = {"name": "a", "source": {"connection": "s"}, "target": {"connection": "t"}, "topics": {"include": ["a"]}}
 
 
@@ -27,8 +28,8 @@ def examples() -> list[Any]:
     """The files of dags/replications, and the examples of the pages: parts of a file are put into a whole one."""
     found = [pytest.param(file.read_text(), id=file.name) for file in (ROOT / "dags/replications").glob("*.yaml")]
     for page in sorted((ROOT / "docs").glob("*.md")):
-        blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-        found += [pytest.param(block, id=f"{page.stem}-{number}") for number, block in enumerate(blocks)]
+        blocks = BLOCK.finditer(page.read_text())
+        found += [pytest.param(block[2], id=f"{page.stem}-{number}") for number, block in enumerate(blocks)]
     return found
 
 
@@ -46,6 +47,15 @@ def test_importing_it_needs_no_cluster_client_and_no_framework() -> None:
     program = "import json, sys, kafka_replication.api; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "plugins", check=True, capture_output=True)
     assert NOT_NEEDED.isdisjoint(name.split(".")[0] for name in json.loads(done.stdout))
+
+
+def test_the_examples_of_the_page_can_be_called() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/api.md").read_text(), re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks), names)  # noqa: S102 - our own page
+    record = api.Record(key=b"DE-1", value=None, timestamp=1, source=api.Source(cluster="berlin"))
+    assert names["without_tests"](record).header("copied-from") == b"berlin"
+    assert names["by_country"](record, 3) == 0
 
 
 def test_the_schemas_are_current() -> None:

@@ -38,7 +38,9 @@ class PartitionRow(TypedDict):
 
 
 class GapRow(PartitionRow, FromUntil):
-    """Source offsets that a person gave up. ``kind`` says whether they were never copied or could not be verified."""
+    """Source offsets that a person gave up. ``kind``: ``retention`` and ``late`` ones were never copied,
+    ``unverifiable`` ones were copied and could not be read back.
+    """
 
     generation: int
     kind: str

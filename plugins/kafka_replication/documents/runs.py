@@ -166,9 +166,11 @@ class RunDocument(TypedDict):
 
 
 class BackfillRow(PartitionRow, FromUntil):
-    """What a backfill would do with one partition. ``newer_on_target`` counts copies that the new ones come behind.
+    """What a backfill would do with one partition. ``newer_on_target`` counts offsets that are on the target already,
+    although they come after the new copies in the source.
 
-    Estimates are null if there is none, ``target_keeps_ms`` and ``kept_until`` if the target removes nothing by time.
+    An estimate is null if there is none. ``kept_until`` is when the target may delete the oldest record; null, as
+    ``target_keeps_ms``, if it never does or if that is not known.
     """
 
     on_target: Pairs
