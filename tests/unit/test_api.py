@@ -80,3 +80,8 @@ def test_the_schema_of_files_refuses_what_the_file_would(wrong: str) -> None:
     document = WHOLE | as_json(wrong)
     with pytest.raises(AssertionError):
         published_schema.check(schema.REPLICATION, document)
+
+
+def test_a_document_with_a_key_that_its_schema_does_not_have_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="more"):
+        published_schema.check_output(["reset", "--json"], '{"replication": "a", "partitions": [], "more": 1}')
