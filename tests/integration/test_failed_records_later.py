@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,8 @@ def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failu
     assert not answer.failed, answer.text
     assert f"RETRIED {scene.topic}-0 offset 7: by ann before" in answer.text
     assert "4 of 4 records retried, 4 of them before" in answer.text
-    assert all(row["done"] and "by ann" in row["why"] for row in answer.document["records"])
+    decided: Any = answer.document["records"]
+    assert all(row["done"] and "by ann" in row["why"] for row in decided)
     assert_each_once(scene)
     [other, *_] = retry_discard.discard(scene.bare_run(), rows, retry_discard.Decision(by="ben"))
     assert not other.done and other.why.startswith("it was retried by ann before")

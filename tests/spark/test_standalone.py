@@ -48,8 +48,7 @@ def replicated(source: Brokers, target: Brokers, folder: Path, launcher: Launche
         assert report.outcome == "done", report.table()
         scene.assert_copied(*range(PARTITIONS))
         scene.idle_run(transform=transform)
-        document: dict[str, Any] = report.as_json()
-        return document
+        return {**report.as_json()}
     finally:
         scene.store.close()
 

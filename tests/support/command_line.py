@@ -16,6 +16,7 @@ import yaml
 
 from kafka_replication.connections.port import Connections
 from tests.support.programs import ROOT, Program
+from tests.support.published_schema import check_output
 from tests.support.scenario import Scenario
 
 
@@ -23,6 +24,7 @@ class Command(Program):
     """The program under way."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT) -> None:
+        self.arguments = arguments
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # `communicate` closes it
         super().__init__("kafka_replication.cli", arguments, environment, folder=folder, errors=self._errors)
 
@@ -50,6 +52,7 @@ def cli(scene: Scenario, text: str, source: str, *command: str, target: str = ""
 def ended(process: Command) -> tuple[int, str, str]:
     out, err = process.communicate()
     assert "Traceback" not in err + out, err
+    check_output(process.arguments, out)
     return process.wait(), out, err
 
 
@@ -92,6 +95,7 @@ def command(scene: Replicating, *arguments: str, **environment: str) -> tuple[in
     """The command line itself: its exit code, stdout and stderr."""
     process = Command(*_line(scene, arguments, environment))
     out, err = process.communicate()
+    check_output(arguments, out)
     return process.wait(), out, err
 
 
@@ -113,4 +117,5 @@ def at_a_terminal(scene: Replicating, answer: str, *arguments: str) -> tuple[int
     shown = os.read(person, 1 << 16).decode()
     os.close(terminal)
     os.close(person)
+    check_output(arguments, ended.stdout)
     return ended.returncode, ended.stdout, shown

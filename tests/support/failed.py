@@ -52,9 +52,8 @@ def failures(scene: Scenario, partition: int = 0) -> list[FailedRecord]:
 
 def ask(scene: Scenario, action: Action, **asked: Any) -> list[dict[str, Any]]:
     run = open_run(scene.replication(), scene.connections, scene.store, f"{action}-{next(_asked)}")
-    found: list[dict[str, Any]] = handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document[
-        "records"
-    ]
+    document: Any = handle(run, action, Asked(**asked), Decision(by="ann", reason="why")).document
+    found: list[dict[str, Any]] = document["records"]
     return found
 
 

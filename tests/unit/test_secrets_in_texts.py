@@ -28,9 +28,8 @@ NO_SECRETS = frozenset(
     {
         "config.yaml.Tree.value",
         "kafka.diagnosis.translate.Asked.settings",
-        "ledger.placement.UnknownPlacement.content",
         "ledger.codec._Form.optional",
-        "runs.failed.command.Answer.document",
+        "ledger.placement.UnknownPlacement.content",
     }
 )
 

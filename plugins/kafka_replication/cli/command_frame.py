@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_replication import documents
 from kafka_replication.cli.stores import store_of_command
 from kafka_replication.config import Replication
 from kafka_replication.config.file import load_replication
@@ -61,6 +62,6 @@ def act(
     raise typer.Exit(code)
 
 
-def failure(error: ReplicationError) -> dict[str, Any]:
+def failure(error: ReplicationError) -> documents.FailureDocument:
     """The document of a command that failed."""
     return {"error": error.what, "error_id": error.id, "remedy": error.remedy, "see": error.see, "outcome": "failed"}

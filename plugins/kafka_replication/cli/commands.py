@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_replication import documents
 from kafka_replication.cli import failed as cli_failed
 from kafka_replication.cli import gaps as cli_gaps
 from kafka_replication.cli import notifiers, stores, terminal_progress
@@ -102,7 +103,13 @@ def check(
 
 def _checked(run: Run, findings: Sequence[Finding]) -> tuple[Any, str, int]:
     bad = any(finding.severity == "error" for finding in findings)
-    document = _away(run) | {"replication": run.replication.name, "ok": not bad, "findings": finding_rows(findings)}
+    document: documents.CheckDocument | documents.CheckFailureDocument = {
+        "replication": run.replication.name,
+        "ok": not bad,
+        "findings": finding_rows(findings),
+    }
+    if run.clusters.away:
+        document = {**_away(run), **document}
     return document, "\n".join([*map(str, findings), verdict(findings)]), int(bad)
 
 
@@ -120,23 +127,26 @@ def plan(file: File, as_json: Json = False, topic: Topic = [], until: Until = ""
             return _not_planned(run)
         preview, findings = steps.preview(run, request)
         refuses = bool(preview.refused) or any(finding.severity == "error" for finding in findings)
-        document = plan_codec.as_json(preview) | {"findings": finding_rows(findings)}
+        document: documents.PlanDocument = {**plan_codec.as_json(preview), "findings": finding_rows(findings)}
         return document, "\n".join([*map(str, findings), *planned(preview, findings)]), int(refuses)
 
     _act(file, as_json, action, looks=True)
 
 
-def _away(run: Run) -> dict[str, Any]:
+def _away(run: Run) -> documents.FailureDocument:
     """The document's part about a cluster that does not answer, as in any command that fails because of it."""
-    errors = list(run.clusters.away.values())
-    return failure(together(errors)) if errors else {}
+    return failure(together(list(run.clusters.away.values())))
 
 
 def _not_planned(run: Run) -> tuple[Any, str, int]:
     """The result of a plan without ranges: one cluster does not answer, so that a position or an end is not known."""
     findings = steps.findings_of_one_side(run, run.clusters.away)
     said = "no plan: it needs both clusters; `kafka-replication status` shows what is known of each partition"
-    document = _away(run) | {"replication": run.replication.name, "findings": finding_rows(findings)}
+    document: documents.PlanFailureDocument = {
+        **_away(run),
+        "replication": run.replication.name,
+        "findings": finding_rows(findings),
+    }
     return document, "\n".join([*map(str, findings), said]), 1
 
 
@@ -221,7 +231,7 @@ def status(
         wrong = problems(run.replication, rows, datetime.now(UTC))
         at_work = runs_at_work(run.store, run.replication.name)
         recent = recent_runs(run.store, run.replication.name)
-        document = {
+        document: documents.StatusDocument = {
             "replication": run.replication.name,
             "running": at_work[0].as_json() if at_work else None,
             "at_work": [one.as_json() for one in at_work],
@@ -260,7 +270,10 @@ def verify(context: typer.Context, file: File, as_json: Json = False) -> None:
                 results = steps.verify(leased_run, keys, spark)
             moved = steps.advance(leased_run, keys)
             rows = verified_rows(results, moved, standing(leased_run, terminal_progress.snapshot))
-        document = {"replication": run.replication.name, "ranges": [row.as_json() for row in rows]}
+        document: documents.VerifyDocument = {
+            "replication": run.replication.name,
+            "ranges": [row.as_json() for row in rows],
+        }
         text = "\n".join(map(str, rows)) or "nothing to verify"
         return document, text, int(any(row.error for row in rows))
 
@@ -301,7 +314,10 @@ def ledger(
         with leased(run, EVERYTHING) as leased_run:
             steps.fence_stale_producers(leased_run)
             rows = rebuild.rebuild_store(leased_run, force=force)
-        document = {"replication": run.replication.name, "partitions": [row.as_json() for row in rows]}
+        document: documents.RebuiltDocument = {
+            "replication": run.replication.name,
+            "partitions": [row.as_json() for row in rows],
+        }
         return (
             document,
             rebuild.rebuilt_table(rows) if rows else "nothing to restore: the ledger has no entries",
@@ -311,7 +327,7 @@ def ledger(
     def action(run: Run) -> tuple[Any, str, int]:
         view = run.view()
         receipts = run.clusters.ledger.receipts(dict.fromkeys(view.positions))
-        rows = [
+        rows: list[documents.LedgerRow] = [
             {
                 "topic": key.source.topic,
                 "partition": key.source.partition,
@@ -325,7 +341,8 @@ def ledger(
         ]
         counts = {key: len(receipts.all(key)) for key in view.positions}
         text = ledger_table(view, counts) if counts else "the ledger has no entries"
-        return {"replication": run.replication.name, "partitions": rows}, text, 0
+        document: documents.LedgerDocument = {"replication": run.replication.name, "partitions": rows}
+        return document, text, 0
 
     chosen = (lambda run: repaired(run, yes=yes)) if repair else restore if rebuild_store else action
     _act(file, as_json, chosen, writes=rebuild_store or repair, looks=not (rebuild_store or repair))

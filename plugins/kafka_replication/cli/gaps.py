@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_replication import documents
 from kafka_replication.cli.command_frame import File, Json, act
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange, TopicPartition
@@ -63,7 +64,12 @@ def approve_gap(
             gap, new = approval.approve(leased_run, wanted)
         shown = ApprovedGap(wanted.key(run.replication), gap)
         note = "recorded; the next run continues after the gap" if new else "was recorded before; nothing changed"
-        return {"replication": run.replication.name, "new": new, "gap": shown.as_json()}, f"{shown}\n{note}", 0
+        document: documents.ApprovedDocument = {
+            "replication": run.replication.name,
+            "new": new,
+            "gap": shown.as_json(),
+        }
+        return document, f"{shown}\n{note}", 0
 
     act(file, as_json, action, writes=True)
 
@@ -96,7 +102,7 @@ def reset(
             )
         with leased(run, topic_scope(target_topic or run.replication.target_topic(topic))) as leased_run:
             done = reset_topic(leased_run, topic, target_topic or None)
-        rows = [
+        rows: list[documents.ResetRow] = [
             {
                 "topic": topic,
                 "partition": key.source.partition,
@@ -107,7 +113,8 @@ def reset(
             for key, position in sorted(done.items())
         ]
         lines = [f"{key}: generation {p.generation} starts at offset {p.start}" for key, p in sorted(done.items())]
-        return {"replication": run.replication.name, "partitions": rows}, "\n".join(lines), 0
+        document: documents.ResetDocument = {"replication": run.replication.name, "partitions": rows}
+        return document, "\n".join(lines), 0
 
     act(file, as_json, action, writes=True)
 

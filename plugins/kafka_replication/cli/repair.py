@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from kafka_replication import documents
 from kafka_replication.runs import steps
 from kafka_replication.runs.leasing import EVERYTHING, leased
 from kafka_replication.runs.repair import repair
@@ -24,7 +25,7 @@ def repaired(run: Run, *, yes: bool) -> tuple[Any, str, int]:
         if agreed:
             repair.carry_out(leased_run, proposals)
     rows = [proposal.as_json() for proposal in proposals]
-    document = {"replication": run.replication.name, "written": agreed, "partitions": rows}
+    document: documents.RepairDocument = {"replication": run.replication.name, "written": agreed, "partitions": rows}
     if not proposals:
         return document, NOTHING, 0
     end = "written" if agreed else "nothing was changed; add --yes to write it"

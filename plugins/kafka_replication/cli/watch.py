@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka_replication import documents
 from kafka_replication.alerting.values import Decision, OpenCause
 from kafka_replication.cli import notifiers
 from kafka_replication.cli.stores import default_store, say_store
@@ -86,7 +87,9 @@ def _look(files: Sequence[Path], as_json: bool) -> int:
             log.error("%s", problem)
     decisions = list(zip(replications, side_by_side(replications, _looked), strict=True))
     if as_json:
-        document = {"replications": [_as_json(replication, decision) for replication, decision in decisions]}
+        document: documents.WatchDocument = {
+            "replications": [_as_json(replication, decision) for replication, decision in decisions]
+        }
         typer.echo(json.dumps(document, indent=2))
     else:
         for replication, decision in decisions:
@@ -111,7 +114,7 @@ def _decision(replication: Replication, act: Callable[[], Decision]) -> Decision
     return None
 
 
-def _as_json(replication: Replication, decision: Decision | None) -> dict[str, Any]:
+def _as_json(replication: Replication, decision: Decision | None) -> documents.WatchedRow:
     return {
         "replication": replication.name,
         "watched": decision is not None,
@@ -123,7 +126,7 @@ def _as_json(replication: Replication, decision: Decision | None) -> dict[str, A
     }
 
 
-def _row(row: OpenCause) -> dict[str, Any]:
+def _row(row: OpenCause) -> documents.OpenCauseRow:
     return {
         "kind": row.key.kind.value,
         "subject": row.key.subject,

@@ -30,7 +30,10 @@ from kafka_replication.model.errors import ConfigError
 from kafka_replication.model.partitioning import KEEP, MAP, Partitioning
 
 __all__ = ["COMBINATION", "DAY", "MIN_COMPACTION_LAG", "RENAME", "Copy", "Replication", "Section", "TargetTopics"]
-Transforms = Annotated[tuple[Annotated[str, AfterValidator(names.check_transform)], ...], BeforeValidator(listed)]
+Transforms = Annotated[
+    tuple[Annotated[str, AfterValidator(names.check_transform)], ...],
+    BeforeValidator(listed, json_schema_input_type=str | tuple[str, ...]),
+]
 COMBINATION = "combination"  # the type of an error about two keys that do not go together
 RENAME = "change topics.rename, or exclude the topic"
 

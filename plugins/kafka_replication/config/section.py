@@ -47,7 +47,7 @@ PartitionNumber = Annotated[int, BeforeValidator(_as_partition)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, AfterValidator(_check_no_blank)]
 Tag = Annotated[str, Field(max_length=100), AfterValidator(_check_no_blank)]  # Airflow's TAG_MAX_LEN
-Settings = dict[Text, Annotated[str, BeforeValidator(_as_setting)]]
+Settings = dict[Text, Annotated[str, BeforeValidator(_as_setting, json_schema_input_type=str | int | bool)]]
 ConnectionId = Annotated[str, AfterValidator(names.check_connection)]
 TopicEntry = Annotated[str, AfterValidator(names.check_topic_entry)]
 

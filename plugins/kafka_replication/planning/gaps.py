@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.ledger.entries import Gap, Position, Receipt
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -48,7 +48,7 @@ class ApprovedGap:
     key: PartitionKey
     gap: Gap
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.GapRow:
         gap = self.gap
         return {
             "topic": self.key.source.topic,

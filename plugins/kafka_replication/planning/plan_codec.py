@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from kafka_replication import documents
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.fields import JsonCoverage, JsonRange, Number
 from kafka_replication.model.errors import PlanUnreadable
@@ -140,36 +140,54 @@ def encode(plan: Plan) -> str:
     return json.dumps(as_json(plan))
 
 
-def as_json(plan: Plan) -> dict[str, Any]:
+def as_json(plan: Plan) -> documents.StoredPlan:
     """The document that is stored, and that ``plan --json`` shows."""
-    return {
+    document: documents.StoredPlan = {
         "format": FORMAT,
         "replication": plan.replication,
         "partitions": [_partition(planned) for planned in plan.partitions],
-        **_receipts_from(plan),
-        **({"notes": list(plan.left_to_others)} if plan.left_to_others else {}),
-        **({"changes": list(plan.changes)} if plan.changes else {}),
     }
-
-
-def _partition(planned: PartitionPlan) -> dict[str, Any]:
-    document = asdict(planned) | {
-        "state": _TEXTS_1[planned.state],
-        "copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
-        "verify": planned.verify.encode(),
-    }
-    for name in ("removed", "missed"):  # optional fields
-        offsets: Coverage = getattr(planned, name)
-        document[name] = offsets.encode()
-        if not offsets:
-            del document[name]
+    if plan.receipts_from:
+        document["receipts_from"] = {str(partition): offset for partition, offset in plan.receipts_from.items()}
+    if plan.left_to_others:
+        document["notes"] = list(plan.left_to_others)
+    if plan.changes:
+        document["changes"] = list(plan.changes)
     return document
 
 
-def _receipts_from(plan: Plan) -> dict[str, dict[str, int]]:
-    """An optional field. It is left out if the plan has no such offsets."""
-    offsets = {str(partition): offset for partition, offset in plan.receipts_from.items()}
-    return {"receipts_from": offsets} if offsets else {}
+def _partition(planned: PartitionPlan) -> documents.PartitionPlanRow:
+    key, ids = planned.key, planned.ids
+    document: documents.PartitionPlanRow = {
+        "key": {
+            "replication": key.replication,
+            "source": {"topic": key.source.topic, "partition": key.source.partition},
+            "target_topic": key.target_topic,
+        },
+        "state": _TEXTS_1[planned.state],
+        "ids": {
+            "source_cluster": ids.source_cluster,
+            "source_topic": ids.source_topic,
+            "target_topic": ids.target_topic,
+        },
+        "generation": planned.generation,
+        "start": planned.start,
+        "position": planned.position,
+        "source_end": planned.source_end,
+        "watermark": planned.watermark,
+        "copy": [planned.copy.from_, planned.copy.until] if planned.copy else None,
+        "verify": planned.verify.encode(),
+        "leader_epoch": planned.leader_epoch,
+        "removed": planned.removed.encode(),
+        "missed": planned.missed.encode(),
+        "what": planned.what,
+        "remedy": planned.remedy,
+    }
+    if not planned.removed:
+        del document["removed"]
+    if not planned.missed:
+        del document["missed"]
+    return document
 
 
 def decode(text: str, run_id: str) -> Plan:

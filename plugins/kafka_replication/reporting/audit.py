@@ -9,8 +9,8 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt, Transform, how
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import ReplicationError
@@ -40,13 +40,12 @@ class Stretch:
         places = [f"{side} {offsets}" for side, offsets in (("source", self.source), (target, self.target)) if offsets]
         return f"{self.kind} {', '.join(places)}: {self.count} record{'s' if self.count > 1 else ''}"
 
-    def as_json(self) -> dict[str, Any]:
-        pair = {
-            side: [offsets.from_, offsets.until] if offsets else None
-            for side, offsets in (("source", self.source), ("target", self.target))
-        }
-        where = {} if self.partition is None else {"target_partition": self.partition}
-        return {"kind": str(self.kind), **pair, **where, "count": self.count}
+    def as_json(self) -> documents.DifferenceRow:
+        kind, source, target = str(self.kind), _pair(self.source), _pair(self.target)
+        if self.partition is None:
+            return {"kind": kind, "source": source, "target": target, "count": self.count}
+        where = self.partition
+        return {"kind": kind, "source": source, "target": target, "target_partition": where, "count": self.count}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +182,7 @@ class PartitionAudit:
         return (self.chunks, *records, self.quarantined + self.skipped, self.retried, *self.counts.values())
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> documents.AuditOutcome:
         """``clean``, ``differs`` or ``failed`` (the audit could not be finished)."""
         return "failed" if self.errors else "differs" if any(self.counts.values()) else "clean"
 
@@ -215,7 +214,7 @@ class PartitionAudit:
             )
         return stretches
 
-    def as_json(self, limit: int | None = None) -> dict[str, Any]:
+    def as_json(self, limit: int | None = None) -> documents.AuditRow:
         """The stable interface of the report file. It lists at most ``limit`` stretches."""
         stretches = self.stretches
         listed = stretches[:limit]
@@ -240,7 +239,10 @@ class PartitionAudit:
             "skipped": self.skipped,
             "retried": self.retried,
             "verified_by": self.verified_by,
-            **{str(kind): count for kind, count in self.counts.items()},
+            "missing": self.counts[Kind.MISSING],
+            "extra": self.counts[Kind.EXTRA],
+            "moved": self.counts[Kind.MOVED],
+            "altered": self.counts[Kind.ALTERED],
             "differences": [stretch.as_json() for stretch in listed],
             "unlisted": unlisted,
             "lost": [gap.as_json() for gap in self.lost],
@@ -260,6 +262,10 @@ def _run(numbered: tuple[int, Difference]) -> tuple[Kind, int | None, int | None
     )
 
 
+def _pair(offsets: OffsetRange | None) -> list[int] | None:
+    return [offsets.from_, offsets.until] if offsets else None
+
+
 def _span(first: int | None, last: int | None) -> OffsetRange | None:
     return None if first is None or last is None else OffsetRange(first, last + 1)
 
@@ -274,11 +280,11 @@ class AuditReport:
     partitions: tuple[PartitionAudit, ...]
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> documents.AuditOutcome:
         outcomes = {partition.outcome for partition in self.partitions}
         return "failed" if "failed" in outcomes else "differs" if "differs" in outcomes else "clean"
 
-    def as_json(self, limit: int | None = None) -> dict[str, Any]:
+    def as_json(self, limit: int | None = None) -> documents.AuditDocument:
         """``limit`` bounds the stretches listed for each partition."""
         return {
             "format": REPORT_FORMAT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.model.times import EPOCH, from_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillLine, BackfillPlan
@@ -16,14 +16,14 @@ from kafka_replication.reporting.table import amount, table
 DAY = 86_400_000
 
 
-def outcome(backfill_plan: BackfillPlan) -> str:
+def outcome(backfill_plan: BackfillPlan) -> documents.PlannedOutcome:
     """The outcome that a run would have: ``failed``, ``planned`` or ``nothing_to_do``."""
     if backfill_plan.refused:
         return "failed"
     return "nothing_to_do" if backfill_plan.plan.idle else "planned"
 
 
-def as_json(backfill_plan: BackfillPlan) -> dict[str, Any]:
+def as_json(backfill_plan: BackfillPlan) -> documents.BackfillPlanDocument:
     """The document of a dry run. Records and bytes are estimates; null if there is no estimate."""
     todo = [line for line in backfill_plan.lines if line.plan.copy]
     return {
@@ -37,7 +37,7 @@ def as_json(backfill_plan: BackfillPlan) -> dict[str, Any]:
     }
 
 
-def _row(line: BackfillLine) -> dict[str, Any]:
+def _row(line: BackfillLine) -> documents.BackfillRow:
     return {
         "topic": line.key.source.topic,
         "partition": line.key.source.partition,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.reporting.table import table
 from kafka_replication.watermarks.failed import FailedRow
 
 SHOWN = 50  # rows of a table
 
 
-def as_json(row: FailedRow) -> dict[str, Any]:
+def as_json(row: FailedRow) -> documents.FailedRecordRow:
     """The stable interface of ``failed list --json``."""
     record, place = row.record, row.record.place
     return {

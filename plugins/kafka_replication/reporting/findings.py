@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafka_replication import documents
 from kafka_replication.planning.findings import Finding
 
 
-def finding_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
+def finding_rows(findings: Sequence[Finding]) -> list[documents.FindingRow]:
     """The findings as JSON objects."""
     return [
         {"severity": finding.severity, "where": finding.where, "what": finding.what, "remedy": finding.remedy}

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from kafka_replication import documents
 from kafka_replication.ledger.entries import Position, Verified
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
@@ -63,9 +63,24 @@ class Progress(Counts):
         """True if everything is on the target, and a part of it is not verified."""
         return self.offsets_done == self.offsets and self.ranges_done < self.ranges
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.ProgressRow:
         """The stable interface of ``status --json``."""
-        return {**asdict(self), "percent": self.percent}
+        return {
+            "ranges": self.ranges,
+            "ranges_done": self.ranges_done,
+            "offsets": self.offsets,
+            "offsets_done": self.offsets_done,
+            "slowest": self.slowest,
+            "slowest_percent": self.slowest_percent,
+            "records": self.records,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "bytes_per_second": self.bytes_per_second,
+            "seconds_left": self.seconds_left,
+            "throttled": self.throttled,
+            "waiting": self.waiting,
+            "percent": self.percent,
+        }
 
     @classmethod
     def from_json(cls, text: str) -> Progress | None:

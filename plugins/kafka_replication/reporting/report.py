@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange
@@ -55,7 +55,7 @@ class RangeReport:
     def mb_per_second(self) -> float:
         return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.RangeRow:
         """The stable interface of ``run --json``."""
         return {
             "topic": self.key.source.topic,
@@ -105,12 +105,12 @@ class RunReport:
         return tuple(line for line in self.ranges if line.error)
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> documents.Outcome:
         if self.failed:
             return "failed"
         return "done" if self.ranges or self.notes else "nothing_to_do"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.RunDocument:
         return {
             "replication": self.replication,
             "run_id": self.run_id,
@@ -265,7 +265,7 @@ def new_topics(partitions: Iterable[PartitionPlan]) -> list[str]:
     )
 
 
-def plan_as_json(plan: Plan) -> dict[str, Any]:
+def plan_as_json(plan: Plan) -> documents.DryRunDocument:
     """The document of a dry run. Ranges are pairs of source offsets."""
     return {
         "replication": plan.replication,
@@ -278,7 +278,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _planned(planned: PartitionPlan) -> dict[str, Any]:
+def _planned(planned: PartitionPlan) -> documents.DryRunRow:
     return {
         "topic": planned.key.source.topic,
         "partition": planned.key.source.partition,

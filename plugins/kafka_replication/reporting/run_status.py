@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from kafka_replication import documents
 from kafka_replication.model.times import to_text
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.watermarks.store import WatermarkStore
@@ -28,7 +29,7 @@ class RunAtWork:
         progress = Progress.from_json(run.progress) if run and run.progress else None
         return cls(run_id=lease.owner, progress=progress, topics=lease.topics)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.RunAtWorkRow:
         return {
             "run_id": self.run_id,
             "progress": self.progress.as_json() if self.progress else None,
@@ -58,7 +59,7 @@ class RunState:
             return "running" if self.at_work else "expected"
         return self.run.state
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.RecentRunRow:
         finished = self.run.finished_at
         return {
             "run_id": self.run.run_id,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.view import ASIDE, NONE, LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
@@ -98,7 +98,7 @@ class PartitionStatus:
         """The number of offsets that an open transaction hides: from the last stable offset to the high watermark."""
         return max(0, self.high_watermark - self.plan.source_end) if self.high_watermark is not None else 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.StatusRow:
         """The stable interface of ``status --json``."""
         return {
             "topic": self.plan.key.source.topic,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage
 from kafka_replication.planning.plan import State
@@ -38,7 +38,7 @@ class VerifiedRow:
     error: str | None
     remedy: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.VerifiedRow:
         return {
             "topic": self.key.source.topic,
             "partition": self.key.source.partition,

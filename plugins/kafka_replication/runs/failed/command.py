@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
@@ -84,7 +84,7 @@ class Asked:
 class Answer:
     """What was found or done. ``failed`` says whether a record stays as it was."""
 
-    document: dict[str, Any]
+    document: documents.FailedDocument | documents.DecidedDocument
     text: str
     failed: bool = False
 
@@ -92,14 +92,14 @@ class Answer:
 def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer:
     """Do what was asked. Raises BadInput, Refused, Unreachable, and Busy if the lease is lost meanwhile."""
     rows = failed_records(run, asked.selection(action))
-    document: dict[str, Any] = {"replication": run.replication.name}
+    name = run.replication.name
     if action in (Action.LIST, Action.SHOW):
         text = reporting.failed_table(rows) if action is Action.LIST else reporting.shown(rows)
-        return Answer({**document, "records": [reporting.as_json(row) for row in rows]}, text)
+        return Answer({"replication": name, "records": [reporting.as_json(row) for row in rows]}, text)
     if action is Action.RETRY:
         _say_order(run, rows)
     outcomes = _decide(run, action, rows, decision) if rows else []
-    listed = [
+    listed: list[documents.DecidedRow] = [
         {
             **reporting.as_json(outcome.row),
             "done": outcome.done,
@@ -109,7 +109,8 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
         }
         for outcome in outcomes
     ]
-    return Answer({**document, "records": listed}, _text(action, outcomes), not all(each.done for each in outcomes))
+    stays = not all(each.done for each in outcomes)
+    return Answer({"replication": name, "records": listed}, _text(action, outcomes), stays)
 
 
 def _say_order(run: Run, rows: Sequence[FailedRow]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
@@ -22,7 +22,7 @@ class Rebuilt:
     before: Watermark | None
     after: Watermark
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.RebuiltRow:
         source = self.after.key.source
         return {
             "topic": source.topic,

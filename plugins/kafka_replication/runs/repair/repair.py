@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kafka_replication import documents
 from kafka_replication.ledger.contradictions import of_entries, of_position, of_receipts, target_ends
 from kafka_replication.ledger.entries import Handled, Position, Receipt, Verified
 from kafka_replication.ledger.placement import KafkaPartitions, Spread
@@ -39,7 +40,7 @@ class Repair:
     verified: Verified | None  # the entry to write; None if it does not change, or does not exist
     unproven: Coverage
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.RepairRow:
         return {
             "topic": self.key.source.topic,
             "partition": self.key.source.partition,
@@ -64,13 +65,15 @@ class Repair:
         return f"\n  not proven:        {doubt}"
 
 
-def _as_json(position: Position) -> dict[str, Any]:
-    return {
+def _as_json(position: Position) -> documents.ReceiptPosition:
+    document: documents.ReceiptPosition = {
         "next_offset": position.next_offset,
         "coverage": position.coverage.encode(),
         "target_end": position.target_end,
-        **({"ends": list(position.spread.ends)} if position.spread else {}),
     }
+    if position.spread:
+        document["ends"] = list(position.spread.ends)
+    return document
 
 
 def _text(position: Position) -> str:

@@ -1,0 +1,72 @@
+"""Writes the JSON schemas of a replication file and of each command's ``--json`` document:
+``python -m kafka_replication.api.schema docs/schema``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from kafka_replication import documents
+from kafka_replication.config.model import Replication
+
+REPLICATION = "replication"
+# The documents of each command, by its name. A command that fails prints a `FailureDocument`.
+COMMANDS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "check": (documents.CheckDocument, documents.CheckFailureDocument),
+    "plan": (documents.PlanDocument, documents.PlanFailureDocument),
+    "run": (documents.RunDocument,),
+    "backfill": (documents.RunDocument, documents.BackfillPlanDocument),
+    "status": (documents.StatusDocument,),
+    "verify": (documents.VerifyDocument,),
+    "audit": (documents.AuditDocument,),
+    "ledger": (documents.LedgerDocument, documents.RebuiltDocument, documents.RepairDocument),
+    "failed": (documents.FailedDocument, documents.DecidedDocument),
+    "approve-gap": (documents.ApprovedDocument,),
+    "reset": (documents.ResetDocument,),
+    "watch": (documents.WatchDocument,),
+}
+
+
+class _Schema(GenerateJsonSchema):
+    """Without titles of fields, which only repeat their names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+
+def schemas() -> dict[str, str]:
+    """The name of each schema's file and its text, which ends in a newline."""
+    made = {REPLICATION: Replication.model_json_schema(schema_generator=_Schema)}
+    for command, kinds in COMMANDS.items():
+        made[command] = _one_of(f"kafka-replication {command} --json", [*kinds, *_failures(command)])
+    head = {"$schema": GenerateJsonSchema.schema_dialect}
+    return {f"{name}.schema.json": _text(head | schema) for name, schema in made.items()}
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, indent=2).replace("``", "`") + "\n"
+
+
+def _failures(command: str) -> list[Any]:
+    """A watch goes on when it cannot find out something, and says so in its document."""
+    return [] if command == "watch" else [documents.FailureDocument]
+
+
+def _one_of(title: str, kinds: list[Any]) -> dict[str, Any]:
+    """The schema of a document that is of one of these kinds."""
+    each, definitions = TypeAdapter.json_schemas(
+        [(kind, "validation", TypeAdapter(kind)) for kind in kinds], schema_generator=_Schema
+    )
+    return {"title": title, "anyOf": [each[kind, "validation"] for kind in kinds], **definitions}
+
+
+if __name__ == "__main__":
+    for name, text in schemas().items():
+        (Path(sys.argv[1]) / name).write_text(text)

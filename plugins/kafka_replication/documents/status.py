@@ -1,0 +1,177 @@
+"""The documents of ``status``, ``verify`` and ``ledger``."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
+
+from kafka_replication.documents.common import GapRow, Pairs, PartitionRow
+from kafka_replication.model.delivery import Delivery
+
+
+class ProgressRow(TypedDict):
+    """How far a run is. A range is done once it is verified, an offset once it is on the target or given up.
+
+    ``records`` and ``bytes`` are committed by this attempt of the run, ``seconds`` is its age, ``throttled`` the
+    time for which quotas made its ranges wait, ``waiting`` what it waits for. ``seconds_left`` is an estimate; null if
+    there is none.
+    """
+
+    ranges: int
+    ranges_done: int
+    offsets: int
+    offsets_done: int
+    slowest: str | None
+    slowest_percent: int | None
+    records: int
+    bytes: int
+    seconds: float
+    bytes_per_second: float
+    seconds_left: float | None
+    throttled: float
+    waiting: str | None
+    percent: int
+
+
+class RunAtWorkRow(TypedDict):
+    """A run that works now; ``target_topics`` is null for all topics, ``progress`` before it copies."""
+
+    run_id: str
+    progress: ProgressRow | None
+    target_topics: list[str] | None
+
+
+class RecentRunRow(TypedDict):
+    """One of the latest runs. ``state``: ``running``, ``expected``, ``died``, or how it ended."""
+
+    run_id: str
+    kind: str
+    state: str
+    planned_at: str
+    ended_at: str | None
+
+
+class StatusRow(PartitionRow):
+    """The status of one partition, in source offsets. ``lag`` is the distance from the watermark to ``source_end``.
+
+    What is not known because a cluster does not answer, or because nothing was copied, is null. ``in_store`` is false
+    where the store knows less than the ledger. ``withheld`` offsets are hidden by an open transaction.
+    """
+
+    state: str
+    in_store: bool
+    log_start: int | None
+    source_end: int | None
+    high_watermark: int | None
+    withheld: int
+    position: int | None
+    watermark: int | None
+    lag: int | None
+    lag_seconds: float | None
+    removed: int
+    no_longer_on_target: Pairs
+    missed: Pairs
+    last_verified: str | None
+    verified_by: str
+    delivery: Delivery
+    lost_in_delivery: int
+    duplicates: int
+    lost: int
+    quarantined: int
+    skipped: int
+    undecided: int
+    gaps: list[GapRow]
+    error: str | None
+    remedy: str | None
+
+
+class StatusDocument(TypedDict):
+    """``status``: ``problems`` says why the exit code is 1, ``running`` is the first of those ``at_work``."""
+
+    replication: str
+    running: RunAtWorkRow | None
+    at_work: list[RunAtWorkRow]
+    runs: list[RecentRunRow]
+    problems: list[str]
+    partitions: list[StatusRow]
+
+
+class VerifiedRow(TypedDict):
+    """The offsets of one partition that were verified now, with so many records; ``watermark`` is null if it stays."""
+
+    topic: str
+    partition: int
+    verified: Pairs
+    records: int
+    error: str | None
+    remedy: str | None
+    watermark: int | None
+
+
+class VerifyDocument(TypedDict):
+    """``verify``: what was read back, and which copies a cluster contradicts."""
+
+    replication: str
+    ranges: list[VerifiedRow]
+
+
+class LedgerRow(PartitionRow):
+    """The entries of one partition as the ledger has them: docs/protocol.md describes each, with its format."""
+
+    position: dict[str, Any]
+    verified: dict[str, Any] | None
+    gaps: list[dict[str, Any]]
+    receipts: list[dict[str, Any]]
+
+
+class LedgerDocument(TypedDict):
+    """``ledger``: the entries of the replication."""
+
+    replication: str
+    partitions: list[LedgerRow]
+
+
+class RebuiltRow(PartitionRow):
+    """A watermark of the store before and after; ``before`` is null if the store had none."""
+
+    before: int | None
+    after: int
+    generation: int
+    version: int
+
+
+class RebuiltDocument(TypedDict):
+    """``ledger --rebuild-store``: the watermarks that it restored."""
+
+    replication: str
+    partitions: list[RebuiltRow]
+
+
+class ReceiptPosition(TypedDict):
+    """A position as ``ledger --repair`` shows it; ``ends``: of each target partition, if several have copies."""
+
+    next_offset: int
+    coverage: Pairs
+    target_end: int
+    ends: NotRequired[list[int]]
+
+
+class RepairRow(PartitionRow):
+    """What is ``wrong`` with the entries of one partition, and the position that its receipts prove (``after``).
+
+    ``before`` is null if the position cannot be read. Offsets that are ``not_proven`` have no receipt.
+    """
+
+    wrong: list[str]
+    before: ReceiptPosition | None
+    after: ReceiptPosition
+    not_proven: Pairs
+
+
+class RepairDocument(TypedDict):
+    """``ledger --repair``: what is to be repaired, and whether that was ``written``."""
+
+    replication: str
+    written: bool
+    partitions: list[RepairRow]
