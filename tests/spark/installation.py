@@ -20,7 +20,7 @@ def build(folder: Path) -> Path:
     source = folder / "source"
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(PACKAGE, source / "plugins" / "kafka_replication", ignore=ignored)
-    for name in ("pyproject.toml", "requirements.txt", "LICENSE"):
+    for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, source)
     _pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
     (wheel,) = folder.glob("*.whl")
