@@ -1,4 +1,4 @@
-"""The part that Airflow loads from this folder; .airflowignore keeps it from executing the package, which has the rest."""
+"""The part that Airflow loads from this folder; .airflowignore keeps it from executing the package."""
 
 from __future__ import annotations
 

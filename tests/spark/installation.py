@@ -46,6 +46,22 @@ def install(wheel: Path, folder: Path) -> Path:
     return folder / "bin"
 
 
+def resolve(wheel: Path, folder: Path, extra: str = "") -> Path:
+    """Installs the wheel and what its metadata asks for, as a user does: from a registry, into an environment that has
+    nothing else of this one. Returns its folder of programs.
+    """
+    if not folder.exists():
+        venv.create(folder, with_pip=False, symlinks=True)
+    python = str(folder / "bin" / "python")
+    uv = shutil.which("uv", path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}")
+    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+    if uv:
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, wanted], check=True)
+    else:
+        _pip("--python", python, "install", wanted)
+    return folder / "bin"
+
+
 def files() -> set[str]:
     """What of the package a wheel has to hold."""
     paths = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
