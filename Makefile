@@ -13,7 +13,7 @@ comma := ,
 # mypy takes a folder without Python files for a mistake.
 CODE := $(foreach folder,plugins stack tests dags spark_jobs benchmarks,$(if $(shell find $(folder) -name '*.py' -print -quit 2>&1 | grep py$$),$(folder)))
 
-.PHONY: help install up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
+.PHONY: help install dist up down status env topic demo quick test test-all matrix faults lint lint-style lint-types lint-imports format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -106,6 +106,11 @@ bench: install ## measure, on real clusters
 lock: install ## resolve requirements*.txt anew into requirements.lock
 	@env -u PIP_FIND_LINKS -u UV_FIND_LINKS $(or $(UV),$(BIN)/uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --no-emit-find-links requirements.txt requirements-dev.txt -o requirements.lock
+
+dist: install ## build the wheel and the source distribution into dist/
+	@rm -rf dist
+	@$(or $(UV),$(BIN)/uv) build --quiet --out-dir dist
+	@ls dist/*
 
 clean: ## stop the stack, then delete everything that can be made again
 	@[ ! -x $(BIN)/python ] || $(BIN)/python -m stack down

@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from kafka_replication.orchestration.import_errors import raise_import_errors
+from kafka_replication.orchestration.airflow import raise_import_errors
 
 raise_import_errors(Path(__file__).parent / "replications")

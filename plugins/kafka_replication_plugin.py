@@ -1,13 +1,7 @@
-"""What Airflow loads from this folder; everything else is in the package, which .airflowignore keeps Airflow from
-executing.
-"""
+"""The part that Airflow loads from this folder; .airflowignore keeps it from executing the package."""
 
 from __future__ import annotations
 
-from airflow.plugins_manager import AirflowPlugin
+from kafka_replication.orchestration.plugin import KafkaReplicationPlugin
 
-
-class KafkaReplicationPlugin(AirflowPlugin):
-    """Kafka replication's part of Airflow."""
-
-    name = "kafka_replication"
+__all__ = ["KafkaReplicationPlugin"]

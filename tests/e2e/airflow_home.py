@@ -46,13 +46,11 @@ class Airflow:
         file.write_text(FILE.format(name=name, topic=topic, chunk=chunk) + more)
         return file
 
-    def run(
-        self, name: str, *, file: str = "replications_dag.py", logical_date: str = "", **conf: Any
-    ) -> tuple[dict[str, Any], str]:
+    def run(self, name: str, *, logical_date: str = "", **conf: Any) -> tuple[dict[str, Any], str]:
         """What became of a run, and everything that was logged."""
         log = self.folder / "run.log"
         request = {
-            "dag_file": str(self.folder / "dags" / file),
+            "dag_file": str(self.folder / "dags" / "kafka_replication_dags.py"),
             "dag_id": name,
             "conf": conf,
             "logical_date": logical_date,

@@ -61,14 +61,14 @@ def test_a_run_copies_and_the_next_is_idle(airflow: Airflow, source_cluster: Bro
     assert "af-e2e-orders-0  af-e2e-orders  in sync" in log
     assert (dry["plan"]["outcome"], len(dry["plan"]["partitions"])) == ("nothing_to_do", PARTITIONS)
 
-    clean, log = airflow.run("af-e2e.audit", file="audits_dag.py")
+    clean, log = airflow.run("af-e2e.audit")
     assert (clean["state"], clean["audit"]["outcome"]) == ("success", "clean")
     assert [each["by_content"] for each in clean["audit"]["partitions"]] == [RECORDS] * PARTITIONS
 
     producer = Producer({"bootstrap.servers": target_cluster.bootstrap})
     producer.produce(TOPIC, value="foreign", partition=1)
     assert producer.flush(30) == 0
-    differs, log = airflow.run("af-e2e.audit", file="audits_dag.py", topic=TOPIC, partition=1)
+    differs, log = airflow.run("af-e2e.audit", topic=TOPIC, partition=1)
     assert (differs["state"], differs["audit"]["outcome"]) == ("failed", "differs")
     assert [each["extra"] for each in differs["audit"]["partitions"]] == [1]
     assert "DIFFERS af-e2e-orders-1 extra target [101, 102): 1 record" in log

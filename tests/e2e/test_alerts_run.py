@@ -58,7 +58,7 @@ def test_a_run_that_fails_is_told_once_and_healed_by_a_good_one(
     assert [dag_id for dag_id, _, _ in airflow.alerts()] == [NAME]  # the function of the file, as before
     assert told(received.mails) == told(received.posts) == [f"ALERT {NAME}"], log
     assert TOPIC in received.mails[0].text and TOPIC in received.posts[0].text
-    watched, log = airflow.run(WATCH_DAG, file="watch_dag.py")
+    watched, log = airflow.run(WATCH_DAG)
     assert watched["state"] == "success", log
     assert len(received.mails) == len(received.posts) == 1
     source = Cluster(source_cluster.bootstrap)

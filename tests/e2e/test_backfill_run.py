@@ -19,18 +19,18 @@ ALL_DONE = dict.fromkeys(["plan", "replicate", "report"], "success")
 def test_a_backfill_is_planned_copied_and_repeated(
     airflow: Airflow, source_cluster: Brokers, target_cluster: Brokers
 ) -> None:
-    topic, file = "af-e2e-backfill", "backfills_dag.py"
+    topic = "af-e2e-backfill"
     asked: dict[str, Any] = {"topics": [topic], "from": "100", "until": "250", "dry_run": False}
     produce(source_cluster, topic, [SIX] * 300)
     airflow.replicate("af-backfill", topic, "start_from: latest\nmax_records_per_run: 100\n")
 
-    dry, log = airflow.run("af-backfill.backfill", file=file, **{**asked, "dry_run": True})
+    dry, log = airflow.run("af-backfill.backfill", **{**asked, "dry_run": True})
     assert dry["tasks"] == {"plan": "success", "replicate": "skipped", "report": "skipped"}
     assert (dry["plan"]["offsets_to_copy"], dry["plan"]["estimated_records"]) == (150, 150)
     assert "to copy: 150 offsets of 1 partitions, about 150 records" in log
     assert "spark-submit" not in log
 
-    first, log = airflow.run("af-backfill.backfill", file=file, **asked)
+    first, log = airflow.run("af-backfill.backfill", **asked)
     assert (first["state"], first["tasks"]) == ("success", ALL_DONE), log[-5000:]
     [line] = first["report"]["ranges"]
     assert (line["from"], line["until"], line["copied"], line["digest_ok"], line["watermark"]) == (
@@ -43,11 +43,11 @@ def test_a_backfill_is_planned_copied_and_repeated(
     assert "slice 2: af-e2e-backfill-0 [200, 250); so far 100 of 150 offsets are on the target (66%)" in log
     assert keys(target_cluster, topic) == list(range(100, 250))
 
-    again, log = airflow.run("af-backfill.backfill", file=file, **asked)
+    again, log = airflow.run("af-backfill.backfill", **asked)
     assert (again["state"], again["report"]["outcome"]) == ("success", "nothing_to_do")
     assert "spark-submit" not in log and "nothing to do: the target is up to date, and verified" in log
 
-    refused, log = airflow.run("af-backfill.backfill", file=file, **{**asked, "until": "301"})
+    refused, log = airflow.run("af-backfill.backfill", **{**asked, "until": "301"})
     assert refused["tasks"] == {"plan": "failed", "replicate": "upstream_failed", "report": "upstream_failed"}
     assert "until: 301 lies past the end of af-e2e-backfill-0; allowed are offsets up to 300" in log
     assert airflow.watermarks("af-backfill") == {0: 300}

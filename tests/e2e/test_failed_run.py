@@ -38,7 +38,7 @@ def test_failed_records_are_listed_discarded_and_retried(
     airflow: Airflow, records: list[Rec], target_cluster: Brokers
 ) -> None:
     def run(**form: Any) -> tuple[dict[str, Any], str]:
-        return airflow.run(f"{NAME}.failed", file="failed_dag.py", **form)
+        return airflow.run(f"{NAME}.failed", **form)
 
     def states(form: dict[str, Any]) -> list[tuple[int, str]]:
         done, log = run(**form)
@@ -71,11 +71,11 @@ def test_failed_records_are_listed_discarded_and_retried(
     ]
     blanks: list[dict[str, Any]] = [{}, dict.fromkeys(["topic", "partition", "from", "until"]), {"topic": " "}]
     for emptied in blanks:
-        audited, log = airflow.run(f"{NAME}.audit", file="audits_dag.py", **emptied)
+        audited, log = airflow.run(f"{NAME}.audit", **emptied)
         assert (audited["state"], audited["audit"]["outcome"]) == ("success", "clean"), log[-5000:]
     blanks = [{}, {"topics": [""], **dict.fromkeys(["partitions", "from", "until", "target_topic"])}]
     for emptied in blanks:
-        planned, log = airflow.run(f"{NAME}.backfill", file="backfills_dag.py", **emptied)
+        planned, log = airflow.run(f"{NAME}.backfill", **emptied)
         assert (planned["state"], planned["plan"]["outcome"]) == ("success", "nothing_to_do"), log[-5000:]
     planned, log = airflow.run(NAME, topics=[], until=None, dry_run=True)
     assert (planned["state"], planned["tasks"]["replicate"]) == ("success", "skipped"), log[-5000:]

@@ -20,7 +20,7 @@ def build(folder: Path) -> Path:
     source = folder / "source"
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(PACKAGE, source / "plugins" / "kafka_replication", ignore=ignored)
-    for name in ("pyproject.toml", "requirements.txt", "LICENSE"):
+    for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, source)
     _pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
     (wheel,) = folder.glob("*.whl")
@@ -43,6 +43,22 @@ def install(wheel: Path, folder: Path) -> Path:
         "--ignore-installed",
         str(wheel),
     )
+    return folder / "bin"
+
+
+def resolve(wheel: Path, folder: Path, extra: str = "") -> Path:
+    """Installs the wheel and what its metadata asks for, as a user does: from a registry, into an environment that has
+    nothing else of this one. Returns its folder of programs.
+    """
+    if not folder.exists():
+        venv.create(folder, with_pip=False, symlinks=True)
+    python = str(folder / "bin" / "python")
+    uv = shutil.which("uv", path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}")
+    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+    if uv:
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, wanted], check=True)
+    else:
+        _pip("--python", python, "install", wanted)
     return folder / "bin"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -9,14 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-import apprise
-
 from kafka_replication.alerting.text import Message
-from kafka_replication.model.errors import NotDelivered
-from kafka_replication.runtime import background
+from kafka_replication.model.errors import BadInput, NotDelivered
+from kafka_replication.runtime import background, extras
 from kafka_replication.runtime.events import Event, log_event
 
 log = logging.getLogger(__name__)
+WITHOUT_APPRISE = "apprise is not installed, which sends to the connection of alerts.apprise"
 
 
 class Channel(Protocol):
@@ -51,7 +51,11 @@ class AppriseChannel:
         return self._name
 
     def deliver(self, message: Message) -> None:
-        """Try every address. Raises NotDelivered only if all failed: sent again, the alert would come twice."""
+        """Try every address. Raises NotDelivered only if all failed: sent again, the alert would come twice. Raises
+        BadInput without Apprise.
+        """
+        if importlib.util.find_spec("apprise") is None:
+            raise BadInput(WITHOUT_APPRISE, extras.install("apprise"))
         failed = [_scheme(address) for address in self._addresses if not self._send(address, message)]
         if not failed:
             return
@@ -72,6 +76,8 @@ class AppriseChannel:
 
     def _send(self, address: str, message: Message) -> bool:
         logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its messages may name addresses
+        import apprise
+
         sender = apprise.Apprise()
         if not sender.add(address):
             log.error("%s: an address of the scheme %s is none that Apprise can use", self.name, _scheme(address))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from kafka_replication.alerting.channels import Channel
+from kafka_replication.alerting.channels import WITHOUT_APPRISE, Channel
 from kafka_replication.alerting.text import Message
 from kafka_replication.config import Replication
 from kafka_replication.config.alerts import Notifier
 from kafka_replication.model.errors import NotDelivered, ReplicationError
 from kafka_replication.orchestration.notify import ANSWER, REQUEST, Request
 from kafka_replication.planning.findings import Finding
+from kafka_replication.runtime import extras
 
 SECONDS = 60.0  # importing Airflow takes some of them
 _CHILD = (sys.executable, "-m", "kafka_replication.orchestration.notify")
@@ -60,7 +62,9 @@ def channels(replication: Replication) -> Sequence[Channel]:
 
 
 def findings(replication: Replication) -> Iterator[Finding]:
-    """The notifiers that cannot be used on the command line."""
+    """What alerts cannot be sent with on the command line: Apprise, or notifiers."""
+    if replication.alerts.apprise and importlib.util.find_spec("apprise") is None:
+        yield Finding("error", "alerts.apprise", WITHOUT_APPRISE, extras.install("apprise"))
     for notifier in replication.alerts.notifiers:
         if problem := NotifierProcess(notifier).problem():
             yield Finding("error", "alerts.notifiers", problem.what, problem.remedy)

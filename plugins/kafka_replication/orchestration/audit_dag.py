@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
@@ -14,7 +13,6 @@ from kafka_replication.model.errors import BadInput
 from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
-from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
 
 if TYPE_CHECKING:
@@ -60,12 +58,6 @@ def audit_request(params: Any) -> AuditRequest:
     except ValueError as e:
         raise BadInput(f"from {from_}, until {until}: {e}", "trigger again with offsets in order") from e
     return AuditRequest(form.text(params["topic"]) or None, params["partition"], range_)
-
-
-def load_audit_dags(folder: Path) -> dict[str, DAG]:
-    """The audit DAGs of all good files in a folder, by id."""
-    wanted = (replication for replication in good_replications(folder) if replication.dags.audit)
-    return {f"{replication.name}{AUDIT_SUFFIX}": build_audit_dag(replication) for replication in wanted}
 
 
 def build_audit_dag(replication: Replication) -> DAG:

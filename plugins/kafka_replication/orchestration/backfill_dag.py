@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from airflow.sdk import DAG, Param
 
 from kafka_replication.config import Replication
 from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import BackfillPlanOperator
 from kafka_replication.orchestration.doc_md import backfill_md
-from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.tasks import add_tasks, default_args
 
 SUFFIX = ".backfill"
-
-
-def load_backfill_dags(folder: Path) -> dict[str, DAG]:
-    """The backfill DAGs of all good files in a folder, by id. `import_errors` reports the broken files."""
-    wanted = (replication for replication in good_replications(folder) if replication.dags.backfill)
-    return {f"{replication.name}{SUFFIX}": build_backfill_dag(replication) for replication in wanted}
 
 
 def build_backfill_dag(replication: Replication) -> DAG:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 from airflow.sdk.definitions.param import ParamsDict
@@ -13,20 +12,12 @@ from kafka_replication.model.errors import ConfigError
 from kafka_replication.orchestration import form
 from kafka_replication.orchestration.backfill_operators import IntervalPlanOperator
 from kafka_replication.orchestration.doc_md import doc_md
-from kafka_replication.orchestration.import_errors import broken_replications, good_replications
 from kafka_replication.orchestration.operators import PlanOperator
 from kafka_replication.orchestration.tasks import add_broken_tasks, add_tasks, default_args
 from kafka_replication.planning.backfill.backfill_request import LATEST
 
 # Fixed, because Airflow schedules from it. With catchup off Airflow runs none of the intervals between it and now.
 START = datetime(2024, 1, 1, tzinfo=UTC)
-
-
-def load_dags(folder: Path) -> dict[str, DAG]:
-    """The DAGs of all files in a folder, by id. `import_errors` reports the broken files as well."""
-    good = {replication.name: build_dag(replication) for replication in good_replications(folder)}
-    broken = {rest.name: build_broken_dag(rest, error) for rest, error in broken_replications(folder)}
-    return {**broken, **good}
 
 
 def build_dag(replication: Replication) -> DAG:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
@@ -16,7 +15,6 @@ from kafka_replication.model.mistakes import Mistakes
 from kafka_replication.model.offsets import MAX_OFFSET
 from kafka_replication.orchestration import form, task_run
 from kafka_replication.orchestration.dag_factory import START
-from kafka_replication.orchestration.import_errors import good_replications
 from kafka_replication.orchestration.operators import StepOperator
 
 if TYPE_CHECKING:
@@ -82,12 +80,6 @@ def asked(params: Any) -> Asked:
         state=form.text(params["state"]),
         everything=params["all"],
     )
-
-
-def load_failed_dags(folder: Path) -> dict[str, DAG]:
-    """The DAGs for failed records of all good files in a folder, by id."""
-    wanted = (replication for replication in good_replications(folder) if replication.dags.failed)
-    return {f"{replication.name}{FAILED_SUFFIX}": build_failed_dag(replication) for replication in wanted}
 
 
 def build_failed_dag(replication: Replication) -> DAG:

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from kafka_replication.alerting.text import Message
 from kafka_replication.model.errors import BadInput, NotDelivered, ReplicationError
+from kafka_replication.runtime import extras
 from kafka_replication.runtime.private_json import private
 
 
@@ -52,7 +53,7 @@ def answer(request: Request) -> Answer:
     except ModuleNotFoundError as missing:
         return Answer(
             f"{request.path} needs Airflow, and this Python has none ({missing})",
-            "install apache-airflow here, or use alerts.apprise, which needs none",
+            f"{extras.install('airflow')}; or use alerts.apprise, which needs none",
         )
     channel = NotifierChannel(request.path, request.arguments, {})
     try:

@@ -58,10 +58,7 @@ class WatchOperator(BaseOperator):
             return problem
 
 
-def load_watch_dag(folder: Path) -> dict[str, DAG]:
-    """The DAG by its id; none if the folder has no replication."""
-    if not good_replications(folder):
-        return {}
+def build_watch_dag(folder: Path) -> DAG:
     with DAG(
         dag_id=WATCH_DAG,
         schedule=EVERY_MINUTE,
@@ -75,4 +72,4 @@ def load_watch_dag(folder: Path) -> dict[str, DAG]:
         default_args={"owner": "airflow", "retries": 0},
     ) as dag:
         WatchOperator(task_id="watch", folder=folder, execution_timeout=LONGEST)
-    return {WATCH_DAG: dag}
+    return dag

@@ -19,9 +19,9 @@ class Failure:
 EXECUTOR_LACKS_MODULE = Failure(
     name="executor-lacks-module",
     what="a Spark executor cannot run the job",
-    remedy="install requirements.txt and the module of each transform into that Python on every executor, name another"
-    " Python with PYSPARK_PYTHON (spark.pyspark.python), or send a transform's module with spark.submit.pyFiles in"
-    " spark.conf",
+    remedy="install requirements.txt (for copy.engine: batch also kafka-replication[batch] has what is needed) and the"
+    " module of each transform into that Python on every executor, name another Python with PYSPARK_PYTHON"
+    " (spark.pyspark.python), or send a transform's module with spark.submit.pyFiles in spark.conf",
     is_passing=False,
 )
 EXECUTOR_LACKS_PYTHON = Failure(

@@ -17,6 +17,7 @@ from pathlib import Path
 from kafka_replication.config import Copy
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.planning.findings import Finding
+from kafka_replication.runtime import extras
 from kafka_replication.spark.environment import without_secrets
 from kafka_replication.spark.failures import MASTER_SILENT
 from kafka_replication.spark.jobs import needed
@@ -37,7 +38,7 @@ def check(spark: SparkConnection, settings: Copy, modules: Sequence[str] = ()) -
     where = f"Spark {spark.master}"
     missing = [name for name in ("pyspark", "py4j") if find_spec(name) is None]
     if missing:
-        yield Finding("error", where, f"{' and '.join(missing)} cannot be imported here", "install requirements.txt")
+        yield Finding("error", where, f"{' and '.join(missing)} cannot be imported here", extras.install("pyspark"))
     if not _java():
         yield Finding(
             "error", where, "no Java was found, which spark-submit needs", "install Java 17, or set JAVA_HOME"
@@ -60,7 +61,7 @@ def _workers(where: str, modules: Sequence[str]) -> Iterator[Finding]:
         try:
             importlib.import_module(name)
         except ImportError as e:
-            yield Finding("error", where, f"the workers cannot import {name}: {e}", "install requirements.txt")
+            yield Finding("error", where, f"the workers cannot import {name}: {e}", extras.install(e.name or name))
 
 
 def _functions(where: str, modules: Sequence[str]) -> Iterator[Finding]:

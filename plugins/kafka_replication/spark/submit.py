@@ -17,7 +17,7 @@ from typing import IO, Protocol, Self
 
 from kafka_replication.connections.port import SparkConnection
 from kafka_replication.model.errors import BadInput, OutOfTime, Unreachable
-from kafka_replication.runtime import deadline
+from kafka_replication.runtime import deadline, extras
 from kafka_replication.runtime.stopping import end_group
 from kafka_replication.spark import local, reach
 from kafka_replication.spark.channel import Gone, LauncherSide, listen
@@ -51,14 +51,17 @@ def script() -> Path:
 
 
 def spark_home() -> Path:
-    """PySpark's folder, without importing PySpark, which takes a second."""
-    return _installed("pyspark")
+    """PySpark's folder, without importing PySpark, which takes a second. Raises BadInput."""
+    home = _installed("pyspark")
+    if not (home / "bin" / "spark-submit").is_file():
+        raise BadInput(f"{home} has no spark-submit: it is pyspark-client, not pyspark", extras.install("pyspark"))
+    return home
 
 
 def _installed(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise BadInput(f"{package} is not installed", "install requirements.txt")
+        raise BadInput(f"{package} is not installed", extras.install(package))
     return Path(spec.origin).parent
 
 
