@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
+from kafka_replication.sinks.port import Batches, Record, RefusedAt, Sink, SinkSession
 from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -120,6 +120,10 @@ class Session:
         self.world, self.epoch, self.known = world, -1, 0
         self.aside = aside or SetAside()
         self.writer: Writer | None = None
+
+    @property
+    def batches(self) -> Batches | None:
+        return None
 
     @property
     def written(self) -> int:
@@ -310,10 +314,9 @@ class Engine:
 @dataclass
 class SimulatedSink:
     world: World
-    guarantee: Guarantee = "transactional"
 
-    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
-        raise NotImplementedError
+    def why_not_batches(self, topic: str) -> str | None:
+        return "it is simulated"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         raise NotImplementedError
