@@ -174,7 +174,9 @@ class Session:
 
     def begin(self) -> Writer:
         self._check_epoch()
-        self.writer = Writer(self.world, len(self.world.target.log), self.aside)
+        position = self.world.target.position
+        before = 0 if position is None else position.set_aside
+        self.writer = Writer(self.world, len(self.world.target.log), self.aside, before)
         return self.writer
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -204,6 +206,7 @@ class Writer:
     world: World
     first: int
     aside: SetAside
+    before: int  # records that are set aside already
     written: list[int] = field(default_factory=list)
     taken: list[FailedRecord] = field(default_factory=list)
 
@@ -213,7 +216,7 @@ class Writer:
     full = False
 
     def set_aside(self, record: Record, failure: Failure) -> None:
-        self.aside.check(len(self.taken), failure.offset, failure.reason)
+        self.aside.check(self.before + len(self.taken), failure.offset, failure.reason)
         place = Place("quarantine", 0, 7) if self.aside.action(failure) == "quarantine" else None
         self.taken.append(
             FailedRecord(

@@ -4,62 +4,19 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol
 
 from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
-from kafka_replication.kafka.write.producer_base import Sender
 from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Position, Receipt
-from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import Fenced
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.sinks.port import RefusedAt
 
 UNKNOWN = -1  # no target offset acknowledged yet
-
-
-class Commit(Protocol):
-    """Commits chunks: records, then their receipt and the new position."""
-
-    @property
-    def entries(self) -> TransactionPort:
-        """Writes the entries of the ledger."""
-
-    @property
-    def records(self) -> Sender:
-        """Writes the records."""
-
-    def fence(self) -> None:
-        """End what an earlier session of this key left open."""
-
-    def close(self) -> None:
-        """Give up what is not committed."""
-
-    def position(self) -> Position | None:
-        """The newest committed position."""
-
-    def follows(self, end: int, unexplained: int | None) -> None:
-        """The target ends here. What lies from ``unexplained`` on, the receipt of the next chunk has to explain; None
-        if there is nothing of this kind.
-        """
-
-    def begin(self) -> None:
-        """Begin a chunk."""
-
-    def lies(self, sent: int, first: int, last: int) -> OffsetRange:
-        """Where a chunk of so many records lies that has the target partition to itself. ``first`` and ``last`` are
-        the acknowledged offsets of its ends, or `UNKNOWN`.
-        """
-
-    def commit(self, position: Position, receipt: Receipt) -> None:
-        """Commit the chunk."""
-
-    def promised(self, position: Position) -> Position:
-        """A position that moves without records, as it is written."""
 
 
 class Atomic:
@@ -89,12 +46,18 @@ class Atomic:
         return self._newest
 
     def follows(self, end: int, unexplained: int | None) -> None:
+        """The target ends here. What lies from ``unexplained`` on, the receipt of the next chunk has to explain; None
+        if there is nothing of this kind.
+        """
         self._known, self._marker, self._after = end, 0, unexplained
 
     def begin(self) -> None:
         self.entries.begin()
 
     def lies(self, sent: int, first: int, last: int) -> OffsetRange:
+        """Where a chunk of so many records lies that has the target partition to itself. ``first`` and ``last`` are
+        the acknowledged offsets of its ends, or `UNKNOWN`. Raises RefusedAt, ForeignWriter.
+        """
         target = self.at.key.target
         if UNKNOWN in (first, last):
             error = KafkaError(KafkaError._TIMED_OUT, "the first and last record of a chunk were not acknowledged")
@@ -125,7 +88,9 @@ class Atomic:
             self._known, self._marker = position.target_end, 1
 
     def promised(self, position: Position) -> Position:
-        """What a session without transactions left behind the position is still to be explained."""
+        """A position that moves without records, as it is written. What a session without transactions left behind it
+        is still to be explained.
+        """
         return position
 
     def write_again(self) -> tuple[TopicPartition, int]:
@@ -221,3 +186,6 @@ class Ordered:
 
     def promised(self, position: Position) -> Position:
         return replace(position, delivery=self._delivery)
+
+
+Commit = Atomic | Ordered

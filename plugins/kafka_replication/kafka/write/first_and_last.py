@@ -14,7 +14,7 @@ from kafka_replication.sinks.port import Record
 
 
 class FirstAndLast:
-    """The `Layout` of a source partition that is the only writer of its target partition."""
+    """The layout of a source partition that is the only writer of its target partition."""
 
     def __init__(self, partition: PartitionSession) -> None:
         self._partition = partition

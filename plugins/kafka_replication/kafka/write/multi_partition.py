@@ -99,7 +99,7 @@ class Offsets:
 
 
 class EachOffset:
-    """The `Layout` of a source partition whose target partitions have other writers, too: at least our other source
+    """The layout of a source partition whose target partitions have other writers, too: at least our other source
     partitions.
 
     So records that the ledger does not know are no reason to stop. Audits find them (`runs.audit`).

@@ -28,6 +28,7 @@ class AsideWriter:
     """What one chunk sets aside. ``refused`` is the reason why the quarantine topic does not take a record."""
 
     rules: SetAside
+    before: int  # records of this generation that earlier chunks set aside
     limits: TargetLimits
     origin: Origin
     sender: Sender  # that of the chunk
@@ -56,7 +57,7 @@ class AsideWriter:
         if action == "fail":
             remedy = REPAIR if failure.kind is FailureKind.UNREADABLE else _REMEDY
             raise RefusedAt(what, remedy, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
-        self.rules.check(len(self._taken), failure.offset, what)
+        self.rules.check(self.before + len(self._taken), failure.offset, what)
         if action == "quarantine":
             self._write(record, failure)
             self._bytes += size_of(record)

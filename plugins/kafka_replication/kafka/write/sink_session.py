@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
 from kafka_replication.kafka.quarantine.target_limits import SIZE, TargetLimits
 from kafka_replication.kafka.write.batch_size import batch_size
-from kafka_replication.kafka.write.chunk_writer import ChunkWriter, Places
+from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.commit import Atomic
+from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter
 from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.kafka.write.session import PartitionSession
@@ -22,16 +23,7 @@ from kafka_replication.sinks.port import Batches, Record
 
 if TYPE_CHECKING:  # only a worker that needs it loads it
     from kafka_replication.kafka.write.batch_producer import BatchLane, BatchWriter
-
-
-class Layout(Protocol):
-    """Knows how the records of one source partition lie on the target."""
-
-    def check_target(self, position: Position) -> None:
-        """Raise ForeignWriter if the target does not have what the position says."""
-
-    def begin(self) -> Places:
-        """The places of the next chunk. Raises Refused."""
+    from kafka_replication.kafka.write.multi_partition import EachOffset
 
 
 class KafkaSinkSession:
@@ -42,13 +34,14 @@ class KafkaSinkSession:
     def __init__(
         self,
         partition: PartitionSession,
-        layout: Layout,
+        layout: FirstAndLast | EachOffset,
         ids: Ids,
         aside: SetAside | None = None,
         batches_in: Atomic | None = None,
     ) -> None:
         self._partition, self._layout, self._ids, self._aside = partition, layout, ids, aside
         self._batches_in = batches_in
+        self._set_aside = 0  # records of this generation, as the newest position says
         self._lane: BatchLane | None = None  # carries whole batches; None: none was written yet
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
         self._window = SendWindow(partition.at.settings.chunk_seconds / 4)
@@ -86,7 +79,10 @@ class KafkaSinkSession:
         return min(limit, int(topics.config(admin, quarantine)[SIZE])) if there else limit
 
     def position(self) -> Position | None:
-        return self._partition.position()
+        position = self._partition.position()
+        # Also what a session committed that was not told so.
+        self._set_aside = 0 if position is None else position.set_aside
+        return position
 
     def check_target(self, position: Position) -> None:
         self._layout.check_target(position)
@@ -128,6 +124,7 @@ class KafkaSinkSession:
             return None
         return AsideWriter(
             rules=self._aside,
+            before=self._set_aside,
             limits=self.limits(),
             origin=Origin(self._partition.key, self._ids, self._aside.generation),
             sender=self._partition.sender,
@@ -150,7 +147,7 @@ class KafkaSinkSession:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)
-        self._writer = None
+        self._set_aside, self._writer = position.set_aside, None
         if self._lane is not None:
             self._lane.committed()
 
