@@ -7,15 +7,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
-from kafka_replication.kafka.write.multi_partition import SpreadWriter
-from kafka_replication.kafka.write.plain_session import AcknowledgedSession
-from kafka_replication.kafka.write.plain_writer import AcknowledgedWriter
+from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.placement import Placement
 from stack.kafka_cluster import Broker, KafkaCluster
 from tests.support.clusters import Brokers
@@ -50,29 +47,24 @@ def leader(scene: Scenario, cluster: KafkaCluster) -> Broker:
     return cluster.broker(found - 1)
 
 
-def in_third_chunk(
-    patch: pytest.MonkeyPatch,
-    before: Callable[[], None],
-    after: Callable[[], None],
-    writer_class: type[AcknowledgedWriter | SpreadWriter] = AcknowledgedWriter,
-) -> None:
+def in_third_chunk(patch: pytest.MonkeyPatch, before: Callable[[], None], after: Callable[[], None]) -> None:
     """Call ``before`` the chunk is sent, and ``after`` it was acknowledged as the profile has it."""
-    begin, finish, chunks = AcknowledgedSession.begin_chunk, writer_class.finish, list[ChunkWriter]()
+    begin, finish, chunks = KafkaSinkSession.begin, ChunkWriter.finish, list[ChunkWriter]()
 
-    def watched_begin(session: AcknowledgedSession, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
+    def watched_begin(session: KafkaSinkSession) -> ChunkWriter:
         if len(chunks) == 2:
             before()
-        chunks.append(begin(session, make, **about))
+        chunks.append(begin(session))
         return chunks[-1]
 
-    def watched_finish(writer: Any, digest: str) -> Placement:
-        placed: Placement = finish(writer, digest)
+    def watched_finish(writer: ChunkWriter, digest: str) -> Placement:
+        placed = finish(writer, digest)
         if writer is chunks[-1] and len(chunks) == 3:
             after()
         return placed
 
-    patch.setattr(AcknowledgedSession, "begin_chunk", watched_begin)
-    patch.setattr(writer_class, "finish", watched_finish)
+    patch.setattr(KafkaSinkSession, "begin", watched_begin)
+    patch.setattr(ChunkWriter, "finish", watched_finish)
 
 
 def feeding(scene: Scenario, cluster: KafkaCluster, broker: Broker) -> Callable[[], None]:

@@ -276,7 +276,8 @@ def test_a_session_that_ends_waits_for_what_is_under_way(scene: Scenario, monkey
     monkeypatch.setattr(transactions, "abort", noting)
     with case.fenced() as (session, _):
         assert isinstance(session, KafkaSinkSession)
-        writer = session.begin_batches()
+        assert session.batches is not None
+        writer = session.batches.begin()
         lane = session._lane
         assert lane is not None
         scan = BatchScan(case.source_settings, case.key.source, 30.0, Throttling("", ""))
@@ -305,8 +306,8 @@ def test_a_session_that_was_fenced_sends_no_batch(scene: Scenario) -> None:
     """It must not learn the identity of the session that fenced it: its batches would be part of that transaction."""
     case = CopyCase(scene.source, scene.target, engine_name="batch")
     with case.fenced() as (session, _), case.fenced():
-        assert isinstance(session, KafkaSinkSession)
-        raised(Fenced, session.begin_batches)
+        assert session.batches is not None
+        raised(Fenced, session.batches.begin)
 
 
 def test_a_session_that_ends_hides_nothing(scene: Scenario) -> None:

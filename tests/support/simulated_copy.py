@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Guarantee, Record, RefusedAt, Sink, SinkSession, TargetState
+from kafka_replication.sinks.port import Batches, Record, RefusedAt, Sink, SinkSession
 from kafka_replication.verification.verify import TargetReader, select_receipts
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
@@ -122,6 +122,10 @@ class Session:
         self.writer: Writer | None = None
 
     @property
+    def batches(self) -> Batches | None:
+        return None
+
+    @property
     def written(self) -> int:
         return 0 if self.writer is None else len(self.writer.written)
 
@@ -170,7 +174,9 @@ class Session:
 
     def begin(self) -> Writer:
         self._check_epoch()
-        self.writer = Writer(self.world, len(self.world.target.log), self.aside)
+        position = self.world.target.position
+        before = 0 if position is None else position.set_aside
+        self.writer = Writer(self.world, len(self.world.target.log), self.aside, before)
         return self.writer
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -200,6 +206,7 @@ class Writer:
     world: World
     first: int
     aside: SetAside
+    before: int  # records that are set aside already
     written: list[int] = field(default_factory=list)
     taken: list[FailedRecord] = field(default_factory=list)
 
@@ -209,7 +216,7 @@ class Writer:
     full = False
 
     def set_aside(self, record: Record, failure: Failure) -> None:
-        self.aside.check(len(self.taken), failure.offset, failure.reason)
+        self.aside.check(self.before + len(self.taken), failure.offset, failure.reason)
         place = Place("quarantine", 0, 7) if self.aside.action(failure) == "quarantine" else None
         self.taken.append(
             FailedRecord(
@@ -310,10 +317,9 @@ class Engine:
 @dataclass
 class SimulatedSink:
     world: World
-    guarantee: Guarantee = "transactional"
 
-    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
-        raise NotImplementedError
+    def why_not_batches(self, topic: str) -> str | None:
+        return "it is simulated"
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         raise NotImplementedError

@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError
 
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.kafka.write import multi_partition
-from kafka_replication.kafka.write.multi_partition import MOST_RANGES, SpreadWriter, _Growing
+from kafka_replication.kafka.write.chunk_writer import ChunkWriter
+from kafka_replication.kafka.write.multi_partition import MOST_RANGES, Offsets, _Growing
 from kafka_replication.kafka.write.partitioner import partitioner
 from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.ledger import codec
@@ -249,20 +250,23 @@ class Transaction:
 
     def stall_clock(self) -> None: ...
 
-    def failure(self) -> None: ...
+    sent = 0
+
+    def failure(self, of_a_record: KafkaError | None) -> None: ...
 
     def error(self, error: KafkaError, doing: str) -> Exception:
         return RuntimeError(f"{doing}: {error}")
 
 
-def writer() -> SpreadWriter:
-    return SpreadWriter(
+def writer() -> ChunkWriter:
+    sender = cast("Any", Transaction())
+    chosen = partitioner(Partitioning(name="round_robin"), KEY.source, range(2))
+    return ChunkWriter(
         key=KEY,
-        transaction=cast("Any", Transaction()),
+        sender=sender,
+        places=Offsets(key=KEY, partitioner=chosen, error=sender.error),
         window=SendWindow(1.0),
         limits={},
-        check_between=lambda first: None,
-        partitioner=partitioner(Partitioning(name="round_robin"), KEY.source, range(2)),
     )
 
 
@@ -304,7 +308,7 @@ def test_a_chunk_in_too_many_pieces_ends_so_that_its_receipt_fits(monkeypatch: p
 
 def test_an_acknowledgement_without_an_offset_ends_the_chunk() -> None:
     chunk = writer()
-    chunk.transaction.producer.next[1] = -1001  # type: ignore[attr-defined]
+    chunk.sender.producer.next[1] = -1001  # type: ignore[attr-defined]
     chunk.write(records(70))
     with pytest.raises(RuntimeError, match="acknowledged at -"):
         chunk.finish("whole")

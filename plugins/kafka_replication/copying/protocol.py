@@ -114,7 +114,7 @@ class Copier:
                     self._copy_before(task, refused.offset)
                 if refused.offset is not None or refused.among <= 1:
                     raise
-                self._aside.searching = True
+                self._aside = replace(self._aside, searching=True)
                 if self._size.refused(refused.among):
                     self.deadline.moved()
             except TooManyFailed as refused:
@@ -128,11 +128,12 @@ class Copier:
 
     def _learned(self, refused: RefusedAt) -> bool:
         """Whether the refusal names records to set aside that were not known before. Then a new session goes on."""
-        learned = [failure for failure in refused.failures if self._aside.learn(failure)]
-        if learned:
-            self._size.stop_searching()
-            self.deadline.moved()
-        return bool(learned)
+        before, self._aside = self._aside, self._aside.learning(refused.failures)
+        if self._aside is before:
+            return False
+        self._size.stop_searching()
+        self.deadline.moved()
+        return True
 
     def _wait(self, task: CopyTask, failures: int, error: Unreachable) -> None:
         """Pause after so many failures in a row. Raises AttemptsExhausted after the last attempt, OutOfTime or
@@ -159,7 +160,7 @@ class Copier:
         if refused > task.range.from_:
             # In new sessions, because an earlier record may have been refused too, before the sink reported it.
             self._size.stop_searching()
-            self._aside.searching = False
+            self._aside = replace(self._aside, searching=False)
             self._sessions(replace(task, range=OffsetRange(task.range.from_, refused)))
 
     def _by_turns(self, task: CopyTask) -> None:
@@ -186,7 +187,6 @@ class Copier:
             position = target.position()
             _check_position(task, position)
             assert position is not None
-            self._aside.so_far = position.set_aside  # also what a session committed that was not told so
             source.check_ids(task.ids)  # otherwise a deleted topic would look like an unreachable one
             _check_target(task, target, position)
             while left := position.left_of(task.range):
@@ -243,7 +243,7 @@ class Copier:
         failpoints.reached("P3")
         self._at, self._attempts, self._moved = (chunk.range.until, ""), 1, time.monotonic()
         self._size.committed(chunk.read)
-        self._aside.committed(moved.set_aside, chunk.range.until)
+        self._aside = self._aside.from_(chunk.range.until)
         self.deadline.moved()
         done = self._result
         self._result = replace(

@@ -8,10 +8,10 @@ and receipt in one conditional write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receipt
 from kafka_replication.ledger.placement import Placement
@@ -22,13 +22,8 @@ from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.verification.digest import key_digest
 from kafka_replication.verification.verify import TargetReader
 
-# transactional: readers see a chunk's records, its receipt and the new position together, or nothing of them.
-# idempotent: readers may see records of a chunk before its commit; repeating the chunk changes nothing.
-# acknowledged: readers may see records of a chunk before its commit; repeating the chunk doubles them; none is lost.
-# leader: as acknowledged, but records that only their leader had are lost with it.
-# none: any record may be lost.
-Guarantee = Literal["transactional", "idempotent", "acknowledged", "leader", "none"]
-
+if TYPE_CHECKING:  # only a worker that needs it loads it
+    from kafka_replication.wire.batch import Batch
 
 # One decoded source record: offset, timestamp (ms since the epoch), key, value, headers (as the client gives them).
 # A plain tuple, because making a named one for every record costs 4 % of a copy.
@@ -115,6 +110,26 @@ class RecordWriter(Protocol):
         """
 
 
+class BatchWriter(Protocol):
+    """Writes the record batches of one chunk, in the order of the calls."""
+
+    def write(self, batch: Batch) -> None:
+        """Send a batch as it is. Raises Unreachable, Stalled, Fenced, and an error of the sink's own if the target does
+        not take it.
+        """
+
+    def finish(self, digest: str) -> Placement:
+        """As that of `RecordWriter`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The part of a session whose target stores record batches as the source has them."""
+
+    largest: int  # in bytes
+    begin: Callable[[], BatchWriter]  # begins the next chunk; a session writes either batches or records
+
+
 class SinkSession(Protocol):
     """The one writer of one key. Any error ends the session; uncommitted records must then never count as copied.
 
@@ -146,6 +161,10 @@ class SinkSession(Protocol):
         """Begin the next chunk. Records written before do not belong to it."""
 
     @property
+    def batches(self) -> Batches | None:
+        """To write whole batches instead of records; None if the target takes none."""
+
+    @property
     def written(self) -> int:
         """How many records were written to the chunk that was begun last; 0 once it is committed."""
 
@@ -168,19 +187,15 @@ class SinkSession(Protocol):
 class Sink(Protocol):
     """One target cluster (or store). Sessions of different keys are independent of each other."""
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What readers of the target may rely on."""
-
-    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
-        """The state of those named targets that exist. Raises Unreachable."""
-
     def session(
         self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
     ) -> AbstractContextManager[SinkSession]:
         """A new session; leaving the context aborts what is not committed. ``ids`` are those of the plan. ``aside``
         says what happens to records that cannot be written; None: they are refused.
         """
+
+    def why_not_batches(self, topic: str) -> str | None:
+        """Why sessions of this target topic have no `Batches`; None if they do. Raises Unreachable."""
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         """Reads copied records back as the target's readers see them, with connections of its own."""

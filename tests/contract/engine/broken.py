@@ -11,7 +11,7 @@ from kafka_replication.ledger.entries import FailedRecord, Ids, Position, Receip
 from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Record, RecordWriter, Screen, Sink, SinkSession
+from kafka_replication.sinks.port import Batches, Record, RecordWriter, Screen, Sink, SinkSession
 from tests.contract.engine import checks
 from tests.contract.engine.checks import Check
 
@@ -56,6 +56,10 @@ class ChangedSession:
 
     def begin(self) -> RecordWriter:
         return ChangedWriter(self.session.begin(), self.change)
+
+    @property
+    def batches(self) -> Batches | None:
+        return self.session.batches
 
     @property
     def written(self) -> int:

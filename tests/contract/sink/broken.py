@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
-from kafka_replication.kafka.write.plain_session import AcknowledgedSession
-from kafka_replication.kafka.write.plain_writer import AcknowledgedWriter
+from kafka_replication.kafka.write.commit import Atomic, Ordered
+from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.sink import KafkaSink
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Ids, Position, Receipt
 from kafka_replication.ledger.placement import KafkaSegments
@@ -25,6 +25,14 @@ from kafka_replication.sinks.port import Record
 from tests.contract.copy_case import SETTINGS, CopyCase, segments_of
 from tests.contract.sink import checks
 from tests.contract.sink.checks import Check
+
+
+def remade(good: ChunkWriter, broken: type[ChunkWriter]) -> ChunkWriter:
+    return broken(key=good.key, sender=good.sender, places=good.places, window=good.window, limits=good.limits)
+
+
+def place(case: CopyCase, key: PartitionKey) -> TargetPartition:
+    return TargetPartition(key=key, target=case.target_settings, settings=SETTINGS, deadline=NEVER)
 
 
 class DroppingWriter(ChunkWriter):
@@ -44,26 +52,12 @@ class MisplacingWriter(ChunkWriter):
 
 class DropsRecords(KafkaSinkSession):
     def begin(self) -> ChunkWriter:
-        good = super().begin()
-        return DroppingWriter(
-            key=good.key,
-            transaction=good.transaction,
-            window=good.window,
-            limits=good.limits,
-            check_between=good.check_between,
-        )
+        return remade(super().begin(), DroppingWriter)
 
 
 class MisplacesRecords(KafkaSinkSession):
     def begin(self) -> ChunkWriter:
-        good = super().begin()
-        return MisplacingWriter(
-            key=good.key,
-            transaction=good.transaction,
-            window=good.window,
-            limits=good.limits,
-            check_between=good.check_between,
-        )
+        return remade(super().begin(), MisplacingWriter)
 
 
 class CountsForEver(KafkaSinkSession):
@@ -88,8 +82,8 @@ class ForgetsToFence(KafkaSinkSession):
 
 
 class ReadsPositionBeforeFencing(KafkaSinkSession):
-    def __init__(self, partition: PartitionSession, ids: Ids) -> None:
-        super().__init__(partition, ids)
+    def __init__(self, partition: PartitionSession, layout: FirstAndLast, ids: Ids) -> None:
+        super().__init__(partition, layout, ids)
         self._stale = partition.position()
 
     def position(self) -> Position | None:
@@ -132,7 +126,7 @@ class TakesAnyTopic(KafkaSinkSession):
 class Broken:
     """A broken session and the check that notices it."""
 
-    session: Callable[[PartitionSession, Ids], KafkaSinkSession]
+    session: Callable[[PartitionSession, FirstAndLast, Ids], KafkaSinkSession]
     noticed_by: Check
 
 
@@ -145,8 +139,9 @@ class BrokenSink(KafkaSink):
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        partition = PartitionSession(key, self._case.target_settings, SETTINGS, NEVER)
-        session = self._broken.session(partition, ids)
+        at = place(self._case, key)
+        partition = PartitionSession(at, Atomic(at))
+        session = self._broken.session(partition, FirstAndLast(partition), ids)
         try:
             yield session
         finally:
@@ -167,7 +162,7 @@ ALL = [
 ]
 
 
-class ForgetsToLook(AcknowledgedSession):
+class ForgetsToLook(Ordered):
     """Commits whoever has moved the position."""
 
     def commit(self, position: Position, receipt: Receipt) -> None:
@@ -175,42 +170,32 @@ class ForgetsToLook(AcknowledgedSession):
         super().commit(position, receipt)
 
 
-class LosesTheLast(AcknowledgedSession):
+class LosesTheLast(KafkaSinkSession):
     """Counts a record that it never sent."""
 
-    def begin_chunk(self, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
-        good = super().begin_chunk(make, **about)
-        assert isinstance(good, AcknowledgedWriter)
-        return ForgetfulWriter(
-            key=good.key,
-            transaction=good.transaction,
-            window=good.window,
-            limits=good.limits,
-            check_between=good.check_between,
-            area=good.area,
-            sender=good.sender,
-        )
+    def begin(self) -> ChunkWriter:
+        return remade(super().begin(), ForgetfulWriter)
 
 
-class ForgetfulWriter(AcknowledgedWriter):
+class ForgetfulWriter(ChunkWriter):
     def _produce_last(self) -> None:
         self._sent += 1
 
 
-class WritesThePositionOnly(AcknowledgedSession):
+class WritesThePositionOnly(Ordered):
     """Moves the position as soon as a chunk begins."""
 
-    def begin_chunk(self, make: Callable[..., ChunkWriter], **about: Any) -> ChunkWriter:
+    def begin(self) -> None:
         if self._newest is not None:
-            self.move(self._newest.after(OffsetRange(0, 5), None, 0))
-        return super().begin_chunk(make, **about)
+            PartitionSession(self.at, self).move(self._newest.after(OffsetRange(0, 5), None, 0))
+        super().begin()
 
 
 @dataclass(frozen=True)
 class Unsafe:
     """A broken session without transactions and the check that notices it."""
 
-    session: type[AcknowledgedSession]
+    session: type[Ordered | KafkaSinkSession]
     noticed_by: Check
 
 
@@ -223,8 +208,11 @@ class BrokenAcknowledgedSink(KafkaSink):
 
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        settings = self._case.target_settings
-        session = KafkaSinkSession(self._unsafe.session(key, settings, SETTINGS, NEVER, delivery="at_least_once"), ids)
+        broken = self._unsafe.session
+        commit = broken if issubclass(broken, Ordered) else Ordered
+        partition = PartitionSession(place(self._case, key), commit(place(self._case, key), "at_least_once"))
+        made = broken if issubclass(broken, KafkaSinkSession) else KafkaSinkSession
+        session = made(partition, FirstAndLast(partition), ids)
         try:
             yield session
         finally:

@@ -110,7 +110,7 @@ class SendsAllTogether(Unordered):
 
 
 class ForgetsErrors(Unordered):
-    def failure(self) -> KafkaError | None:
+    def failure(self, of_a_record: KafkaError | None = None) -> KafkaError | None:
         return None
 
     def commit(self) -> None:

@@ -1,10 +1,12 @@
-"""Writes one chunk's records into the open transaction of a Kafka producer."""
+"""Writes one chunk's records with a Kafka producer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, repeat
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -14,7 +16,7 @@ from kafka_replication.kafka.write.producer_base import Sender
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter
 from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.ledger.entries import FailedRecord
-from kafka_replication.ledger.placement import KafkaSegments, Placement, Segment
+from kafka_replication.ledger.placement import Placement
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
@@ -28,29 +30,49 @@ REFUSALS = {
     KafkaError._INVALID_DIFFERENT_RECORD: "another record of its batch is refused",
     KafkaError._INVALID_ARG: "the client calls it invalid",
 }
-UNKNOWN = -1  # no target offset acknowledged yet
 _TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.type")
+
+
+Callback = Callable[[KafkaError | None, Message], None]
+
+
+class Places(Protocol):
+    """Says where the records of one chunk go, and learns where they lie."""
+
+    @property
+    def each(self) -> bool:
+        """Whether it has to learn of each record; otherwise of the first and the last one."""
+
+    def partitions(self, batch: Sequence[Record]) -> Iterable[int]:
+        """The target partitions of these records, which are sent as this is iterated. Raises RefusedAt."""
+
+    def acknowledged(self, partition: int, offset: int) -> None:
+        """Learn where the next record lies."""
+
+    def check(self, sent: int) -> None:
+        """Raise Stalled if so many records lie in more places than a receipt can say."""
+
+    def placement(self, sent: int, digest: str) -> Placement:
+        """Where so many records lie, which are all acknowledged. Raises RefusedAt, ForeignWriter, Unreachable."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ChunkWriter:
     """A `RecordWriter`: produces the records of one chunk, and learns where the target stored them.
 
-    The writer keeps the last record back until the next one arrives. So only a chunk's first and last record get a
-    delivery callback: a callback for every record costs 0.25-0.35 s per million records.
+    The writer keeps the last record back until the next one arrives. So a chunk's first and last record alone can get
+    a delivery callback: a callback for every record costs 0.25-0.35 s per million records.
     """
 
     key: PartitionKey
-    transaction: Sender
+    sender: Sender
+    places: Places
     window: SendWindow
     limits: Mapping[str, str]  # the target topic's configuration
     aside: AsideWriter | None = None  # None: nothing is set aside
-    check_between: Callable[[int], None]  # raises ForeignWriter if a foreign record lies below this target offset
     _sent: int = 0  # records that were given to the producer, including the current batch
     _first: Record | None = None
     _kept_back: list[Record] = field(default_factory=list)  # at most one
-    _first_offset: int = UNKNOWN
-    _last_offset: int = UNKNOWN
     _failed: KafkaError | None = None
     _suspects: set[int] = field(default_factory=set)  # source offsets of records that may be refused
     _refused: list[tuple[Record, int]] = field(default_factory=list)  # watched records, and why they were refused
@@ -83,43 +105,41 @@ class ChunkWriter:
 
         Waits while more records are not acknowledged than the target takes in a few seconds.
         """
-        self.transaction.writes_to(self.key.target_topic)
+        self.sender.writes_to(self.key.target_topic)
+        self.sender.sent = self._sent + len(records)
         batch = [*self._kept_back, *records]
         self._kept_back = batch[-1:]
         self._act(lambda: self._produce(batch[:-1]))
-        stall = self.transaction.stall_clock()
-        self.window.hold_back(batch, lambda: len(self.transaction.producer), lambda left: self._wait(stall, left))
+        stall = self.sender.stall_clock()
+        self.window.hold_back(batch, lambda: len(self.sender.producer), lambda left: self._wait(stall, left))
+        self.places.check(self._sent)
 
     def _wait(self, stall: StallClock, left: int) -> None:
         """Wait a moment for acknowledgements, while ``left`` records have none."""
-        self.transaction.check_progress(stall, left)
-        self._act(lambda: self.transaction.producer.poll(0.05))
+        self.sender.check_progress(stall, left)
+        self._act(lambda: self.sender.producer.poll(0.05))
         if stall.is_old(1.0):
             self._raise_failure()
 
     def finish(self, digest: str) -> Placement:
-        """Wait until the target acknowledged every record. Raises also ForeignWriter."""
+        """Wait until the target acknowledged every record, as far as the profile waits for that. Raises also
+        ForeignWriter.
+        """
+        self.sender.sent = self._sent + len(self._kept_back)
         self._act(self._produce_last)
         if self._sent or self.failures:
             self._flush()
-        return self._placement(digest)
+        return self.places.placement(self._sent, digest)
 
     def _flush(self) -> None:
         try:
-            self.transaction.flush()
+            self.sender.flush()
         except ReplicationError:
             self._raise_failure()  # a refused record, or being fenced, explains why later records did not arrive
             raise
         self._raise_failure()
         if self.aside is not None:
             self.aside.check_acknowledged()
-
-    def _placement(self, digest: str) -> Placement:
-        if not self._sent:
-            return KafkaSegments()
-        segment = self._segment(digest)
-        self.check_between(segment.first)
-        return KafkaSegments((segment,))
 
     @property
     def sent(self) -> int:
@@ -134,86 +154,72 @@ class ChunkWriter:
     def _act(self, produce: Callable[[], object]) -> None:
         try:
             produce()
-            self.transaction.producer.poll(0)
+            self.sender.producer.poll(0)
         except (KafkaException, SystemError) as e:
-            raise self._error(clients.true_error(e, self.transaction.producer)) from e
+            raise self._error(clients.true_error(e, self.sender.producer)) from e
         if self._failed is not None:
             self._raise_failure()
 
-    def _produce(self, batch: Sequence[Record]) -> None:
+    def _produce(self, batch: Sequence[Record], *, is_last: bool = False) -> None:
         """Most of the processor time of writing is spent here: hence local names, and no Python call per record."""
         if not batch:
             return
-        if self._suspects or self._all_watched:
-            for watched in batch:
-                self._produce_one(watched, acknowledge=True)
-            return
-        if self._first is None:
-            self._produce_one(batch[0], acknowledge=True)
-            batch = batch[1:]
-        produce, topic, partition = self.transaction.producer.produce, self.key.target_topic, self.key.target.partition
+        produce, topic, callbacks = self.sender.producer.produce, self.key.target_topic, self._callbacks(batch, is_last)
         self._sent += len(batch)
+        self._first = self._first or batch[0]
         record = None
         try:
-            for record in batch:
+            for record, partition, callback in zip(batch, self.places.partitions(batch), callbacks, strict=False):
                 _, timestamp, key, value, headers = record
                 try:
                     # Positional, because keywords make the call 1.5 times as slow.
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, callback, None, timestamp, headers)
                 except BufferError:
-                    self._wait_for_room(record, acknowledge=False)
+                    self._wait_for_room(record, partition, callback)
         except KafkaException as e:
             self._refuse_by_client(e, record)
             raise
 
     def _produce_last(self) -> None:
-        for record in self._kept_back:
-            self._produce_one(record, acknowledge=True)
+        self._produce(self._kept_back, is_last=True)
 
-    def _produce_one(self, record: Record, *, acknowledge: bool) -> None:
-        self._sent += 1
-        if self._first is None:
-            self._first = record
-        try:
-            self._wait_for_room(record, acknowledge=acknowledge)
-        except KafkaException as e:
-            self._refuse_by_client(e, record)
-            raise
+    def _callbacks(self, batch: Sequence[Record], is_last: bool) -> Iterable[Callback | None]:
+        """For each record, who is told that it was acknowledged or refused; None if nobody is."""
+        if self._suspects or self._all_watched:
+            return (partial(self._delivered, record) for record in batch)
+        if self.places.each:
+            return repeat(partial(self._delivered, None))
+        if self._first is None or is_last:
+            return chain((partial(self._delivered, batch[0]),), repeat(None))
+        return repeat(None)
 
-    def _wait_for_room(self, record: Record, *, acknowledge: bool) -> None:
+    def _wait_for_room(self, record: Record, partition: int, callback: Callback | None) -> None:
         """Produce one record, waiting for room in the producer's queue."""
         _, timestamp, key, value, headers = record
-        producer, topic, partition = self.transaction.producer, self.key.target_topic, self._partition(record)
-        callback = partial(self._delivered, record) if acknowledge else None
+        producer, topic = self.sender.producer, self.key.target_topic
         produce = partial(producer.produce, topic, value, key, partition, callback, None, timestamp, headers)
-        if not self.transaction.takes(produce):
+        if not self.sender.takes(produce):
             raise self._too_large(record)
-
-    def _partition(self, record: Record) -> int:  # noqa: ARG002  # all go to one
-        """The target partition of this record."""
-        return self.key.target.partition
 
     def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         """``record`` is given if it is watched."""
-        if error is not None:
-            if record is not None and error.code() in REFUSALS:
-                self._refused.append((record, error.code()))
-            if self._failed is None or error.code() in REFUSALS:
-                self._failed = error
+        if error is None:
+            self.places.acknowledged(message.partition() or 0, offset_of(message))
             return
-        offset = offset_of(message)
-        self._first_offset = offset if self._first_offset == UNKNOWN else min(self._first_offset, offset)
-        self._last_offset = max(self._last_offset, offset)
+        self.sender.not_delivered(error, message)
+        if record is not None and error.code() in REFUSALS:
+            self._refused.append((record, error.code()))
+        if self._failed is None or error.code() in REFUSALS:
+            self._failed = error
 
     def _raise_failure(self) -> None:
-        """Raise the first failure. Return if the transaction can still be committed."""
-        reason = self.transaction.failure() or self._failed
-        if reason is not None:
+        """Raise the first failure. Return if the chunk can still be committed."""
+        if (reason := self.sender.failure(self._failed)) is not None:
             raise self._error(reason)
 
     def _error(self, error: KafkaError) -> ReplicationError:
         if error.code() not in REFUSALS:
-            return self.transaction.error(error, "sending")
+            return self.sender.error(error, "sending")
         if self.aside and self.aside.refused:
             return self.aside.refused
         if named := self._named():
@@ -277,21 +283,6 @@ class ChunkWriter:
             error="BufferError",
             key=record[2],
         )
-
-    def _segment(self, digest: str) -> Segment:
-        first, last = self._first_offset, self._last_offset
-        if UNKNOWN in (first, last):
-            error = KafkaError(KafkaError._TIMED_OUT, "the first and last record of a chunk were not acknowledged")
-            raise self.transaction.error(error, "sending")
-        if last - first + 1 != self._sent:
-            # A record in the middle was refused, or another producer writes there. Smaller chunks show which.
-            raise RefusedAt(
-                f"{self.key.target}: {self._sent} of our records lie at offsets {first} to {last}",
-                "stop any other writer: a target belongs to one replication alone",
-                None,
-                self._sent,
-            )
-        return Segment(partition=self.key.target.partition, first=first, last=last, count=self._sent, digest=digest)
 
 
 def _kind(code: int) -> FailureKind:

@@ -1,4 +1,4 @@
-"""Writes chunks whose records lie in several target partitions, or between records of others.
+"""Says where the records of a chunk lie that are in several target partitions, or between records of others.
 
 Records of several source partitions interleave in one target partition. So a receipt has the exact offsets, and every
 record gets a delivery callback.
@@ -6,25 +6,22 @@ record gets a delivery callback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError
 
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.scan import offset_of
-from kafka_replication.kafka.write.chunk_writer import ChunkWriter
 from kafka_replication.kafka.write.partitioner import Partitioner, partitioner
-from kafka_replication.kafka.write.session import PartitionSession, check_end
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.kafka.write.target_partition import check_end
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.ledger.placement import KafkaPartitions, Part
-from kafka_replication.model.errors import Refused, Stalled
+from kafka_replication.model.errors import Refused, ReplicationError, Stalled
+from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.model.partitioning import PartitionedBy, Partitioning
-from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record
 from kafka_replication.verification.digest import Fingerprint
 
@@ -59,97 +56,74 @@ class _Growing:
 
 
 @dataclass(slots=True, kw_only=True)
-class SpreadWriter(ChunkWriter):
-    """A `ChunkWriter` for several target partitions."""
+class Offsets:
+    """The `Places` of one chunk, of which each record is acknowledged by itself."""
 
+    key: PartitionKey
     partitioner: Partitioner
+    error: Callable[[KafkaError, str], ReplicationError]  # names one of Kafka's
     _growing: dict[int, _Growing] = field(default_factory=dict)
-    _ranges: int = 0
     _misplaced: KafkaError | None = None  # an acknowledgement without an offset, or with one that is too low
+    each = True
 
-    def write(self, records: Sequence[Record]) -> None:
-        ChunkWriter.write(self, records)
+    def partitions(self, batch: Sequence[Record]) -> Iterator[int]:
+        choose, growing = self.partitioner.choose, self._growing
+        for record in batch:
+            partition = choose(record)
+            _, timestamp, key, value, headers = record
+            if partition not in growing:
+                growing[partition] = _Growing()
+            growing[partition].seen.add(timestamp, key, value, headers)
+            yield partition
+
+    def acknowledged(self, partition: int, offset: int) -> None:
+        if not self._growing[partition].lies_at(offset):
+            self._misplaced = KafkaError(KafkaError._TIMED_OUT, f"a record was acknowledged at {offset}")
+
+    def check(self, sent: int) -> None:
         if sum(len(growing.ranges) for growing in self._growing.values()) > MOST_RANGES:
             raise Stalled(
-                f"{self.key.source}: other writers share the target topic {self.key.target_topic}: {self._sent} records"
+                f"{self.key.source}: other writers share the target topic {self.key.target_topic}: {sent} records"
                 f" of a chunk lie in more than {MOST_RANGES} pieces",
                 "smaller chunks are tried by themselves; lower copy.chunk_records if this stays",
             )
 
-    def _produce(self, batch: Sequence[Record]) -> None:
-        if not batch:
-            return
-        self._first = self._first or batch[0]
-        produce, topic, choose = self.transaction.producer.produce, self.key.target_topic, self.partitioner.choose
-        growing, delivered, watched = self._growing, partial(self._delivered, None), self._suspects or self._all_watched
-        record = None
-        try:
-            for record in batch:
-                partition = choose(record)
-                _, timestamp, key, value, headers = record
-                if partition not in growing:
-                    growing[partition] = _Growing()
-                growing[partition].seen.add(timestamp, key, value, headers)
-                self._sent += 1
-                try:
-                    callback = partial(self._delivered, record) if watched else delivered
-                    produce(topic, value, key, partition, callback, None, timestamp, headers)
-                except BufferError:
-                    self._wait_for_room(record, acknowledge=True)
-        except KafkaException as e:
-            self._refuse_by_client(e, record)
-            raise
-
-    def _produce_last(self) -> None:
-        self._produce(self._kept_back)
-
-    def _partition(self, record: Record) -> int:
-        return self.partitioner.choose(record)
-
-    def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            ChunkWriter._delivered(self, record, error, message)
-        elif not self._growing[message.partition() or 0].lies_at(offset_of(message)):
-            self._misplaced = KafkaError(KafkaError._TIMED_OUT, f"a record was acknowledged at {offset_of(message)}")
-
-    def _placement(self, digest: str) -> KafkaPartitions:  # noqa: ARG002  # each part has its own
+    def placement(self, sent: int, digest: str) -> KafkaPartitions:  # noqa: ARG002  # each part has its own
         unknown = [number for number, growing in self._growing.items() if growing.acknowledged != growing.seen.count]
         if unknown or self._misplaced:
             error = KafkaError(KafkaError._TIMED_OUT, f"not every record was acknowledged in partitions {unknown}")
-            raise self.transaction.error(self._misplaced or error, "sending")
+            raise self.error(self._misplaced or error, "sending")
         return KafkaPartitions(
             self.partitioner.by, tuple(growing.part(number) for number, growing in sorted(self._growing.items()))
         )
 
 
-class SpreadSession(KafkaSinkSession):
-    """A `KafkaSinkSession` whose target partitions have other writers, too: at least our other source partitions.
+class EachOffset:
+    """The layout of a source partition whose target partitions have other writers, too: at least our other source
+    partitions.
 
     So records that the ledger does not know are no reason to stop. Audits find them (`runs.audit`).
     """
 
-    def __init__(
-        self, partition: PartitionSession, ids: Ids, partitioning: Partitioning, aside: SetAside | None = None
-    ) -> None:
-        super().__init__(partition, ids, aside)
-        self._partitioning = partitioning
+    def __init__(self, partition: PartitionSession, ids: Ids, partitioning: Partitioning) -> None:
+        self._at, self._sender, self._ids, self._partitioning = partition.at, partition.sender, ids, partitioning
 
     @cached_property
     def _partitioner(self) -> Partitioner:
         """For the partitions that the target topic has when it is first asked. Raises Refused."""
-        key = self._partition.key
-        state = topics.states(self._partition.target_admin, [key.target_topic]).get(key.target_topic)
+        key = self._at.key
+        state = topics.states(self._at.admin, [key.target_topic]).get(key.target_topic)
         if state is None:
             raise Refused(f"{key.target_topic} on the target is gone", "plan again: the plan says what to do")
         return partitioner(self._partitioning, key.source, state.partitions, self._ids.source_cluster)
 
     def check_target(self, position: Position) -> None:
         """Raise ForeignWriter if the target lost records of ours, Refused if its partitions are not those planned."""
-        key, by = self._partition.key, self._partitioner.by
+        key, by = self._at.key, self._partitioner.by
         self._refuse_change(position, by)
         ours = {number: end for number, end in position.ends(key.source.partition).items() if end}
         places = [TopicPartition(key.target_topic, number) for number in sorted(ours)]
-        for at, end in offsets.high_watermarks(self._partition.target_admin, places).items():
+        for at, end in offsets.high_watermarks(self._at.admin, places).items():
             check_end(at, end, ours[at.partition])
 
     def _refuse_change(self, position: Position, by: PartitionedBy) -> None:
@@ -158,9 +132,9 @@ class SpreadSession(KafkaSinkSession):
         moves = self._partitioning.moves_keys() and self._partitioning.stated != by.partitions
         if by.partitions < before or (by.partitions > before and moves):
             raise Refused(
-                f"{self._partition.key.target_topic} has {by.partitions} partitions, not {before} as before",
+                f"{self._at.key.target_topic} has {by.partitions} partitions, not {before} as before",
                 "plan again: the plan says what to do",
             )
 
-    def _new_writer(self, **common: Any) -> ChunkWriter:
-        return SpreadWriter(partitioner=self._partitioner, **common)
+    def begin(self) -> Offsets:
+        return Offsets(key=self._at.key, partitioner=self._partitioner, error=self._sender.error)

@@ -58,7 +58,6 @@ class AcknowledgedProducer(Sender):
     ) -> None:
         super().__init__(what, target, settings, deadline)
         self.undelivered = 0  # records that the client knows to be lost; only without acknowledgements it goes on then
-        self.sent = 0  # records of the chunk at work, with those that are about to be sent
         self._delivery: Delivery = delivery
         self._failed: KafkaError | None = None
         self._entries: list[tuple[str, int, bytes, bytes | None]] = []
@@ -76,17 +75,16 @@ class AcknowledgedProducer(Sender):
         return {"cluster": (Operation.IDEMPOTENT_WRITE, "")}
 
     def not_delivered(self, error: KafkaError | None, _: Message) -> None:
-        """The client's callback."""
         if error is None or error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             return
         self.undelivered += 1
         self._failed = self._failed or error
 
-    def failure(self) -> KafkaError | None:
+    def failure(self, of_a_record: KafkaError | None = None) -> KafkaError | None:
         """The first error. Without acknowledgements it counts only if no record was delivered at all."""
         if self._delivery == "fire_and_forget" and self.undelivered < self.sent:
             return None
-        return self._failed
+        return self._failed or of_a_record
 
     def begin_chunk(self) -> None:
         """The records of a new chunk follow."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
@@ -34,6 +34,7 @@ class Sender(ABC):
         self._target, self._settings = target, settings
         self.throttling = Throttling(what, "target")
         self._topics = set[str]()  # to which it has written
+        self.sent = 0  # records of the chunk at work, with those that are about to be sent
 
     @abstractmethod
     def _make(self) -> Producer: ...
@@ -119,9 +120,13 @@ class Sender(ABC):
         if (reason := self.failure()) is not None:
             raise self.error(reason, "sending")
 
-    def failure(self) -> KafkaError | None:
-        """Why what was sent can no longer be committed, or None if it can."""
-        return clients.failure(self.producer)
+    @abstractmethod
+    def failure(self, of_a_record: KafkaError | None = None) -> KafkaError | None:
+        """Why what was sent can no longer be committed, or None if it can. A record may have failed by itself."""
+
+    @abstractmethod
+    def not_delivered(self, error: KafkaError | None, _: Message) -> None:
+        """The client's callback, also for a record that had one of its own."""
 
     def check_progress(self, stall: StallClock, left: int) -> None:
         """Raise Stalled if ``left`` records wait and none leaves the queue. Raise OutOfTime or NoProgress at the

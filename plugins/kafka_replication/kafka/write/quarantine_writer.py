@@ -28,9 +28,10 @@ class AsideWriter:
     """What one chunk sets aside. ``refused`` is the reason why the quarantine topic does not take a record."""
 
     rules: SetAside
+    before: int  # records of this generation that earlier chunks set aside
     limits: TargetLimits
     origin: Origin
-    transaction: Sender  # that of the chunk, where there is one
+    sender: Sender  # that of the chunk
     partitions: Callable[[], int]  # of the quarantine topic; asked when a record goes there
     refused: RefusedAt | None = None
     full: bool = False
@@ -56,7 +57,7 @@ class AsideWriter:
         if action == "fail":
             remedy = REPAIR if failure.kind is FailureKind.UNREADABLE else _REMEDY
             raise RefusedAt(what, remedy, failure.offset, kind=failure.kind, error=failure.error, key=record[2])
-        self.rules.check(len(self._taken), failure.offset, what)
+        self.rules.check(self.before + len(self._taken), failure.offset, what)
         if action == "quarantine":
             self._write(record, failure)
             self._bytes += size_of(record)
@@ -67,7 +68,7 @@ class AsideWriter:
     def check_acknowledged(self) -> None:
         """Wait for what was sent to the quarantine topic. Raise SessionEnded unless every record is acknowledged."""
         if self._sent:
-            self.transaction.flush()
+            self.sender.flush()
         if self.refused:
             raise self.refused
         if missing := self._sent - self._places.keys():
@@ -82,7 +83,7 @@ class AsideWriter:
         topic = self.rules.topic
         partition = quarantine_record.partition_of(self.origin.key, self.partitions())
         whole = failure.kind not in (FailureKind.UNREADABLE, FailureKind.UNFAITHFUL)
-        self.transaction.writes_to(topic)
+        self.sender.writes_to(topic)
         self._sent.add(failure.offset)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -93,14 +94,14 @@ class AsideWriter:
 
         def taken(content: Record, *, whole: bool) -> bool:
             headers: list[Any] = quarantine_record.headers_for(content, failure, self.origin, whole=whole)
-            produce, (_, _, key, value, _) = self.transaction.producer.produce, content
-            return self.transaction.takes(lambda: produce(topic, value, key, partition, delivered, None, 0, headers))
+            produce, (_, _, key, value, _) = self.sender.producer.produce, content
+            return self.sender.takes(lambda: produce(topic, value, key, partition, delivered, None, 0, headers))
 
         try:
             if not taken(record, whole=whole):
                 taken((record[0], record[1], None, None, None), whole=False)
         except KafkaException as e:
-            raise self.transaction.error(e.args[0], f"writing to the quarantine topic {topic}") from e
+            raise self.sender.error(e.args[0], f"writing to the quarantine topic {topic}") from e
 
 
 _REMEDY = (

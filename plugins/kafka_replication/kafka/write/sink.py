@@ -12,9 +12,11 @@ from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.read_back.segment_reader import SegmentReader, segment_reader
-from kafka_replication.kafka.write.plain_session import AcknowledgedSession
+from kafka_replication.kafka.write.commit import Atomic, Ordered
+from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.session import PartitionSession
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.write.target_partition import TargetPartition
 from kafka_replication.ledger.entries import Ids
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model import combinations
@@ -23,14 +25,6 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.partitioning import SOLE, Partitioning
 from kafka_replication.runtime.deadline import NEVER, Deadline
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Guarantee, TargetState
-
-_GUARANTEES: Mapping[Delivery, Guarantee] = {
-    "exactly_once": "transactional",
-    "at_least_once": "acknowledged",
-    "leader_ack": "leader",
-    "fire_and_forget": "none",
-}
 
 
 class KafkaSink:
@@ -49,31 +43,22 @@ class KafkaSink:
         self._partitioning = partitioning
         self._delivery: Delivery = delivery
 
-    @property
-    def guarantee(self) -> Guarantee:
-        return _GUARANTEES[self._delivery]
-
-    def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
-        return topics.states(clients.shared_admin(self._target), names)
-
     @contextmanager
     def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
-        partition = session_of(key, self._target, self._settings, self._deadline, self._ledger, self._delivery)
-        if self._partitioning.sole:
-            session = KafkaSinkSession(partition, ids, aside)
-        else:
-            from kafka_replication.kafka.write.multi_partition import (
-                SpreadSession,  # only a worker that needs it loads it
-            )
-
-            session = SpreadSession(partition, ids, self._partitioning, aside)
+        at = TargetPartition(
+            key=key,
+            target=self._target,
+            settings=self._settings,
+            deadline=self._deadline,
+            shared_ledger=self._ledger,
+        )
+        session = compose(at, ids, aside, self._delivery, self._partitioning)
         try:
             yield session
         finally:
             session.close()
 
     def why_not_batches(self, topic: str) -> str | None:
-        """Why whole batches cannot be written to this target topic; None if they can. Raises Unreachable."""
         from kafka_replication.kafka.metadata.leader import unsupported
 
         chosen: Mapping[combinations.Axis, Collection[str]] = {
@@ -100,15 +85,37 @@ def _rewrites(config: Mapping[str, str]) -> str | None:
     return None
 
 
+def compose(
+    at: TargetPartition, ids: Ids, aside: SetAside | None, delivery: Delivery, partitioning: Partitioning
+) -> KafkaSinkSession:
+    """Put a session together: what commits, how records lie on the target, and whether it takes whole batches.
+
+    ============== ==== ======= ============ =======
+    delivery       sole commits layout       batches
+    ============== ==== ======= ============ =======
+    exactly_once   yes  Atomic  FirstAndLast yes
+    exactly_once   no   Atomic  EachOffset   no
+    any other      yes  Ordered FirstAndLast no
+    ============== ==== ======= ============ =======
+
+    `combinations` refuses the rest.
+    """
+    if delivery != EXACTLY_ONCE:
+        assert partitioning.sole
+        partition = PartitionSession(at, Ordered(at, delivery))
+        return KafkaSinkSession(partition, FirstAndLast(partition), ids, aside)
+    atomic = Atomic(at)
+    partition = PartitionSession(at, atomic)
+    if partitioning.sole:
+        return KafkaSinkSession(partition, FirstAndLast(partition), ids, aside, batches_in=atomic)
+    from kafka_replication.kafka.write.multi_partition import EachOffset  # only a worker that needs it loads it
+
+    return KafkaSinkSession(partition, EachOffset(partition, ids, partitioning), ids, aside)
+
+
 def session_of(
-    key: PartitionKey,
-    target: clients.ClientConfig,
-    settings: Copy,
-    deadline: Deadline,
-    ledger: Ledger | None = None,
-    delivery: Delivery = EXACTLY_ONCE,
+    key: PartitionKey, target: clients.ClientConfig, settings: Copy, deadline: Deadline, delivery: Delivery
 ) -> PartitionSession:
-    """A new session of one partition in this profile. The caller closes it."""
-    if delivery == EXACTLY_ONCE:
-        return PartitionSession(key, target, settings, deadline, ledger)
-    return AcknowledgedSession(key, target, settings, deadline, ledger, delivery=delivery)
+    """A new session of one partition in this profile, for ledger entries alone. The caller closes it."""
+    at = TargetPartition(key=key, target=target, settings=settings, deadline=deadline)
+    return PartitionSession(at, Atomic(at) if delivery == EXACTLY_ONCE else Ordered(at, delivery))

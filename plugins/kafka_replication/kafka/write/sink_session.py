@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
 from kafka_replication.kafka.quarantine.target_limits import SIZE, TargetLimits
 from kafka_replication.kafka.write.batch_size import batch_size
 from kafka_replication.kafka.write.chunk_writer import ChunkWriter
+from kafka_replication.kafka.write.commit import Atomic
+from kafka_replication.kafka.write.first_and_last import FirstAndLast
 from kafka_replication.kafka.write.quarantine_writer import AsideWriter
 from kafka_replication.kafka.write.send_window import SendWindow
 from kafka_replication.kafka.write.session import PartitionSession
-from kafka_replication.kafka.write.transactions import TransactionalProducer
 from kafka_replication.ledger.entries import Handled, Ids, Position, Receipt
 from kafka_replication.model.errors import Refused
 from kafka_replication.sinks.failure_budget import SetAside
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Batches, Record
 
 if TYPE_CHECKING:  # only a worker that needs it loads it
     from kafka_replication.kafka.write.batch_producer import BatchLane, BatchWriter
+    from kafka_replication.kafka.write.multi_partition import EachOffset
 
 
 class KafkaSinkSession:
-    """A `SinkSession`: one session of a partition's producer."""
+    """A `SinkSession`: one session of a partition's producers. ``batches_in`` is what commits whole batches; None: it
+    takes none.
+    """
 
-    def __init__(self, partition: PartitionSession, ids: Ids, aside: SetAside | None = None) -> None:
-        self._partition, self._ids, self._aside = partition, ids, aside
-        self._position: Position | None = None  # as it was read last
+    def __init__(
+        self,
+        partition: PartitionSession,
+        layout: FirstAndLast | EachOffset,
+        ids: Ids,
+        aside: SetAside | None = None,
+        batches_in: Atomic | None = None,
+    ) -> None:
+        self._partition, self._layout, self._ids, self._aside = partition, layout, ids, aside
+        self._batches_in = batches_in
+        self._set_aside = 0  # records of this generation, as the newest position says
         self._lane: BatchLane | None = None  # carries whole batches; None: none was written yet
         # So that the rest of a chunk is acknowledged soon after its time (copy.chunk_seconds) is over.
-        self._window = SendWindow(partition.settings.chunk_seconds / 4)
+        self._window = SendWindow(partition.at.settings.chunk_seconds / 4)
         self._writer: ChunkWriter | BatchWriter | None = None
 
     @property
@@ -45,12 +57,7 @@ class KafkaSinkSession:
 
     @cached_property
     def _limits(self) -> Mapping[str, str]:
-        return topics.config(self._partition.target_admin, self._partition.key.target_topic)
-
-    @property
-    def largest_batch(self) -> int:
-        """In bytes: what the target topic takes."""
-        return int(self._limits[SIZE])
+        return topics.config(self._partition.at.admin, self._partition.key.target_topic)
 
     @property
     def throttled(self) -> float:
@@ -58,70 +65,69 @@ class KafkaSinkSession:
 
     def fence(self) -> None:
         self.check_ids(self._ids)  # first: a deleted topic must not look like an unreachable one
-        largest = batch_size(self._partition.target, self._largest_batch())
+        largest = batch_size(self._partition.at.target, self._largest_batch())
         self._partition.sender.options["batch.size"] = largest
         self._partition.fence()
 
     def _largest_batch(self) -> int:
         """In bytes: what the target topic takes, and the quarantine topic if records may go there."""
-        limit = self.largest_batch
+        limit = int(self._limits[SIZE])
         if self._aside is None or "quarantine" not in self._aside.policy.policies:
             return limit
-        admin, quarantine = self._partition.target_admin, self._aside.topic
+        admin, quarantine = self._partition.at.admin, self._aside.topic
         there = topics.states(admin, [quarantine])
         return min(limit, int(topics.config(admin, quarantine)[SIZE])) if there else limit
 
     def position(self) -> Position | None:
-        self._position = self._partition.position()
-        return self._position
+        position = self._partition.position()
+        # Also what a session committed that was not told so.
+        self._set_aside = 0 if position is None else position.set_aside
+        return position
 
     def check_target(self, position: Position) -> None:
-        self._partition.check_target(position)
+        self._layout.check_target(position)
 
     def check_ids(self, ids: Ids) -> None:
         self._partition.check_ids(ids)
 
     def begin(self) -> ChunkWriter:
-        self._writer = writer = self._partition.begin_chunk(
-            self._new_writer,
+        self._writer = writer = ChunkWriter(
+            key=self._partition.key,
+            sender=self._partition.sender,
+            places=self._layout.begin(),
             window=self._window,
             limits=self._limits,
             aside=self._aside_writer(),
         )
+        self._partition.how.begin()
         return writer
 
-    def begin_batches(self) -> BatchWriter:
+    @property
+    def batches(self) -> Batches | None:
+        if self._batches_in is None:
+            return None
+        return Batches(int(self._limits[SIZE]), partial(self._begin_batches, self._batches_in))
+
+    def _begin_batches(self, commit: Atomic) -> BatchWriter:
         """Begin the next chunk, of whole batches. A session writes either these or records."""
-        self._lane = lane = self._lane or self._new_lane()
-        self._partition.transaction.begin()
-        self._writer = writer = lane.writer(self._partition.check_between)
+        self._lane = lane = self._lane or _new_lane(commit)
+        commit.begin()
+        self._writer = writer = lane.writer(commit.check_between)
         return writer
-
-    def _new_lane(self) -> BatchLane:
-        """The first batches come: learn what brokers know this session by. The position is written again for that."""
-        from kafka_replication.kafka.write.batch_producer import BatchLane
-
-        partition, position = self._partition, self._position
-        assert isinstance(partition.sender, TransactionalProducer)
-        assert position is not None
-        place = partition.sender.commit_alone(lambda: partition.write(position))
-        return BatchLane(partition.key, partition.target, partition.sender, place)
-
-    def _new_writer(self, **common: Any) -> ChunkWriter:
-        return ChunkWriter(**common)
 
     def limits(self) -> TargetLimits:
         """What the target topic is certain to refuse, as it is configured now."""
-        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.target)
+        return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.at.target)
 
     def _aside_writer(self) -> AsideWriter | None:
         if self._aside is None:
             return None
         return AsideWriter(
             rules=self._aside,
+            before=self._set_aside,
             limits=self.limits(),
             origin=Origin(self._partition.key, self._ids, self._aside.generation),
-            transaction=self._partition.sender,
+            sender=self._partition.sender,
             partitions=lambda: self._quarantine_partitions,
         )
 
@@ -129,7 +135,7 @@ class KafkaSinkSession:
     def _quarantine_partitions(self) -> int:
         assert self._aside is not None
         name = self._aside.topic
-        there = topics.states(self._partition.target_admin, [name])
+        there = topics.states(self._partition.at.admin, [name])
         if name not in there:
             raise Refused(f"the quarantine topic {name} does not exist on the target", "run again, which creates it")
         return len(there[name].partitions)
@@ -141,7 +147,7 @@ class KafkaSinkSession:
 
     def commit(self, position: Position, receipt: Receipt) -> None:
         self._partition.commit(position, receipt)
-        self._writer = None
+        self._set_aside, self._writer = position.set_aside, None
         if self._lane is not None:
             self._lane.committed()
 
@@ -151,3 +157,10 @@ class KafkaSinkSession:
                 self._lane.close()
         finally:
             self._partition.close()
+
+
+def _new_lane(commit: Atomic) -> BatchLane:
+    """The first batches come: learn what brokers know this session by. The position is written again for that."""
+    from kafka_replication.kafka.write.batch_producer import BatchLane
+
+    return BatchLane(commit.at.key, commit.at.target, commit.entries, commit.write_again())

@@ -17,14 +17,12 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.metadata import topics
 from kafka_replication.kafka.metadata.leader import connect, unsupported
-from kafka_replication.kafka.write.batch_producer import BatchRefused, BatchWriter
-from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
+from kafka_replication.kafka.write.batch_producer import BatchRefused
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model import combinations
 from kafka_replication.model.errors import BadInput, Refused, Unexpected
 from kafka_replication.model.offsets import OffsetRange
-from kafka_replication.sinks.port import Sink, SinkSession
+from kafka_replication.sinks.port import Batches, BatchWriter, Sink, SinkSession
 from kafka_replication.verification.digest import BATCH_DIGEST_KIND, BatchDigest
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import CODEC, Batch, Malformed
@@ -41,7 +39,7 @@ _FOR_ANOTHER = (BatchRefused, Malformed, BadInput, Refused, Unexpected, ImportEr
 
 
 class BatchEngine:
-    """Copies what it can send exactly as it is; hands over the rest. Only a Kafka target takes batches."""
+    """Copies what it can send exactly as it is; hands over the rest."""
 
     name = "batch/1"
     digest_kind = BATCH_DIGEST_KIND
@@ -52,8 +50,6 @@ class BatchEngine:
     def supports(self, task: CopyTask, sink: Sink) -> str | None:
         if self._pipeline is not None:
             return combinations.why_not_batches({"pipeline": (combinations.CHANGED,)})
-        if not isinstance(sink, KafkaSink):
-            return "the target is not Kafka"
         if task.range.span < SHORT and self._settings.least_batch_bytes:
             return f"it has fewer than {SHORT:,} offsets"
         return unsupported(self._source) or sink.why_not_batches(task.key.target_topic)
@@ -93,21 +89,21 @@ class BatchReader:
         topics.check_id(clients.shared_admin(self._source), self._at.topic, ids.source_topic, "source")
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        assert isinstance(target, KafkaSinkSession)
         try:
+            if (batches := target.batches) is None:
+                raise HandOver(self._end, "the target takes no whole batches")
             if self._next != left.from_:
                 self._go_to(left, position)
-            return self._copy(left, target, most_records)
+            return self._copy(left, batches, most_records)
         except _FOR_ANOTHER as e:
             raise HandOver(self._end, str(e)) from e
 
-    def _copy(self, left: OffsetRange, target: KafkaSinkSession, most_records: int) -> Chunk:
-        largest = target.largest_batch
+    def _copy(self, left: OffsetRange, target: Batches, most_records: int) -> Chunk:
         first = self._scan.peek(left.until)
         if first is not None and self._scan.position == left.from_:
-            self._check(first, left, largest)
-        seen, writer = BatchDigest(), target.begin_batches()
-        self._fill(seen, writer, left, most_records, largest)
+            self._check(first, left, target.largest)
+        seen, writer = BatchDigest(), target.begin()
+        self._fill(seen, writer, left, most_records, target.largest)
         if self._scan.leader_epoch is not None:
             self.is_at(self._scan.leader_epoch, self._scan.position)
         digest = seen.hexdigest()

@@ -1,0 +1,191 @@
+"""How one session of a partition commits: in transactions (`Atomic`), or one after the other (`Ordered`)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+from confluent_kafka import KafkaError
+
+from kafka_replication.kafka.write.plain_producer import AcknowledgedProducer
+from kafka_replication.kafka.write.target_partition import TargetPartition
+from kafka_replication.kafka.write.transactions import TransactionalProducer
+from kafka_replication.ledger.entries import Position, Receipt
+from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
+from kafka_replication.model.errors import Fenced
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.sinks.port import RefusedAt
+
+UNKNOWN = -1  # no target offset acknowledged yet
+
+
+class Atomic:
+    """Writes records, receipt and position in one transaction. Brokers fence it once a newer session begins."""
+
+    def __init__(self, at: TargetPartition) -> None:
+        self.at = at
+        key = at.key
+        self.entries = self.records = TransactionalProducer(
+            key.transactional_id, str(key.source), at.target, at.settings, at.deadline
+        )
+        self._newest: Position | None = None  # as it was read last
+        self._known = 0  # below this target offset there are only our records
+        self._marker = 0  # 1 if the control record of our last commit lies at or after `_known`
+        self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
+
+    def fence(self) -> None:
+        """Fence every earlier producer of this key, and wait for the end of its open transaction."""
+        self.entries.fence()
+
+    def close(self) -> None:
+        """Abort what is open."""
+        self.entries.close()
+
+    def position(self) -> Position | None:
+        self._newest = self.at.ledger.position(self.at.key)
+        return self._newest
+
+    def follows(self, end: int, unexplained: int | None) -> None:
+        """The target ends here. What lies from ``unexplained`` on, the receipt of the next chunk has to explain; None
+        if there is nothing of this kind.
+        """
+        self._known, self._marker, self._after = end, 0, unexplained
+
+    def begin(self) -> None:
+        self.entries.begin()
+
+    def lies(self, sent: int, first: int, last: int) -> OffsetRange:
+        """Where a chunk of so many records lies that has the target partition to itself. ``first`` and ``last`` are
+        the acknowledged offsets of its ends, or `UNKNOWN`. Raises RefusedAt, ForeignWriter.
+        """
+        target = self.at.key.target
+        if UNKNOWN in (first, last):
+            error = KafkaError(KafkaError._TIMED_OUT, "the first and last record of a chunk were not acknowledged")
+            raise self.records.error(error, "sending")
+        if last - first + 1 != sent:
+            # A record in the middle was refused, or another producer writes there. Smaller chunks show which.
+            raise RefusedAt(
+                f"{target}: {sent} of our records lie at offsets {first} to {last}",
+                "stop any other writer: a target belongs to one replication alone",
+                None,
+                sent,
+            )
+        self.check_between(first)
+        return OffsetRange(first, last + 1)
+
+    def check_between(self, first: int) -> None:
+        """Raise ForeignWriter if a foreign record lies between our last commit and this target offset."""
+        if first > self._known + self._marker:  # more than our control record lies between
+            self.at.refuse_foreign_records(self._known, first)
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        ledger, key = self.at.ledger, self.at.key
+        ledger.write(self.entries, key, replace(position, delivery=EXACTLY_ONCE))
+        ledger.write(self.entries, key, replace(receipt, after=self._after))
+        self.entries.commit()
+        self._after = None
+        if receipt.parts and not receipt.spread:
+            self._known, self._marker = position.target_end, 1
+
+    def promised(self, position: Position) -> Position:
+        """A position that moves without records, as it is written. What a session without transactions left behind it
+        is still to be explained.
+        """
+        return position
+
+    def write_again(self) -> tuple[TopicPartition, int]:
+        """Commit the position as it was read last, alone. Return where that entry lies."""
+        position = self._newest
+        assert position is not None
+        return self.entries.commit_alone(lambda: self.at.ledger.write(self.entries, self.at.key, position))
+
+
+class Ordered:
+    """Sends records with the acknowledgement of their profile. Then it writes the receipt, and then the position.
+
+    Ledger entries are always acknowledged by all replicas in sync. A crash leaves records, and perhaps a receipt, that
+    the position does not cover: the next session sends them again. No broker fences a session. Before each commit it
+    looks whether the position is still the one that it knows. A copier that sleeps just after that, and wakes up when
+    another one has moved on, sets the position back: to a true position, from where records are doubled and none is
+    lost.
+    """
+
+    def __init__(self, at: TargetPartition, delivery: Delivery) -> None:
+        self.at, self._delivery = at, delivery
+        what = str(at.key.source)
+        self.entries = AcknowledgedProducer("at_least_once", what, at.target, at.settings, at.deadline)
+        self.records = self.entries
+        if delivery in LOSSY:
+            self.records = AcknowledgedProducer(delivery, what, at.target, at.settings, at.deadline)
+        self._newest: Position | None = None  # the position as this session knows it
+        self._known = 0  # where the records of the next chunk may begin
+        self._after: int | None = None  # what lies from this target offset on is to be explained by the next chunk
+
+    def fence(self) -> None:
+        """End the transactions of this key, if the last one who wrote its position had any."""
+        at = self.at
+        known = at.ledger.position(at.key)
+        if known is not None and known.delivery == EXACTLY_ONCE:
+            with closing(Atomic(at)) as earlier:
+                earlier.fence()
+        self.entries.fence()
+
+    def close(self) -> None:
+        self.records.close()
+        self.entries.close()
+
+    def position(self) -> Position | None:
+        self._newest = self.at.ledger.position(self.at.key)
+        return self._newest
+
+    def follows(self, end: int, unexplained: int | None) -> None:
+        self._known, self._after = end, end if unexplained is None else unexplained
+
+    def begin(self) -> None:
+        self._announce()
+        self.records.begin_chunk()
+        self.entries.begin()
+
+    def _announce(self) -> None:
+        """Write the profile into the position, before the first record: after a crash, records behind the position are
+        no reason to refuse the partition.
+        """
+        if self._newest is not None and self._newest.delivery == EXACTLY_ONCE:
+            self._newest = self.promised(self._newest)
+            self.entries.begin()
+            self.at.ledger.write(self.entries, self.at.key, self._newest)
+            self.entries.commit()
+
+    def lies(self, sent: int, first: int, last: int) -> OffsetRange:  # noqa: ARG002  # they may be lost
+        """Between two ends of the log. Where records can be lost, and where another copier may be at work, this is
+        where they are expected: who reads them back finds out what is there.
+        """
+        start, self._known = self._known, self._known + sent
+        if self._delivery not in LOSSY:
+            self._known = max(self._known, self.at.high_watermark())
+        return OffsetRange(start, self._known)
+
+    def commit(self, position: Position, receipt: Receipt) -> None:
+        """Write the receipt, and when it is acknowledged the new position. Raises Fenced if another copier did;
+        OutOfTime if the range was given up, because it may be dealt to another copier then.
+        """
+        ledger, key = self.at.ledger, self.at.key
+        self.at.deadline.check_stopped(f"{key.source}: committing")
+        if ledger.position(key) != self._newest:
+            raise Fenced(
+                f"{key.source}: another copier has written a position since this one read it",
+                "run again when the other run has ended",
+            )
+        position = self.promised(position)
+        ledger.write(self.entries, key, replace(receipt, delivery=self._delivery, after=self._after))
+        ledger.write(self.entries, key, position)
+        self.entries.commit()
+        self._newest = position
+        if receipt.parts:
+            self._after = position.target_end
+
+    def promised(self, position: Position) -> Position:
+        return replace(position, delivery=self._delivery)
+
+
+Commit = Atomic | Ordered

@@ -1,0 +1,53 @@
+"""Says where the records of a chunk lie that has its target partition to itself: from the first to the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+from kafka_replication.kafka.write.commit import UNKNOWN, Commit
+from kafka_replication.kafka.write.session import PartitionSession
+from kafka_replication.ledger.entries import Position
+from kafka_replication.ledger.placement import KafkaSegments, Segment
+from kafka_replication.sinks.port import Record
+
+
+class FirstAndLast:
+    """The layout of a source partition that is the only writer of its target partition."""
+
+    def __init__(self, partition: PartitionSession) -> None:
+        self._partition = partition
+
+    def check_target(self, position: Position) -> None:
+        self._partition.check_target(position)
+
+    def begin(self) -> Ends:
+        return Ends(self._partition.key.target.partition, self._partition.how)
+
+
+@dataclass(slots=True)
+class Ends:
+    """The `Places` of one chunk, of which the first and the last record are acknowledged by themselves."""
+
+    partition: int
+    how: Commit
+    _first: int = UNKNOWN
+    _last: int = UNKNOWN
+    each = False
+
+    def partitions(self, batch: Sequence[Record]) -> Iterable[int]:  # noqa: ARG002  # all go to one
+        return repeat(self.partition)
+
+    def acknowledged(self, partition: int, offset: int) -> None:  # noqa: ARG002
+        self._first = offset if self._first == UNKNOWN else min(self._first, offset)
+        self._last = max(self._last, offset)
+
+    def check(self, sent: int) -> None: ...
+
+    def placement(self, sent: int, digest: str) -> KafkaSegments:
+        if not sent:
+            return KafkaSegments()
+        at = self.how.lies(sent, self._first, self._last)
+        segment = Segment(partition=self.partition, first=at.from_, last=at.until - 1, count=sent, digest=digest)
+        return KafkaSegments((segment,))

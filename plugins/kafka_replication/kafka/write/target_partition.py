@@ -1,0 +1,84 @@
+"""One partition's place on the target: its ledger, the id of its topic, and where its log begins and ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from confluent_kafka.admin import AdminClient
+
+from kafka_replication.config import Copy
+from kafka_replication.kafka.client import clients
+from kafka_replication.kafka.ledger import KafkaLedger
+from kafka_replication.kafka.metadata import offsets, topics
+from kafka_replication.kafka.read.cursor import first_record
+from kafka_replication.kafka.write.transactions import longest_wait
+from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
+from kafka_replication.ledger.port import Ledger
+from kafka_replication.model.errors import ForeignWriter
+from kafka_replication.model.keys import PartitionKey, consumer_group
+from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.deadline import Deadline
+
+
+def check_end(at: TopicPartition, end: int, ours: int) -> None:
+    """Raise ForeignWriter if a target partition that ``end``s here does not have all of our records, which were there
+    up to ``ours``.
+    """
+    if end < ours:
+        raise ForeignWriter(
+            f"{at} on the target ends at {end}, but our records were there up to {ours}: the target lost data",
+            "find out what truncated or restored it; replicate again under another name to an empty topic",
+        )
+
+
+@dataclass(kw_only=True)
+class TargetPartition:
+    """Reads what a session has to know of its target partition. It writes nothing."""
+
+    key: PartitionKey
+    target: clients.ClientConfig
+    settings: Copy
+    deadline: Deadline
+    shared_ledger: Ledger | None = None  # None: this partition's session reads the ledger anew
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return clients.shared_admin(self.target)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Reads the key's ledger partition once, later only the new entries."""
+        return self.shared_ledger or KafkaLedger(self.target, self.admin, self.key.replication, self.deadline)
+
+    def check_ids(self, ids: Ids) -> None:
+        """Raise Refused unless the target topic still has this id."""
+        seconds = self.deadline.within(topics.TIMEOUT)
+        topics.check_id(self.admin, self.key.target_topic, ids.target_topic, "target", seconds)
+
+    def end(self) -> int:
+        """The target's end, after waiting until no open transaction hides records below it. Raises Stalled."""
+        at = self.key.target
+        return offsets.stable_ends(self.admin, [at], longest_wait(self.settings, self.deadline))[at]
+
+    def high_watermark(self) -> int:
+        return offsets.high_watermarks(self.admin, [self.key.target])[self.key.target]
+
+    def starts(self, position: Position) -> dict[int, int]:
+        """The log start offsets now of the target partitions that have records of ours."""
+        numbers = position.ends(self.key.source.partition)
+        at = [TopicPartition(self.key.target_topic, number) for number in numbers]
+        return {place.partition: start for place, start in offsets.log_starts(self.admin, at).items()}
+
+    def refuse_foreign_records(self, ours: int, until: int) -> None:
+        """Raise ForeignWriter if a record lies between the end of our records and ``until``."""
+        at = self.key.target
+        start = offsets.log_starts(self.admin, [at])[at]
+        wanted = OffsetRange(min(max(start, ours), until), until)
+        foreign = first_record(self.target, consumer_group(self.key.replication), at, wanted)
+        if foreign is not None:
+            raise ForeignWriter(
+                f"{at} on the target holds a record at offset {foreign} that the ledger does not know"
+                f" (ours end at {ours})",
+                ONE_WRITER,
+            )
