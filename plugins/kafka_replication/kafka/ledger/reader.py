@@ -18,7 +18,7 @@ from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import Owner
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
 
 ALL = range(LEDGER_PARTITIONS)
@@ -65,7 +65,7 @@ class TopicReader:
             ends = offsets.stable_ends(self._admin, at, self._deadline.within(self._patience))
         else:
             ends = offsets.last_stable(self._admin, at)
-        return {place.partition: OffsetRange(min(starts[place], ends[place]), ends[place]) for place in at}
+        return {place.partition: readable(starts[place], ends[place]) for place in at}
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """The committed records in these ranges, partition by partition."""

@@ -24,7 +24,7 @@ from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.delivery import EXACTLY_ONCE, LOSSY, Delivery
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -115,7 +115,7 @@ class PartitionSession:
 
     def _refuse_foreign_records(self, ours: int, until: int) -> None:
         """Raise ForeignWriter if a record lies between the end of our records and ``until``."""
-        wanted = OffsetRange(min(max(self.target_start(), ours), until), until)
+        wanted = readable(max(self.target_start(), ours), until)
         foreign = first_record(self.target, self.group, self.key.target, wanted)
         if foreign is not None:
             raise ForeignWriter(
