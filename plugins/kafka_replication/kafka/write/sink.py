@@ -5,8 +5,8 @@ In a profile without transactions they are written one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, closing
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
@@ -56,21 +56,15 @@ class KafkaSink:
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
 
-    @contextmanager
-    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
+    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> closing[KafkaSinkSession]:
         partition = session_of(key, self._target, self._settings, self._deadline, self._ledger, self._delivery)
         if self._partitioning.sole:
-            session = KafkaSinkSession(partition, ids, aside)
-        else:
-            from kafka_replication.kafka.write.multi_partition import (
-                SpreadSession,  # only a worker that needs it loads it
-            )
+            return closing(KafkaSinkSession(partition, ids, aside))
+        from kafka_replication.kafka.write.multi_partition import (
+            SpreadSession,  # only a worker that needs it loads it
+        )
 
-            session = SpreadSession(partition, ids, self._partitioning, aside)
-        try:
-            yield session
-        finally:
-            session.close()
+        return closing(SpreadSession(partition, ids, self._partitioning, aside))
 
     def why_not_batches(self, topic: str) -> str | None:
         """Why whole batches cannot be written to this target topic; None if they can. Raises Unreachable."""

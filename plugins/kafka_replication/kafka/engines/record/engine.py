@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cached_property
 
 from confluent_kafka import Consumer, Message
@@ -52,13 +51,8 @@ class RecordEngine:
     def supports(self, task: CopyTask, sink: Sink) -> str | None:  # noqa: ARG002  # every range, every sink
         return None
 
-    @contextmanager
-    def reader(self, task: CopyTask) -> Iterator[RecordReader]:
-        reader = RecordReader(task, self._source, self._settings, self._pipeline, self._deadline)
-        try:
-            yield reader
-        finally:
-            reader.close()
+    def reader(self, task: CopyTask) -> closing[RecordReader]:
+        return closing(RecordReader(task, self._source, self._settings, self._pipeline, self._deadline))
 
 
 class RecordReader:
