@@ -13,7 +13,7 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import lent
 from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.cursor import records
+from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import Owner
@@ -84,7 +84,7 @@ class TopicReader:
         group = consumer_group(self._replication)
         with lent(self._config, group, make, reads=self._topic_id, **settings) as reader:
             for partition, range_ in wanted.items():
-                yield from records(reader, TopicPartition(self.topic, partition), range_)
+                yield from PartitionReader(reader, TopicPartition(self.topic, partition)).records(range_)
 
     def _log_foreign(self, newest: NewestEntries) -> None:
         """Only the reader that waits logs them, not another one beside it."""
