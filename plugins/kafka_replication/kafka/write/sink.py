@@ -56,7 +56,9 @@ class KafkaSink:
     def look(self, names: Collection[str]) -> Mapping[str, TargetState]:
         return topics.states(clients.shared_admin(self._target), names)
 
-    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> closing[KafkaSinkSession]:
+    def session(
+        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
+    ) -> AbstractContextManager[KafkaSinkSession]:
         partition = session_of(key, self._target, self._settings, self._deadline, self._ledger, self._delivery)
         if self._partitioning.sole:
             return closing(KafkaSinkSession(partition, ids, aside))
