@@ -20,6 +20,7 @@ from kafka_replication.copying.pipeline import Piped, load
 from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
+from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import without_gc
 from kafka_replication.ledger.entries import FailedRecord
 from kafka_replication.ledger.placement import KafkaSegments, Placement
@@ -82,12 +83,11 @@ def messages() -> list[Message]:
 
 
 def seconds(arrived: list[Message], definition: PipelineDefinition) -> float:
-    pending = list(arrived)
     consumer: Any = None  # everything has arrived
+    source = PartitionReader(consumer, AT)
+    source.pending = list(arrived)
     chunk = ChunkReader(
-        at=AT,
-        consumer=consumer,
-        pending=pending,
+        source=source,
         left=OffsetRange(0, RECORDS),
         most_records=RECORDS,
         settings=Copy(chunk_records=RECORDS),

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.read import cursor
-from kafka_replication.kafka.read.scan import assign
+from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.ledger.placement import Part
 from kafka_replication.model.errors import VerificationFailed
 from kafka_replication.model.offsets import Coverage, OffsetRange
@@ -31,16 +30,16 @@ def copied(case: CopyCase) -> list[Part]:
 def test_chunks_that_follow_each_other_are_read_with_one_assignment(
     case: CopyCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    segments, assigned = copied(case), list[int]()
+    segments, assigned, assign = copied(case), list[int](), PartitionReader.assign
 
-    def counted(*args: object) -> None:
-        assigned.append(1)
-        assign(*args)  # type: ignore[arg-type]
+    def counted(reader: PartitionReader, offset: int) -> None:
+        assigned.append(offset)
+        assign(reader, offset)
 
     def no_admin(config: object) -> None:
         raise AssertionError("the brokers were asked for offsets")
 
-    monkeypatch.setattr(cursor, "assign", counted)
+    monkeypatch.setattr(PartitionReader, "assign", counted)
     monkeypatch.setattr(clients, "shared_admin", no_admin)
     with case.sink.verifier(case.key) as reader:
         for segment in segments:

@@ -11,7 +11,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, Message
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client.pace import Pace
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader
-from kafka_replication.kafka.read.cursor import BoundedReader
+from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.model.errors import GapFound, Refused
 from kafka_replication.model.failures import Failure
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -47,7 +47,7 @@ def test_behind_an_unreadable_batch_only_its_own_place_can_be_lost(lost: int) ->
     """librdkafka may still say that the assignment before lost its place, at an offset that it found in the batch."""
     events = event(0), event(10, KafkaError._BAD_COMPRESSION), event(lost, KafkaError._AUTO_OFFSET_RESET), event(20)
     consumer = Scripted(*events, event(21))
-    reading = BoundedReader(cast(Consumer, consumer), AT, stall=0).read(OffsetRange(0, 22), range(1, 20))
+    reading = PartitionReader(cast(Consumer, consumer), AT, stall=0).records(OffsetRange(0, 22), range(1, 20))
     if lost == 20:
         with pytest.raises(GapFound):
             list(reading)
@@ -60,15 +60,25 @@ def test_behind_an_unreadable_batch_only_its_own_place_can_be_lost(lost: int) ->
 def test_an_earlier_assignment_may_lose_its_place_behind_its_range(lost: int) -> None:
     """It had fetched a batch ahead that cannot be read."""
     consumer = Scripted(event(0), event(1), event(lost, KafkaError._AUTO_OFFSET_RESET), event(30_000))
-    reader = BoundedReader(cast(Consumer, consumer), AT, stall=0)
-    assert [message.offset() for message in reader.read(OffsetRange(0, 2))] == [0, 1]
-    reading = reader.read(OffsetRange(30_000, 30_001))
+    reader = PartitionReader(cast(Consumer, consumer), AT, stall=0)
+    assert [message.offset() for message in reader.records(OffsetRange(0, 2))] == [0, 1]
+    reading = reader.records(OffsetRange(30_000, 30_001))
     if lost == 30_000:
         with pytest.raises(GapFound):
             list(reading)
     else:
         assert [message.offset() for message in reading] == [30_000]
     assert consumer.assigned == [0, 30_000]
+
+
+def test_after_an_error_reading_begins_anew() -> None:
+    """The consumer gives nothing more of an assignment that lost its place."""
+    consumer = Scripted(event(0), event(1, KafkaError._AUTO_OFFSET_RESET), event(3))
+    reader = PartitionReader(cast(Consumer, consumer), AT, stall=0)
+    with pytest.raises(GapFound, match="offset 1 can no longer be read"):
+        list(reader.records(OffsetRange(0, 3)))
+    assert [message.offset() for message in reader.records(OffsetRange(3, 4))] == [3]
+    assert consumer.assigned == [0, 3]
 
 
 class Written:
@@ -90,16 +100,9 @@ class Written:
 def test_a_copy_whose_earlier_assignment_lost_its_place_goes_on(lost: int, *, assigned: bool) -> None:
     """Only just after it was assigned anew, and only at another offset."""
     consumer, writer = Scripted(event(lost, KafkaError._AUTO_OFFSET_RESET), event(20), event(21)), Written()
-    chunk = ChunkReader(
-        at=AT,
-        consumer=cast(Consumer, consumer),
-        pending=[],
-        left=OffsetRange(20, 22),
-        most_records=10,
-        settings=Copy(),
-        pace=Pace(None),
-        assigned=assigned,
-    )
+    source = PartitionReader(cast(Consumer, consumer), AT)
+    source.assign(20 if assigned else 10)
+    chunk = ChunkReader(source=source, left=OffsetRange(20, 22), most_records=10, settings=Copy(), pace=Pace(None))
     if lost == 20 or not assigned:
         with pytest.raises(GapFound):
             chunk.read(writer)
@@ -117,15 +120,10 @@ def test_a_copy_whose_earlier_assignment_lost_its_place_goes_on(lost: int, *, as
 )
 def test_a_truncation_is_never_taken_for_a_lost_place_of_an_earlier_assignment(error: KafkaError) -> None:
     told = Message(topic=AT.topic, partition=AT.partition, offset=60, error=error)
+    source = PartitionReader(cast(Consumer, Scripted(told)), AT, stall=1)
+    source.assign(101)
     chunk = ChunkReader(
-        at=AT,
-        consumer=cast(Consumer, Scripted(told)),
-        pending=[],
-        left=OffsetRange(101, 182),
-        most_records=10,
-        settings=Copy(stall_timeout=1),
-        pace=Pace(None),
-        assigned=True,
+        source=source, left=OffsetRange(101, 182), most_records=10, settings=Copy(stall_timeout=1), pace=Pace(None)
     )
     with pytest.raises(Refused, match="truncated below offset 101"):
         chunk.read(Written())

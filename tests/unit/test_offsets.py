@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition, readable
 
 TOP = 40
 
@@ -119,3 +119,7 @@ def test_values_print_as_a_log_shows_them() -> None:
     assert str(OffsetRange(120, 480)) == "[120, 480)"
     assert str(Coverage.of([OffsetRange(9, 12), OffsetRange(0, 4)])) == "[0, 4) [9, 12)"
     assert str(Coverage()) == "nothing"
+
+
+def test_nothing_can_be_read_of_a_log_that_starts_behind_its_end() -> None:
+    assert (readable(2, 5), readable(5, 5), readable(7, 5)) == (OffsetRange(2, 5), OffsetRange(5, 5), OffsetRange(5, 5))

@@ -39,15 +39,14 @@ from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
 from kafka_replication.sinks.failure_budget import SetAside
+from kafka_replication.sinks.port import Record as SinkRecord
 from kafka_replication.sinks.port import (
-    Guarantee,
     RecordWriter,
     RefusedAt,
     Sink,
     SinkSession,
     TargetState,
 )
-from kafka_replication.sinks.port import Record as SinkRecord
 from kafka_replication.transforms import Header, Record, Source
 from kafka_replication.verification.verify import TargetReader
 
@@ -69,7 +68,6 @@ __all__ = [
     "Fields",
     "ForeignWriter",
     "GapFound",
-    "Guarantee",
     "HandOver",
     "Header",
     "Ids",

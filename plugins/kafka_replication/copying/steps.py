@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka_replication.config.expression import Expression, reason
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, size_of
 
 # The headers that `provenance` adds, one of each for every replication that a record went through, the first one first.
 CLUSTER = "kafka-replication.source.cluster"
@@ -88,7 +88,7 @@ DOCUMENT: Mapping[str, Callable[[Record, Origin], object]] = {
     "topic": lambda _, origin: origin.topic,
     "partition": lambda _, origin: origin.partition,
     "offset": lambda record, _: record[0],
-    "size": lambda record, _: _size(record),
+    "size": lambda record, _: size_of(record),
 }
 
 
@@ -112,10 +112,3 @@ def _text(content: bytes | None) -> str | None:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _size(record: Record) -> int:
-    """Bytes of key, value and headers."""
-    _, _, key, value, headers = record
-    in_headers = sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
-    return len(key or b"") + len(value or b"") + in_headers

@@ -50,6 +50,11 @@ class OffsetRange:
         return OffsetRange(from_, until) if from_ < until else None
 
 
+def readable(start: int, end: int) -> OffsetRange:
+    """The offsets that can be read of a log. The ``start`` may have passed the ``end``: then there are none."""
+    return OffsetRange(min(start, end), end)
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """A set of offsets as sorted, disjoint, non-touching ranges. Every operation returns a new set."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kafka_replication.ledger.entries import Removed
 from kafka_replication.model.errors import ReplicationError, Unreachable
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.rights import DenyRule, Login, Right, Side
 
 
@@ -32,6 +32,11 @@ class PartitionOffsets:
     high_watermark: int
     last_stable: int
     leader_epoch: int | None = None
+
+    @property
+    def readable(self) -> OffsetRange:
+        """The offsets that a ``read_committed`` reader can read."""
+        return readable(self.log_start, self.last_stable)
 
     @property
     def is_hiding(self) -> bool:

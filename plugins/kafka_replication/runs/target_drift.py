@@ -18,7 +18,7 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.delivery import EXACTLY_ONCE
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.planning.target_retention import (
@@ -97,7 +97,7 @@ class Comparison:
         for key, position in view.positions.items():
             for number, there in offsets_on(key, position, snapshot.target.get(key.target_topic)).items():
                 at = TopicPartition(key.target_topic, number)
-                ends[at] = OffsetRange(min(there.log_start, there.last_stable), there.last_stable)
+                ends[at] = there.readable
         return self._foreign(view, ends)
 
     def foreign_now(self, view: LedgerView, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
@@ -107,9 +107,7 @@ class Comparison:
         """
         wanted = {at for key in keys for at in _ours(key, view)}
         patience = offsets.Patience.within(self.replication.timeouts.request)
-        ends, _ = offsets.last_stable_each(self.clusters.target_admin, wanted, patience)
-        starts, _ = offsets.log_starts_each(self.clusters.target_admin, ends, patience)
-        logs = {at: OffsetRange(min(start, ends[at]), ends[at]) for at, start in starts.items()}
+        logs = offsets.readable_logs(self.clusters.target_admin, wanted, patience)
         return {key: offset for key, offset in self._foreign(view, logs).items() if key in keys}
 
     def _foreign(self, view: LedgerView, logs: Mapping[TopicPartition, OffsetRange]) -> dict[PartitionKey, int]:
@@ -164,7 +162,7 @@ def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition
     """What lies behind the last record of all of these keys."""
     ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in keys]
     ours = max(ends, default=there.until)
-    return OffsetRange(min(max(there.from_, ours), there.until), there.until)
+    return readable(max(there.from_, ours), there.until)
 
 
 def _log_starts(key: PartitionKey, view: LedgerView, snapshot: Snapshot) -> dict[int, int]:

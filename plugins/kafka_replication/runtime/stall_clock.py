@@ -13,7 +13,11 @@ class StallClock:
         self._seconds, self._least = seconds, math.inf
         self._progress = time.monotonic()
 
-    def is_over(self, left: float) -> bool:
+    def moved(self) -> None:
+        """Begin again: something else shows that it does not stand still."""
+        self._progress = time.monotonic()
+
+    def is_over(self, left: float = math.inf) -> bool:
         now = time.monotonic()
         if left < self._least:
             self._least, self._progress = left, now

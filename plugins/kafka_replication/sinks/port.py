@@ -30,6 +30,15 @@ if TYPE_CHECKING:  # only a worker that needs it loads it
 Record = tuple[int, int, bytes | None, bytes | None, Any]
 
 
+def size_of(record: Record) -> int:
+    """The bytes of key, value and headers."""
+    _, _, key, value, headers = record
+    size = len(key or b"") + len(value or b"")
+    if headers:
+        size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
+    return size
+
+
 @dataclass(frozen=True, slots=True)
 class TargetState:
     """The current state of a target topic (index, table). A target that was re-created has another ``id``."""

@@ -17,7 +17,7 @@ from kafka_replication.ledger.entries import ONE_WRITER, Receipt, how
 from kafka_replication.model.delivery import LOSSY, weakest_delivery
 from kafka_replication.model.errors import ForeignWriter, ReplicationError, Unreachable, VerificationFailed
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.model.offsets import Coverage, OffsetRange, readable
 from kafka_replication.verification.audit import Seen, area_of
 from kafka_replication.verification.verify import (
     Judged,
@@ -100,8 +100,7 @@ class _Verification:
                 "before it",
                 "raise retention.ms on the target; accept the unverified offsets with kafka-replication approve-gap",
             )
-        first = max(first, log.from_)
-        return OffsetRange(min(first, log.until), log.until)
+        return readable(max(first, log.from_), log.until)
 
     def result(self) -> VerifyResult:
         equal, other = list[Receipt](), list[Receipt]()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,6 +14,7 @@ from kafka_replication.kafka.diagnosis.translate import translate
 from kafka_replication.kafka.metadata.leader import connect
 from kafka_replication.model.errors import GapFound, Stalled
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.runtime.stall_clock import StallClock
 from kafka_replication.wire import fetching
 from kafka_replication.wire.batch import Batch, Malformed, batches
 from kafka_replication.wire.connection import Connection
@@ -40,6 +40,7 @@ class BatchScan:
         """``stall`` is in seconds, ``limit`` in bytes a second; None is no limit."""
         self._config, self._at, self._stall, self._throttling = config, at, stall, throttling
         self._pace, self._most = Pace(limit), int(paced(config, limit).get("fetch.message.max.bytes", MOST))
+        self._clock = StallClock(stall)
         self._pending = deque[tuple[Batch, bool]]()  # arrived, and whether a reader sees it
         self._next: int | None = None  # the offset that is fetched next
         self._connection: Connection | None = None
@@ -72,7 +73,7 @@ class BatchScan:
         """The next visible batch that begins before ``until``; it may begin before the position. None if there is no
         such batch; the position is then at ``until``.
         """
-        last_answer = time.monotonic()
+        self._clock.moved()
         while self.position < until:
             while self._pending and self.position < until:
                 batch, visible = self._pending[0]
@@ -84,8 +85,8 @@ class BatchScan:
                 self._pass(batch, until)
             if self.position < until:
                 if self._fetch(until):
-                    last_answer = time.monotonic()
-                elif time.monotonic() - last_answer > self._stall:
+                    self._clock.moved()
+                elif self._clock.is_over():
                     raise Stalled(
                         f"{self._at}: nothing arrived for {self._stall:.0f} s at offset {self.position} of {until}",
                         "check the brokers, and whether a transaction stays open there (last stable offset)",

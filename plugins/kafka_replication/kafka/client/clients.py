@@ -148,6 +148,11 @@ def admin(config: ClientConfig, timeout: float = 20.0) -> AdminClient:
 TO_CONFIRM = 10.0  # seconds
 
 
+def made(owner: object, name: str) -> Any:
+    """The client, or connection, of a cached property; None if it is not made yet. Nobody makes one to close it."""
+    return vars(owner).get(name)
+
+
 def raise_if_shut_out(client: object) -> None:
     """Raise NotAdmitted if this client cannot succeed any more, because its cluster admits no client with its settings.
 

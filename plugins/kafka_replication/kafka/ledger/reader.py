@@ -13,12 +13,12 @@ from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.client.consumer_pool import borrowed
 from kafka_replication.kafka.ledger.newest import NewestEntries, NewestEntry
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.cursor import records
+from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Receipt
 from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import Owner
 from kafka_replication.model.keys import LEDGER_PARTITIONS, PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
 
 ALL = range(LEDGER_PARTITIONS)
@@ -65,7 +65,7 @@ class TopicReader:
             ends = offsets.stable_ends(self._admin, at, self._deadline.within(self._patience))
         else:
             ends = offsets.last_stable(self._admin, at)
-        return {place.partition: OffsetRange(min(starts[place], ends[place]), ends[place]) for place in at}
+        return {place.partition: readable(starts[place], ends[place]) for place in at}
 
     def read(self, ranges: Mapping[int, OffsetRange]) -> Iterator[Message]:
         """The committed records in these ranges, partition by partition."""
@@ -84,7 +84,7 @@ class TopicReader:
         group = consumer_group(self._replication)
         with borrowed(self._config, group, make, reads=self._topic_id, **settings) as reader:
             for partition, range_ in wanted.items():
-                yield from records(reader, TopicPartition(self.topic, partition), range_)
+                yield from PartitionReader(reader, TopicPartition(self.topic, partition)).records(range_)
 
     def _log_foreign(self, newest: NewestEntries) -> None:
         """Only the reader that waits logs them, not another one beside it."""

@@ -17,7 +17,7 @@ from kafka_replication.kafka.client.clients import raise_if_shut_out
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
 from kafka_replication.kafka.metadata.open_transactions import MOST, WaitLog, named
 from kafka_replication.model.errors import NotReady, ReplicationError, Stalled
-from kafka_replication.model.offsets import TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.model.rights import Operation
 from kafka_replication.model.times import from_millis, to_text
 from kafka_replication.planning.snapshot import PartitionOffsets, Problem
@@ -275,6 +275,21 @@ def _list_each(
 ) -> tuple[dict[TopicPartition, int], Failures]:
     answers, failures = _ask_each(admin, partitions, spec, committed=committed, patience=patience)
     return {partition: answer.offset for partition, answer in answers.items()}, failures
+
+
+def readable_log(admin: AdminClient, at: TopicPartition) -> OffsetRange:
+    """The offsets that a ``read_committed`` reader can read of the partition."""
+    end = last_stable(admin, [at])[at]
+    return readable(log_starts(admin, [at])[at], end)
+
+
+def readable_logs(
+    admin: AdminClient, partitions: Iterable[TopicPartition], patience: Patience
+) -> dict[TopicPartition, OffsetRange]:
+    """As `readable_log`, without the partitions that do not answer."""
+    ends, _ = last_stable_each(admin, partitions, patience)
+    starts, _ = log_starts_each(admin, ends, patience)
+    return {at: readable(start, ends[at]) for at, start in starts.items()}
 
 
 def all_three(

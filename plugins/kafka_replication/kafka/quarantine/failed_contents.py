@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
@@ -43,8 +42,7 @@ class FailedContents:
         """
         at, self._unreadable = self._key.source, unreadable
         if topics.topic_ids(admin, [at.topic]).get(at.topic) == ids.source_topic:
-            start, end = offsets.log_starts(admin, [at])[at], offsets.last_stable(admin, [at])[at]
-            self._readable = OffsetRange(min(start, end), end)
+            self._readable = offsets.readable_log(admin, at)
 
     def of(self, failed: FailedRecord) -> Record | None:
         """The record; None if neither side has it unchanged. What could not be read has no digest to compare with."""
@@ -122,12 +120,7 @@ class FailedContents:
             cursor.close()
 
 
-@contextmanager
 def failed_contents(
     key: PartitionKey, source: clients.ClientConfig, target: clients.ClientConfig, stall: float
-) -> Iterator[FailedContents]:
-    contents = FailedContents(key, source, target, stall)
-    try:
-        yield contents
-    finally:
-        contents.close()
+) -> closing[FailedContents]:
+    return closing(FailedContents(key, source, target, stall))

@@ -12,13 +12,12 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from kafka_replication.kafka.quarantine.target_limits import size_of
 from kafka_replication.kafka.read.scan import headers_of
 from kafka_replication.ledger.entries import FailedRecord, Ids
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.times import now
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, size_of
 from kafka_replication.verification.digest import Fingerprint, key_digest
 
 PREFIX = "kafka-replication.failed."

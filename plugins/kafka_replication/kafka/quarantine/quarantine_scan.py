@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
@@ -10,13 +11,13 @@ from confluent_kafka.admin import AdminClient
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.quarantine import quarantine_record
-from kafka_replication.kafka.quarantine.target_limits import size_of
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.kafka.read.scan import headers_of, offset_of
 from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.failures import FailureKind
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import TopicPartition, readable
+from kafka_replication.sinks.port import size_of
 from kafka_replication.verification.digest import key_digest
 
 
@@ -31,15 +32,11 @@ def quarantined_records(
     partitions = [TopicPartition(topic, number) for number in sorted(state.partitions)] if state else []
     starts, ends = offsets.log_starts(admin, partitions), offsets.stable_ends(admin, partitions, stall)
     for at in partitions:
-        range_ = OffsetRange(min(starts[at], ends[at]), ends[at])
-        cursor = Cursor(config, consumer_group(key.replication), at, stall)
-        try:
-            for message in cursor.read(range_):
+        with closing(Cursor(config, consumer_group(key.replication), at, stall)) as cursor:
+            for message in cursor.read(readable(starts[at], ends[at])):
                 ours = quarantine_record.ours_of(headers_of(message))
                 if quarantine_record.is_of(ours, key) and ours["generation"] == str(generation):
                     yield _record(message, ours, at), ours["time"]
-        finally:
-            cursor.close()
 
 
 class QuarantineEnds:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.planning.topics.created_topics import AFTER, BEFORE, after_limit, before_limit
-from kafka_replication.sinks.port import Record
+from kafka_replication.sinks.port import Record, size_of
 
 SIZE = "max.message.bytes"
 FRAMING = 68  # bytes of a batch with one record (61 + 7), beside its key, value and headers; a large one needs more
@@ -91,15 +91,6 @@ class TargetLimits:
         if not _compresses_above(self.size * 1.05, content, effort):
             return False
         return len(content) <= WINDOW or not _repeats(content)
-
-
-def size_of(record: Record) -> int:
-    """The bytes of key, value and headers."""
-    _, _, key, value, headers = record
-    size = len(key or b"") + len(value or b"")
-    if headers:
-        size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
-    return size
 
 
 def _compresses_above(limit: float, content: bytes, effort: int) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from contextlib import closing
 
 from confluent_kafka import Consumer
 
 from kafka_replication.kafka.client import clients
-from kafka_replication.kafka.read.cursor import records
+from kafka_replication.kafka.read.partition_reader import PartitionReader
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -23,14 +24,11 @@ def samples(
     source: clients.ClientConfig, group: str, ranges: Mapping[TopicPartition, OffsetRange]
 ) -> dict[TopicPartition, Sample]:
     """A sample of each range. A range that cannot be read has none: an estimate must not stop a run."""
-    reader = clients.consumer(source, group, **_SMALL)
     sampled: dict[TopicPartition, Sample] = {}
-    try:
+    with closing(clients.consumer(source, group, **_SMALL)) as reader:
         for at, wanted in itertools.islice(ranges.items(), PARTITIONS):
             if sample := _sample(reader, at, wanted):
                 sampled[at] = sample
-    finally:
-        reader.close()
     if sampled:
         read, span, size = (
             sum(getattr(sample, name) for sample in sampled.values()) for name in ("records", "span", "bytes")
@@ -43,7 +41,7 @@ def _sample(reader: Consumer, at: TopicPartition, wanted: OffsetRange) -> Sample
     """What the first records of the range are like, or those that can be read; None if none can."""
     read, whole = list[tuple[int, int, int]](), True
     try:
-        for message in itertools.islice(records(reader, at, wanted, stall=10.0), RECORDS):
+        for message in itertools.islice(PartitionReader(reader, at, stall=10.0).records(wanted), RECORDS):
             size = len(message.key() or b"") + len(message.value() or b"")
             read.append((offset_of(message), size, message.timestamp()[1]))
     except ReplicationError:

@@ -1,4 +1,4 @@
-"""The parts that every reader of a partition needs: assigning, consuming a batch, and translating read errors."""
+"""What a consumer gives of a partition, and what it means: records, events and errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_replication.kafka.client.clients import raise_if_shut_out
 from kafka_replication.kafka.diagnosis.translate import Asked, translate
@@ -49,18 +48,7 @@ def without_gc() -> Iterator[None]:
             gc.enable()
 
 
-def assign(reader: Consumer, at: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-    """Read from ``offset``. With a stored leader epoch the broker detects a log that was truncated since (KIP-320)."""
-    known = leader_epoch is not None and leader_epoch >= 0
-    start = (
-        ClientPartition(at.topic, at.partition, offset, leader_epoch=leader_epoch)
-        if known
-        else ClientPartition(at.topic, at.partition, offset)
-    )
-    reader.assign([start])
-
-
-def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, position: int) -> None:
+def raise_read_error(reader: Consumer, error: KafkaError, at: TopicPartition, position: int) -> NoReturn:
     """Raise the error that a consumer's error event means for a range that was read up to ``position``."""
     code = error.code()
     truncated = _is_truncation(error)

@@ -11,7 +11,7 @@ from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.cursor import first_record
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import TopicPartition, readable
 from kafka_replication.model.partitioning import SOLE, Partitioning
 
 Place = tuple[TopicPartition, int]  # with an offset
@@ -96,20 +96,13 @@ class TargetRecords:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ReplicationError]]:
         """The offset of the first record of each partition that has one."""
         starts, failed = offsets.log_starts_each(self._admin, ends)
-        first = dict[TopicPartition, int]()
+        first, group = dict[TopicPartition, int](), consumer_group(self._replication)
         for at, start in starts.items():
             try:
-                found = self._first(at, start, ends[at])
+                found = first_record(self._target, group, at, readable(start, ends[at]))
             except ReplicationError as error:
                 failed[at] = error
                 continue
             if found is not None:
                 first[at] = found
         return first, failed
-
-    def _first(self, at: TopicPartition, start: int, end: int) -> int | None:
-        return (
-            first_record(self._target, consumer_group(self._replication), at, OffsetRange(start, end))
-            if start < end
-            else None
-        )

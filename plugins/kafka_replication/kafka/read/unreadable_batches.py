@@ -19,17 +19,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_replication.kafka.client import clients
 from kafka_replication.kafka.metadata import offsets
-from kafka_replication.kafka.read.scan import (
-    UNREADABLE,
-    assign,
-    consume,
-    is_end,
-    is_left_over,
-    is_unreadable,
-    offset_of,
-    raise_read_error,
-    settle,
-)
+from kafka_replication.kafka.read.partition_reader import PartitionReader
+from kafka_replication.kafka.read.scan import UNREADABLE, is_end, is_unreadable, offset_of
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
@@ -172,24 +163,17 @@ class SecondLook:
 
     def _events(self, consumer: Consumer, offset: int) -> Iterator[Message]:
         """The events from an offset on, up to the first one that is no record."""
-        assign(consumer, self.at, offset)
-        heard = time.monotonic()
+        reader = PartitionReader(consumer, self.at, self.stall)
+        reader.assign(offset)
         while True:
-            arrived = consume(consumer, self.at, offset)
-            for number, event in enumerate(arrived):
-                error = event.error()
-                if is_left_over(event, offset):
-                    continue
-                if is_unreadable(event):
-                    settle(consumer, event, arrived[number + 1 :])
-                elif error is not None and not is_end(event):
-                    raise_read_error(consumer, error, self.at, offset)
-                yield event
-                if error is not None:
-                    return
-            if arrived:
-                heard = time.monotonic()
-            if time.monotonic() - heard > self.stall:
+            if not reader.arrive(offset) and reader.clock.is_over():
                 raise Stalled(
                     f"{self.at}: nothing arrived for {self.stall:.0f} s at offset {offset}", "check the brokers"
                 )
+            while reader.pending:
+                event = reader.pending.pop()
+                if event.error() is None:
+                    yield event
+                elif reader.passed(event, offset) is None or is_end(event):
+                    yield event
+                    return

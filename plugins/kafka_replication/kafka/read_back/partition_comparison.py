@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 
 from confluent_kafka.admin import AdminClient
 
@@ -13,7 +13,7 @@ from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.cursor import Cursor
 from kafka_replication.model.errors import NotReady
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.runtime.stall_clock import StallClock
 from kafka_replication.verification.audit import Seen
 from kafka_replication.verification.digests import RecordDigest
@@ -28,8 +28,7 @@ def target_log(admin: AdminClient, at: TopicPartition, expected: int) -> OffsetR
     rest, end = StallClock(AT_REST), 0
     while (end := offsets.last_stable(admin, [at])[at]) < expected and not rest.is_over(-end):
         time.sleep(LOOK)
-    start = offsets.log_starts(admin, [at])[at]
-    return OffsetRange(min(start, end), end)
+    return readable(offsets.log_starts(admin, [at])[at], end)
 
 
 def check_all_shown(admin: AdminClient, topic: str, ends: Mapping[int, int]) -> None:
@@ -66,9 +65,7 @@ class KafkaSides:
         self._cursors: dict[str, Cursor] = {}
 
     def source_log(self) -> OffsetRange:
-        admin, at = clients.shared_admin(self._config["source"]), self._key.source
-        start, end = offsets.log_starts(admin, [at])[at], offsets.last_stable(admin, [at])[at]
-        return OffsetRange(min(start, end), end)
+        return offsets.readable_log(clients.shared_admin(self._config["source"]), self._key.source)
 
     def target_log(self, expected: int) -> OffsetRange:
         return target_log(clients.shared_admin(self._config["target"]), self._key.target, expected)
@@ -101,15 +98,10 @@ class KafkaSides:
             cursor.close()
 
 
-@contextmanager
 def both_sides(
     source: clients.ClientConfig,
     target: clients.ClientConfig,
     key: PartitionKey,
     stall: float,
-) -> Iterator[KafkaSides]:
-    sides = KafkaSides(source, target, key, stall)
-    try:
-        yield sides
-    finally:
-        sides.close()
+) -> closing[KafkaSides]:
+    return closing(KafkaSides(source, target, key, stall))

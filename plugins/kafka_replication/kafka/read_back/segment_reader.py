@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -128,13 +127,8 @@ class SegmentReader:
             scan.close()
 
 
-@contextmanager
 def segment_reader(
     config: clients.ClientConfig, key: PartitionKey, stall: float, limit: int | None = None
-) -> Iterator[SegmentReader]:
+) -> closing[SegmentReader]:
     """``limit`` is in bytes a second; None is no limit."""
-    reader = SegmentReader(config, key, stall, limit)
-    try:
-        yield reader
-    finally:
-        reader.close()
+    return closing(SegmentReader(config, key, stall, limit))

@@ -140,14 +140,15 @@ class BatchLane:
         """Abort what is open: the producer may not know that it has something to abort."""
         try:
             with suppress(ReplicationError):
-                if self._open and "_coordinator" in self.__dict__:
+                if self._open and clients.made(self, "_coordinator") is not None:
                     self._hear_the_rest()
                     self._coordinator.wait_at_most(BEGIN)
                     transactions.abort(self._coordinator, self._key.transactional_id, *self._identity)
         finally:
             for name in ("_leader", "_coordinator"):
-                if name in self.__dict__:
-                    self.__dict__.pop(name).close()
+                if (connection := clients.made(self, name)) is not None:
+                    delattr(self, name)
+                    connection.close()
 
     def _hear_the_rest(self) -> None:
         """Wait until nothing is under way: what a broker appends behind the marker of the abort belongs to no

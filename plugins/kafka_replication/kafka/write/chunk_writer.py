@@ -21,7 +21,7 @@ from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runtime.stall_clock import StallClock
-from kafka_replication.sinks.port import Record, RefusedAt, Screen
+from kafka_replication.sinks.port import Record, RefusedAt, Screen, size_of
 
 REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "it is larger than the target topic's max.message.bytes",
@@ -254,8 +254,7 @@ class ChunkWriter:
             raise self._refusal(record, error.args[0].code()) from error
 
     def _refusal(self, record: Record, code: int) -> RefusedAt:
-        (offset, timestamp, key, value, _), source = record, self.key.source
-        size = len(key or b"") + len(value or b"")
+        (offset, timestamp, key, *_), size, source = record, size_of(record), self.key.source
         limits = ", ".join(
             f"{name}={self.limits[name]}"
             for name in ("max.message.bytes", *_TIMESTAMP_LIMITS)

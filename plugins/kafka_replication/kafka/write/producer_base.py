@@ -45,7 +45,7 @@ class Sender(ABC):
 
     @property
     def _is_made(self) -> bool:
-        return "producer" in self.__dict__
+        return clients.made(self, "producer") is not None
 
     def guard(self, doing: str, call: Callable[[], T]) -> T:
         """Run a producer call. Raises any failure as a ReplicationError."""

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_replication.kafka.quarantine import quarantine_record
 from kafka_replication.kafka.quarantine.quarantine_record import Origin
-from kafka_replication.kafka.quarantine.target_limits import TargetLimits, size_of
+from kafka_replication.kafka.quarantine.target_limits import TargetLimits
 from kafka_replication.kafka.read.scan import offset_of
 from kafka_replication.kafka.read.unreadable_batches import REPAIR
 from kafka_replication.kafka.write.producer_base import Sender
@@ -18,7 +18,7 @@ from kafka_replication.ledger.entries import FailedRecord, Place
 from kafka_replication.model.errors import SessionEnded
 from kafka_replication.model.failures import Failure, FailureKind
 from kafka_replication.sinks.failure_budget import MOST_IN_CHUNK, SetAside
-from kafka_replication.sinks.port import Record, RefusedAt
+from kafka_replication.sinks.port import Record, RefusedAt, size_of
 
 MOST_BYTES = 32 << 20  # of quarantined records in one chunk, beside those that are copied
 

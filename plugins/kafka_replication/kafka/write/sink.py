@@ -5,8 +5,8 @@ In a profile without transactions they are written one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, closing
 
 from kafka_replication.config import Copy
 from kafka_replication.kafka.client import clients
@@ -43,8 +43,9 @@ class KafkaSink:
         self._partitioning = partitioning
         self._delivery: Delivery = delivery
 
-    @contextmanager
-    def session(self, key: PartitionKey, ids: Ids, aside: SetAside | None = None) -> Iterator[KafkaSinkSession]:
+    def session(
+        self, key: PartitionKey, ids: Ids, aside: SetAside | None = None
+    ) -> AbstractContextManager[KafkaSinkSession]:
         at = TargetPartition(
             key=key,
             target=self._target,
@@ -52,11 +53,7 @@ class KafkaSink:
             deadline=self._deadline,
             shared_ledger=self._ledger,
         )
-        session = compose(at, ids, aside, self._delivery, self._partitioning)
-        try:
-            yield session
-        finally:
-            session.close()
+        return closing(compose(at, ids, aside, self._delivery, self._partitioning))
 
     def why_not_batches(self, topic: str) -> str | None:
         from kafka_replication.kafka.metadata.leader import unsupported

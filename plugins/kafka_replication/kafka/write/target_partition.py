@@ -17,7 +17,7 @@ from kafka_replication.ledger.entries import ONE_WRITER, Ids, Position
 from kafka_replication.ledger.port import Ledger
 from kafka_replication.model.errors import ForeignWriter
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import TopicPartition, readable
 from kafka_replication.runtime.deadline import Deadline
 
 
@@ -74,7 +74,7 @@ class TargetPartition:
         """Raise ForeignWriter if a record lies between the end of our records and ``until``."""
         at = self.key.target
         start = offsets.log_starts(self.admin, [at])[at]
-        wanted = OffsetRange(min(max(start, ours), until), until)
+        wanted = readable(max(start, ours), until)
         foreign = first_record(self.target, consumer_group(self.key.replication), at, wanted)
         if foreign is not None:
             raise ForeignWriter(

@@ -13,7 +13,7 @@ from kafka_replication.ledger.entries import Receipt
 from kafka_replication.ledger.receipts import committed
 from kafka_replication.model.errors import BadInput, LedgerUnreadable, Refused, ReplicationError
 from kafka_replication.model.keys import PartitionKey, consumer_group
-from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition
+from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange, TopicPartition, readable
 from kafka_replication.model.times import now
 from kafka_replication.planning import refusals
 from kafka_replication.planning.gaps import listed
@@ -96,7 +96,7 @@ def _read_targets(run: Run, sides: Sides, keys: Collection[PartitionKey], reques
         if run.replication.on_existing_target == "append" or sides.was_reset(at.topic):
             current = (claim.part.first for claim in here if sides.is_current(*claim.name[:2]))
             first = min(current, default=log_.until)
-            log_ = OffsetRange(min(max(first, log_.from_), log_.until), log_.until)
+            log_ = readable(max(first, log_.from_), log_.until)
         read_it = read.read_all if whole and at.topic not in read.not_searched else read.read
         read_it(partial(_open_target, run), at, here, log_)
     return read
@@ -287,9 +287,7 @@ class _PartitionAuditor:
             )
         elif self.key.source.partition in topic.partitions:
             source_offsets = topic.offsets(self.key.source.partition)
-            self.readable = OffsetRange(
-                min(source_offsets.log_start, source_offsets.last_stable), source_offsets.last_stable
-            )
+            self.readable = source_offsets.readable
             position = self.sides.view.positions[self.key]
             if source_offsets.last_stable < position.next_offset:  # what it holds above the cut may be other records
                 refusal = refusals.truncated(self.key, position, source_offsets.last_stable)

@@ -16,7 +16,7 @@ from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import ReplicationError
 from kafka_replication.model.keys import PartitionKey
-from kafka_replication.model.offsets import OffsetRange, TopicPartition
+from kafka_replication.model.offsets import OffsetRange, TopicPartition, readable
 from kafka_replication.planning.snapshot import Topic
 from kafka_replication.runs.run import Run
 from kafka_replication.sinks.port import Record
@@ -42,7 +42,7 @@ class Sides:
         topic = self.target.get(at.topic)
         if topic is None or at not in self.ends:
             return None
-        return OffsetRange(min(topic.offsets(at.partition).log_start, self.ends[at]), self.ends[at])
+        return readable(topic.offsets(at.partition).log_start, self.ends[at])
 
     def is_current(self, key: PartitionKey, generation: int) -> bool:
         return self.view.positions[key].generation == generation

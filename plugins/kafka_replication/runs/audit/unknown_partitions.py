@@ -37,6 +37,4 @@ def _told(key: PartitionKey, generation: int, watermark: int, there: OffsetRange
 def _on_target(run: Run, wanted: set[TopicPartition]) -> Mapping[TopicPartition, OffsetRange]:
     """The readable offsets of these target partitions, without those that do not answer."""
     patience, admin = offsets.Patience.within(run.replication.timeouts.request), run.clusters.target_admin
-    ends, _ = offsets.last_stable_each(admin, wanted, patience)
-    starts, _ = offsets.log_starts_each(admin, ends, patience)
-    return {at: OffsetRange(min(start, ends[at]), ends[at]) for at, start in starts.items()}
+    return offsets.readable_logs(admin, wanted, patience)

@@ -59,13 +59,12 @@ def _same_record(run: Run, planned: PartitionPlan) -> tuple[int, int] | None:
     """The offset of the target's last record, and that of the same record at the source, if it is to be copied."""
     key, clusters = planned.key, run.clusters
     patience = offsets.Patience.within(run.replication.timeouts.request)
-    ends, _ = offsets.last_stable_each(clusters.target_admin, [key.target], patience)
-    starts, _ = offsets.log_starts_each(clusters.target_admin, ends, patience)
-    if starts.get(key.target, 0) >= ends.get(key.target, 0):
+    there = offsets.readable_logs(clusters.target_admin, [key.target], patience).get(key.target)
+    if there is None or not there.span:
         return None
-    end, group, stall = ends[key.target], consumer_group(key.replication), run.replication.copying.stall_timeout
+    group, stall = consumer_group(key.replication), run.replication.copying.stall_timeout
     with closing(Cursor(clusters.target, group, key.target, stall)) as target:
-        log_ = OffsetRange(max(starts[key.target], end - LAST), end)
+        log_ = OffsetRange(max(there.from_, there.until - LAST), there.until)
         last = next(iter(deque(map(record_of, target.read(log_)), maxlen=1)), None)
     if last is None:
         return None

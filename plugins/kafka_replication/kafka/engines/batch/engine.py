@@ -5,8 +5,7 @@ the first and the last batch of a range may be cut.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cached_property
 
 from kafka_replication.config import Copy
@@ -54,13 +53,8 @@ class BatchEngine:
             return f"it has fewer than {SHORT:,} offsets"
         return unsupported(self._source) or sink.why_not_batches(task.key.target_topic)
 
-    @contextmanager
-    def reader(self, task: CopyTask) -> Iterator[BatchReader]:
-        reader = BatchReader(task, self._source, self._settings)
-        try:
-            yield reader
-        finally:
-            reader.close()
+    def reader(self, task: CopyTask) -> closing[BatchReader]:
+        return closing(BatchReader(task, self._source, self._settings))
 
 
 class BatchReader:

@@ -7,20 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from kafka_replication.config import Copy
 from kafka_replication.copying.engine import OnlyAsStored
 from kafka_replication.kafka.client.pace import Pace
-from kafka_replication.kafka.read.scan import (
-    consume,
-    headers_of,
-    is_left_over,
-    is_unreadable,
-    offset_of,
-    raise_read_error,
-    settle,
-)
+from kafka_replication.kafka.read.partition_reader import PartitionReader
+from kafka_replication.kafka.read.scan import headers_of
 from kafka_replication.kafka.read.unreadable_batches import REPAIR, UnreadableBatch
 from kafka_replication.model.errors import Refused, Stalled
 from kafka_replication.model.failures import Failure, FailureKind
@@ -48,34 +41,32 @@ class Target(Protocol):
 @dataclass(slots=True, kw_only=True)
 class ChunkReader:
     """Reads ``left`` from its start until the chunk is full, the range ends, or a batch cannot be read: then it is
-    ``stopped``, and the consumer gives nothing of use until it is assigned anew.
+    ``stopped``, and the source gives nothing of use until it is assigned anew.
     """
 
-    at: TopicPartition
-    consumer: Consumer
-    pending: list[Message]  # arrived but not read yet, newest first; the rest is for the next chunk
+    source: PartitionReader  # assigned; what it has pending at the end is for the next chunk
     left: OffsetRange
     most_records: int
     settings: Copy
     pace: Pace
-    assigned: bool = False  # the consumer was just assigned; it may still say that an earlier assignment lost its place
     deadline: Deadline = NEVER
     hands_over: bool = False  # another engine copies records that the client would change
     at_once: int | None = None  # records that are given to the writer at a time, at most
+    at: TopicPartition = field(init=False)
     position: int = field(init=False)  # the next source offset
     seen: Fingerprint = field(init=False, default_factory=Fingerprint)
     last: Message | None = field(init=False, default=None)  # the last record read
     stopped: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.position = self.left.from_
+        self.at, self.position = self.source.at, self.left.from_
 
     def read(self, writer: Target) -> None:
         """Pass the records to the writer in batches. Raises RefusedAt for a record that cannot be copied unchanged,
         GapFound, Stalled, OutOfTime, NoProgress, and the errors of the writer.
         """
-        started = heard = time.monotonic()
-        full, step = False, LEAST_STEP
+        started, full, step = time.monotonic(), False, LEAST_STEP
+        self.source.clock.moved()
         while not full and self.position < self.left.until:
             # A chunk must move the position: committing an empty one would restart the stall clock for ever.
             # What the pace asks for is waited here, unless the chunk's time ends before: then before the next chunk.
@@ -84,27 +75,24 @@ class ChunkReader:
                 return
             self.pace.wait()
             self.deadline.check_stopped(f"{self.at}: reading")
-            if not self.pending:
-                self.pending.extend(reversed(consume(self.consumer, self.at, self.position)))
-                if self.pending:
-                    heard = time.monotonic()
-                else:
-                    self.deadline.check(f"{self.at}: waiting for the source at offset {self.position} of {self.left}")
-                    self._check_stall(heard)
+            if not self.source.pending and not self.source.arrive(self.position):
+                self.deadline.check(f"{self.at}: waiting for the source at offset {self.position} of {self.left}")
+                self._check_stall()
             before, began = self.seen.bytes, time.monotonic()
             records, full = self._take(before + self.pace.step(step), writer)
             writer.write(records)
             full = full or writer.full
             if records:
-                heard = time.monotonic()  # the source cannot be blamed for the time that the target took
-                step = max(LEAST_STEP, step // 2) if heard - began > LONG else min(MOST_STEP, 2 * step)
+                self.source.clock.moved()  # the source cannot be blamed for the time that the target took
+                took = time.monotonic() - began
+                step = max(LEAST_STEP, step // 2) if took > LONG else min(MOST_STEP, 2 * step)
                 self.pace.spend(self.seen.bytes - before)
 
-    def _check_stall(self, heard: float) -> None:
-        stall = self.settings.stall_timeout
-        if time.monotonic() - heard > stall:
+    def _check_stall(self) -> None:
+        if self.source.clock.is_over():
             raise Stalled(
-                f"{self.at}: the source sent nothing for {stall} s at offset {self.position} of {self.left}",
+                f"{self.at}: the source sent nothing for {self.settings.stall_timeout} s at offset {self.position} of"
+                f" {self.left}",
                 "check the source's brokers; the next run continues after the last commit. If the source skips"
                 " gigabytes of aborted records, raise copy.stall_timeout",
             )
@@ -115,7 +103,7 @@ class ChunkReader:
         Most of the processor time of reading is spent here: hence local names, and only one Python call for an
         ordinary record, which adds it to the digest.
         """
-        until, seen, pending, position, last = self.left.until, self.seen, self.pending, self.position, self.last
+        until, seen, pending, position, last = self.left.until, self.seen, self.source.pending, self.position, self.last
         most_records, most_bytes, add = self.most_records, min(step, self.settings.chunk_bytes), self.seen.add
         if self.at_once is not None:
             most_records = min(most_records, seen.count + self.at_once)
@@ -131,11 +119,10 @@ class ChunkReader:
                 error = message.error()
                 offset: int = message.offset()  # type: ignore[assignment]  # None only for messages not yet sent
                 if error is not None:
-                    if is_unreadable(message):
+                    if (passed := self.source.passed(message, position)) is None:
                         self.stopped = full = True
-                        settle(self.consumer, message, pending[::-1])
                         break
-                    position = max(position, min(self._end_of_partition(message, position), until))
+                    position = min(passed, until)
                     continue
                 if not position <= offset < until:
                     pending.append(message)
@@ -163,18 +150,6 @@ class ChunkReader:
         finally:
             self.position, self.last = position, last
         return records, full
-
-    def _end_of_partition(self, event: Message, position: int) -> int:
-        """The current end of the partition from an end-of-partition event; ``position`` from one about an earlier
-        assignment. Raises the error of any other event.
-        """
-        error = event.error()
-        assert error is not None
-        if error.code() == KafkaError._PARTITION_EOF:
-            return offset_of(event)
-        if not (self.assigned and position == self.left.from_ and is_left_over(event, position)):
-            raise_read_error(self.consumer, error, self.at, position)
-        return position
 
     def _beyond(self, offset: int, position: int) -> int:
         """The end of the range, as a later record has arrived. Raises Refused for a record before ``position``."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cached_property
 
-from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_replication.config import Copy
@@ -19,7 +17,8 @@ from kafka_replication.kafka.client.pace import Pace, paced
 from kafka_replication.kafka.client.throttling import Throttling
 from kafka_replication.kafka.engines.record.chunk_reader import ChunkReader, Target
 from kafka_replication.kafka.metadata import offsets, topics
-from kafka_replication.kafka.read.scan import assign, is_unreadable, settle, without_gc
+from kafka_replication.kafka.read.partition_reader import PartitionReader
+from kafka_replication.kafka.read.scan import without_gc
 from kafka_replication.kafka.read.unreadable_batches import SecondLook, UnreadableBatch
 from kafka_replication.ledger.entries import Ids, Position
 from kafka_replication.model.errors import SessionEnded
@@ -52,13 +51,8 @@ class RecordEngine:
     def supports(self, task: CopyTask, sink: Sink) -> str | None:  # noqa: ARG002  # every range, every sink
         return None
 
-    @contextmanager
-    def reader(self, task: CopyTask) -> Iterator[RecordReader]:
-        reader = RecordReader(task, self._source, self._settings, self._pipeline, self._deadline)
-        try:
-            yield reader
-        finally:
-            reader.close()
+    def reader(self, task: CopyTask) -> closing[RecordReader]:
+        return closing(RecordReader(task, self._source, self._settings, self._pipeline, self._deadline))
 
 
 class RecordReader:
@@ -79,7 +73,6 @@ class RecordReader:
         self._pace = Pace(settings.throughput_limit)
         self._throttling = Throttling(str(self._at), "source")
         self._hands_over = task.hands_over
-        self._pending: list[Message] = []
         self._next: int | None = None  # the offset that the consumer reads next
         self._unreadable: UnreadableBatch | None = None  # the one that was met last
         self._epoch_at_assign: int | None = None  # the source's leader epoch before the first record was read
@@ -89,36 +82,33 @@ class RecordReader:
         return clients.shared_admin(self._source)
 
     @cached_property
-    def _consumer(self) -> Consumer:
+    def _reader(self) -> PartitionReader:
         config = paced(self._source, self._settings.throughput_limit)
-        return clients.consumer(self._throttling.listening(config), self._group)
+        consumer = clients.consumer(self._throttling.listening(config), self._group)
+        return PartitionReader(consumer, self._at, self._settings.stall_timeout)
 
     @property
     def throttled(self) -> float:
         return self._throttling.seconds
 
     def close(self) -> None:
-        if "_consumer" in self.__dict__:
-            self._come_to_rest()
-            self._consumer.close()
-            del self._consumer
+        if clients.made(self, "_reader") is not None:
+            self._reader.come_to_rest()
+            self._reader.consumer.close()
+            del self._reader
 
     def check_ids(self, ids: Ids) -> None:
         topics.check_id(self._admin, self._at.topic, ids.source_topic, "source")
 
     def copy_chunk(self, left: OffsetRange, position: Position, target: SinkSession, most_records: int) -> Chunk:
-        assigned = self._next != left.from_ and not self._in_unreadable(left.from_)
-        if assigned:
+        if self._next != left.from_ and not self._in_unreadable(left.from_):
             self._go_to(left, position)
         chunk = ChunkReader(
-            at=self._at,
-            consumer=self._consumer,
-            pending=self._pending,
+            source=self._reader,
             left=left,
             most_records=most_records,
             settings=self._settings,
             pace=self._pace,
-            assigned=assigned,
             deadline=self._deadline,
             hands_over=self._hands_over,
         )
@@ -171,8 +161,7 @@ class RecordReader:
             self._next = None if chunk.stopped else chunk.position
             if not chunk.stopped:
                 return
-            self._pending.clear()  # what it gives from now on cannot be relied on
-            self.close()
+            self.close()  # what it gives from now on cannot be relied on
             if chunk.position > began:
                 return
             self._unreadable = self._look_again(began)
@@ -203,16 +192,8 @@ class RecordReader:
     def _go_to(self, left: OffsetRange, position: Position) -> None:
         epoch = position.leader_epoch if left.from_ == position.next_offset else None
         self._epoch_at_assign = offsets.leader_epoch(self._admin, self._at)
-        self._come_to_rest()
-        assign(self._consumer, self._at, left.from_, epoch)
-
-    def _come_to_rest(self) -> None:
-        """Drop what has arrived. A batch that cannot be read may be among that, behind the range."""
-        arrived = self._pending[::-1]
-        self._pending.clear()
-        met = next((number for number, event in enumerate(arrived) if is_unreadable(event)), None)
-        if met is not None:
-            settle(self._consumer, arrived[met], arrived[met + 1 :])
+        self._reader.come_to_rest()
+        self._reader.assign(left.from_, epoch)
 
     def _last_epoch(self, chunk: ChunkReader) -> int | None:
         """The leader epoch of the chunk's last offset.
