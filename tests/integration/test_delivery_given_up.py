@@ -67,7 +67,7 @@ def test_one_that_does_not_end_is_not_dealt_again_where_nothing_fences_it(
     monkeypatch.setenv(failpoints.VARIABLE, f"W={gate}")
     monkeypatch.setattr(Together.work, "__defaults__", (0.05, 0.05))  # seconds without a result, and to end
     try:
-        results = worker.Here(replace(job, tasks=[], together=2)).together(job.tasks)
+        results = worker.WorkerJob(replace(job, tasks=[], together=2)).together(job.tasks)
     finally:
         gate.unlink()
     (result,) = results

@@ -13,7 +13,7 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs import steps
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark import small_ranges
-from kafka_replication.spark.worker import Here
+from kafka_replication.spark.worker import WorkerJob
 from tests.support.scenario import Scenario, numbered
 from tests.support.waiting import SAFETY, wait_until
 
@@ -33,7 +33,7 @@ def test_a_thread_that_a_worker_leaves_behind_leaves_no_open_transaction(
     halted = failpoints.at_gate(gate)
     monkeypatch.setattr(small_ranges, "_wait_while_some_end", lambda results, quiet: wait_until(halted.exists))
     try:
-        assert Here(job)._together.work(job.tasks, to_end=0.01) == []
+        assert WorkerJob(job)._together.work(job.tasks, to_end=0.01) == []
         assert scene.is_settled()
     finally:
         gate.unlink()
