@@ -13,7 +13,7 @@ from kafka_replication.ledger.receipts import Receipts, StoredReceipt
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartition
-from kafka_replication.watermarks.failed import FailedRow, Step, rows_of
+from kafka_replication.watermarks.failed import FailedId, FailedRow, Step, rows_of
 
 KEY = PartitionKey("orders-dr", TopicPartition("orders", 0), "orders")
 IDS = Ids("S", "s", "t")
@@ -98,7 +98,7 @@ def view(*handled: Handled, again: Coverage | None = None) -> LedgerView:
     return replace(ledger, removed={KEY: removed})
 
 
-def histories(rows: Mapping[object, FailedRow]) -> dict[int, tuple[Step, ...]]:
+def histories(rows: Mapping[FailedId, FailedRow]) -> dict[int, tuple[Step, ...]]:
     return {row.offset: row.history for row in rows.values()}
 
 
