@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled
-from kafka_replication.ledger.receipts import Receipts
 from kafka_replication.model.errors import Stalled
 from kafka_replication.model.failures import Action
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.planning.backfill.backfill_request import parse
 from kafka_replication.reporting.backfill import plan_table
@@ -61,7 +57,7 @@ def test_what_somebody_else_retried_meanwhile_is_named_and_no_failure(with_failu
     """Two ask at once: the second waits for the first, and finds nothing left to do."""
     scene = with_failures
     scene.target.set(scene.topic, cleanup_policy="delete")
-    rows = catalog.failed_records(scene.bare_run(), catalog.Selection())
+    rows = catalog.failed_records(scene.bare_run(), scene.bare_run().view(), catalog.Selection())
     first = acquire(scene.store, scene.name, "first", "try-1", 60)
     run = open_run(scene.replication(), scene.connections, scene.store, "second")
     with ThreadPoolExecutor(1) as pool:
@@ -96,23 +92,6 @@ def test_what_a_backfill_copied_again_is_not_retried(scene: Scenario) -> None:
     assert_each_once(scene)
     audited = audit(scene.bare_run())
     assert audited.outcome == "clean", audited.text()
-
-
-def test_only_the_receipts_of_what_is_asked_for_are_read(
-    with_failures: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene, asked, read = with_failures, list[PartitionKey](), KafkaLedger.receipts
-
-    def noted(self: KafkaLedger, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
-        asked.extend(wanted)
-        return read(self, wanted)
-
-    monkeypatch.setattr(KafkaLedger, "receipts", noted)
-    for other in ({"topic": "another"}, {"partition": 1}):
-        assert ask(scene, Action.LIST, **other) == []
-    assert asked == []
-    assert len(ask(scene, Action.LIST, topic=scene.topic, partition=0)) == 4
-    assert asked == [scene.key()]
 
 
 def test_a_retry_says_before_it_sends_that_the_order_is_lost(

@@ -1,4 +1,4 @@
-"""The table of failed records: one row for each record that was set aside. It is a copy of what the ledger says."""
+"""The table of failed records: one row for each record that was set aside, as `watermarks.failed` makes it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""The store's rows of failed records: what was set aside, what became of it, and when."""
+"""Failed records: what was set aside, what became of it, and when. The store has a row for each, as the ledger says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from kafka_replication.ledger.entries import FailedRecord, Handled, Receipt
+from kafka_replication.ledger.receipts import Receipts, committed
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.failures import STATES
 from kafka_replication.model.keys import PartitionKey
 
@@ -87,27 +89,48 @@ class FailedRow:
         return replace(self, history=tuple(steps))
 
 
-def rows_of(key: PartitionKey, receipts: Iterable[Receipt], handled: Sequence[Handled]) -> Mapping[FailedId, FailedRow]:
-    """The rows of one partition, from the ledger."""
+def rows_of(
+    view: LedgerView, key: PartitionKey, receipts: Receipts | None = None, known: Iterable[FailedRow] = ()
+) -> Mapping[FailedId, FailedRow]:
+    """The failed records of one partition, with what was decided about each. Only here they are put together.
+
+    They are those that ``receipts`` name (None: none were read), and those ``known`` from elsewhere: receipts expire.
+    Of offsets that were given back only a receipt counts: the second copy may have copied what the first one set aside.
+    """
+    handled = view.handled.get(key, ())
+    named = [row for receipt in _committed(view, key, receipts) for row in _set_aside(key, receipt, handled)]
+    ids = {row.id for row in named}
+    there = (row for row in known if row.id in ids or row.offset not in view.given_back(key, row.generation))
     rows = dict[FailedId, FailedRow]()
-    for receipt in receipts:
-        for record in receipt.failures:
-            state = SKIPPED if record.place is None else QUARANTINED
-            over = _decisions(receipt.generation, record.offset, handled, over=True)
-            now = _decisions(receipt.generation, record.offset, handled)
-            steps = (*over, Step(receipt.time, state, receipt.run_id), *now)
-            row = FailedRow(key=key, generation=receipt.generation, record=record, history=steps)
-            rows[row.id] = row
-    return rows
+    for row in (*there, *named):
+        rows[row.id] = row.joined(rows[row.id]) if row.id in rows else row
+    return {id_: with_decisions(row, handled) for id_, row in rows.items()}
+
+
+def _committed(view: LedgerView, key: PartitionKey, receipts: Receipts | None) -> list[Receipt]:
+    """The receipts of every generation, without those of attempts that died before they wrote their position."""
+    position = view.positions.get(key)
+    if receipts is None or position is None:
+        return receipts.all(key) if receipts else []
+    earlier = [receipt for receipt in receipts.all(key) if receipt.generation != position.generation]
+    return earlier + committed(receipts.of(key, position.generation), position.coverage)
+
+
+def _set_aside(key: PartitionKey, receipt: Receipt, handled: Iterable[Handled]) -> Iterator[FailedRow]:
+    for record in receipt.failures:
+        state = SKIPPED if record.place is None else QUARANTINED
+        over = _decisions(receipt.generation, record.offset, handled, over=True)
+        steps = (*over, Step(receipt.time, state, receipt.run_id))
+        yield FailedRow(key=key, generation=receipt.generation, record=record, history=steps)
 
 
 def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
-    """The row with what the ledger says was decided about it."""
-    decisions = tuple(_decisions(row.generation, row.record.offset, handled))
+    """The row with what these entries decide about it."""
+    decisions = tuple(_decisions(row.generation, row.offset, handled))
     return row.joined(replace(row, history=(*row.history, *decisions))) if decisions else row
 
 
-def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over: bool = False) -> Iterable[Step]:
+def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over: bool = False) -> Iterator[Step]:
     """What was decided about this copy of the record; or, if that is ``over``, about copies that were given back."""
     for entry in handled:
         if entry.generation == generation and offset in (entry.given_back if over else entry.decided):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from kafka_replication.model.failures import STATES, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.work.failed_records import remember, store, was_given_back
+from kafka_replication.runs.work.failed_records import store
 from kafka_replication.watermarks.failed import (
     OPEN,
     QUARANTINED,
@@ -20,7 +19,7 @@ from kafka_replication.watermarks.failed import (
     FailedRow,
     Step,
     is_within,
-    with_decisions,
+    rows_of,
 )
 
 EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
@@ -54,15 +53,23 @@ class Selection:
         )
 
 
-def failed_records(run: Run, selection: Selection) -> list[FailedRow]:
+def failed_records(run: Run, view: LedgerView, selection: Selection) -> list[FailedRow]:
     """The failed records that are meant, in order. The store gets what it did not know.
 
-    A reset copies everything again, so what was open in an earlier generation is only history.
+    A reset copies everything again, so what was open in an earlier generation is only history. The store also has
+    records of partitions that the ledger has lost.
     """
-    view = run.view()
     keys = [key for key in view.positions if selection.of(key)]
-    rows = dict(remember(run, view, run.clusters.ledger.receipts(dict.fromkeys(keys)), keys))
-    rows |= _found_in_quarantine(run, view, keys, rows)
+    receipts = run.clusters.ledger.receipts(dict.fromkeys(keys))
+    stored = {row.id: row for row in run.store.failed(run.replication.name) if selection.of(row.key)}
+    known: dict[PartitionKey, list[FailedRow]] = {key: [] for key in keys}
+    for row in stored.values():
+        known.setdefault(row.key, []).append(row)
+    rows = dict[FailedId, FailedRow]()
+    for key, some in known.items():
+        of_key = rows_of(view, key, receipts if key in view.positions else None, some)
+        rows |= {**of_key, **_found_in_quarantine(run, view, key, of_key)}
+    store(run, (row for id_, row in rows.items() if row != stored.get(id_)))
     meant = [row for _, row in sorted(rows.items()) if selection.has(row)]
     return [row for row in meant if selection.history or not row.is_open or not _is_earlier(row, view)]
 
@@ -72,28 +79,27 @@ def _is_earlier(row: FailedRow, view: LedgerView) -> bool:
 
 
 def _found_in_quarantine(
-    run: Run, view: LedgerView, keys: Collection[PartitionKey], rows: Mapping[FailedId, FailedRow]
+    run: Run, view: LedgerView, key: PartitionKey, rows: Mapping[FailedId, FailedRow]
 ) -> Mapping[FailedId, FailedRow]:
     """Records that neither a receipt nor the store knows any more, and that the store should have: the ledger says how
     many.
 
     What was skipped is nowhere else, and stays a number.
     """
-    seconds = run.replication.retention.history
-    known = Counter((row.key, row.generation) for row in rows.values() if row.is_kept(seconds))
-    found = dict[FailedId, FailedRow]()
-    for key in keys:
-        position = view.positions[key]
-        if _kept(view, key, seconds) > known[key, position.generation]:
-            topic, stall = run.replication.quarantine_topic, run.replication.copying.stall_timeout
-            admin, handled = run.clusters.target_admin, view.handled.get(key, ())
-            for record, time in quarantined_records(run.clusters.target, admin, topic, key, position.generation, stall):
-                step = Step(time, QUARANTINED, "")
-                row = FailedRow(key=key, generation=position.generation, record=record, history=(step,))
-                if row.id not in rows and not was_given_back(row, view):
-                    found[row.id] = with_decisions(row, handled)
-    store(run, found.values())
-    return {id_: row for id_, row in found.items() if row.is_kept(seconds)}
+    if key not in view.positions:
+        return {}
+    seconds, generation = run.replication.retention.history, view.positions[key].generation
+    known = sum(row.generation == generation and row.is_kept(seconds) for row in rows.values())
+    if _kept(view, key, seconds) <= known:
+        return {}
+    topic, stall = run.replication.quarantine_topic, run.replication.copying.stall_timeout
+    target, admin = run.clusters.target, run.clusters.target_admin
+    found = [
+        FailedRow(key=key, generation=generation, record=record, history=(Step(time, QUARANTINED, ""),))
+        for record, time in quarantined_records(target, admin, topic, key, generation, stall)
+    ]
+    left = rows_of(view, key, known=[row for row in found if row.id not in rows])
+    return {id_: row for id_, row in left.items() if row.is_kept(seconds)}
 
 
 def _kept(view: LedgerView, key: PartitionKey, seconds: float) -> int:

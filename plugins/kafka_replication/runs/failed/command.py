@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_replication import documents
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.failures import STATES, Action, FailureKind
 from kafka_replication.model.mistakes import Mistakes
@@ -14,7 +15,8 @@ from kafka_replication.model.offsets import MAX_OFFSET, OffsetRange
 from kafka_replication.reporting import failed as reporting
 from kafka_replication.runs.failed import retry_discard
 from kafka_replication.runs.failed.catalog import Selection, failed_records
-from kafka_replication.runs.failed.retry_discard import Decision, Outcome
+from kafka_replication.runs.failed.fenced import Outcome
+from kafka_replication.runs.failed.retry_discard import Decision
 from kafka_replication.runs.leasing import leased
 from kafka_replication.runs.plan.preparing import at_work
 from kafka_replication.runs.run import LeasedRun, Run
@@ -91,13 +93,13 @@ class Answer:
 
 def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer:
     """Do what was asked. Raises BadInput, Refused, Unreachable, and Busy if the lease is lost meanwhile."""
-    rows = failed_records(run, asked.selection(action))
-    name = run.replication.name
+    name, view = run.replication.name, run.view()
+    rows = failed_records(run, view, asked.selection(action))
     if action in (Action.LIST, Action.SHOW):
         text = reporting.failed_table(rows) if action is Action.LIST else reporting.shown(rows)
         return Answer({"replication": name, "records": [reporting.as_json(row) for row in rows]}, text)
     if action is Action.RETRY:
-        _say_order(run, rows)
+        _say_order(run, view, rows)
     outcomes = _decide(run, action, rows, decision) if rows else []
     listed: list[documents.DecidedRow] = [
         {
@@ -113,9 +115,8 @@ def handle(run: Run, action: Action, asked: Asked, decision: Decision) -> Answer
     return Answer({"replication": name, "records": listed}, _text(action, outcomes), stays)
 
 
-def _say_order(run: Run, rows: Sequence[FailedRow]) -> None:
+def _say_order(run: Run, view: LedgerView, rows: Sequence[FailedRow]) -> None:
     """Say before anything is sent what a retry does to the order of records."""
-    view = run.view()
     positions = ((row, view.position(row.key, row.generation)) for row in rows)
     if late := sum(position is not None and position.next_offset > row.offset + 1 for row, position in positions):
         message = "%s: %d of the %d records will lie behind records that are newer at the source: their order is lost"

@@ -2,15 +2,17 @@
 
 The transaction has the records, the entry that says what was decided, and the position with its new end of the target.
 So a copier that is at work is fenced, the next one takes the records for ours, and after a crash the ledger says which
-records are left. That is so in every delivery profile.
+records are left. That is so in every delivery profile. One session decides about all records of a partition: it fences
+once, reads the ledger once after that, and knows by itself what it has committed since.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from kafka_replication.copying.engine import Chunk
 from kafka_replication.copying.pipeline import Pipeline
@@ -18,8 +20,6 @@ from kafka_replication.copying.steps import Origin
 from kafka_replication.kafka.quarantine.failed_contents import FailedContents, failed_contents
 from kafka_replication.kafka.quarantine.target_limits import TargetLimits
 from kafka_replication.kafka.read_back.segment_reader import segment_reader
-from kafka_replication.kafka.write.sink import KafkaSink
-from kafka_replication.kafka.write.sink_session import KafkaSinkSession
 from kafka_replication.ledger.entries import Handled, Position
 from kafka_replication.ledger.placement import KafkaSegments, Placement
 from kafka_replication.ledger.view import LedgerView
@@ -37,9 +37,8 @@ from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
 from kafka_replication.model.times import now
 from kafka_replication.runs import steps
+from kafka_replication.runs.failed.fenced import Fenced, Outcome, fenced, left_of
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.work.failed_records import set_aside, was_given_back
-from kafka_replication.sinks.failure_budget import SetAside
 from kafka_replication.sinks.port import Record, RefusedAt
 from kafka_replication.verification.digest import DIGEST_KIND, Fingerprint
 from kafka_replication.watermarks.failed import (
@@ -72,33 +71,17 @@ class Decision:
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one failed record. ``why`` says why it stays as it was; ``target`` is its new target offset."""
-
-    row: FailedRow
-    why: str = ""
-    before: str = ""  # who had decided the same before
-    target: str = ""  # where it is on the target now
-    behind_newer: bool = False  # records that are newer at the source lie before it on the target
-
-    @property
-    def done(self) -> bool:
-        return not self.why
-
-
 def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
     """Give these records up. They stay where they are; nobody is asked about them again."""
 
-    def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
-        with _session(run, key) as (session, position):
-            view = run.view()
-            left, outcomes = _left(run, view, position, some, (DISCARDED,))
+    def one(view: LedgerView, key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
+        with fenced(run, view, key) as at:
+            left, outcomes = left_of(at, some, (DISCARDED,))
             yield from outcomes
             if left:
-                session.begin()
-                entry = _entry(run, view, DISCARDED, position, left, decision)
-                session.decide(position, entry)
+                at.session.begin()
+                entry = _entry(at, DISCARDED, left, decision)
+                at.session.decide(at.position, entry)
                 yield from _noted(run, left, entry)
 
     return _for_each(run, rows, one)
@@ -106,25 +89,34 @@ def discard(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> li
 
 def retry(run: LeasedRun, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
     """Copy these records to their target, behind everything that is there. A record that is refused again stays."""
+    unreadable = [row for row in run.store.failed(run.replication.name) if row.record.kind == FailureKind.UNREADABLE]
 
-    def one(key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
-        copying = run.replication.copying
-        with failed_contents(key, run.clusters.source, run.clusters.target, copying.stall_timeout) as contents:
-            yield from _Retry(run=run, key=key, contents=contents, decision=decision, pipeline=run.pipeline).all(some)
+    def one(view: LedgerView, key: PartitionKey, some: Sequence[FailedRow]) -> Iterator[Outcome]:
+        clusters, stall = run.clusters, run.replication.copying.stall_timeout
+        with failed_contents(key, clusters.source, clusters.target, stall) as contents, ExitStack() as session:
+            yield from _Retry(
+                run=run,
+                before=view,
+                key=key,
+                contents=contents,
+                decision=decision,
+                pipeline=run.pipeline,
+                session=session,
+            ).all(some, unreadable)
 
     return _for_each(run, rows, one)
 
 
-Handle = Callable[[PartitionKey, Sequence[FailedRow]], Iterable[Outcome]]
+Handle = Callable[[LedgerView, PartitionKey, Sequence[FailedRow]], Iterable[Outcome]]
 
 
 def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list[Outcome]:
     """What became of the records, partition by partition. One that is refused or does not answer holds up no other."""
     steps.fence_stale_producers(run)
-    done = dict[FailedId, Outcome]()
+    view, done = run.view(), dict[FailedId, Outcome]()
     for key, some in _by_key(rows):
         try:
-            for outcome in handle(key, some):
+            for outcome in handle(view, key, some):
                 done[outcome.row.id] = outcome
         except NotAdmitted:
             raise
@@ -150,21 +142,24 @@ class _Retry:
     """The retry of failed records of one partition."""
 
     run: LeasedRun
+    before: LedgerView  # of before fencing
     key: PartitionKey
     contents: FailedContents
     decision: Decision
     pipeline: Pipeline | None
+    session: ExitStack  # closes the one that is open
+    at: Fenced | None = None  # None: none is open
 
-    def all(self, rows: Sequence[FailedRow]) -> Iterator[Outcome]:
-        with _session(self.run, self.key) as (session, position):
-            unreadable = _unreadable(self.run, self.key, position.generation)
-            self.contents.look(self.run.clusters.source_admin, position.ids, unreadable)
-            left, done = _left(self.run, self.run.view(), position, rows, (RETRIED, NOT_VISIBLE))
-            limits = session.limits()
+    def all(self, rows: Sequence[FailedRow], unreadable: Iterable[FailedRow]) -> Iterator[Outcome]:
+        """``unreadable`` are all records that could not be read, whatever became of them, as the store knows them."""
+        at = self._fence()
+        self.contents.look(self.run.clusters.source_admin, at.position.ids, _unreadable(at, self.key, unreadable))
+        left, done = left_of(at, rows, (RETRIED, NOT_VISIBLE))
+        limits, cluster = at.session.limits(), at.position.ids.source_cluster
         yield from done
         chunk, size = list[_Content](), 0
         for row in left:
-            content = self._content(row, limits, position.ids.source_cluster)
+            content = self._content(row, limits, cluster)
             if isinstance(content, Outcome):
                 yield content
                 continue
@@ -205,6 +200,7 @@ class _Retry:
         try:
             yield from self._together(chunk)
         except RefusedAt as refused:
+            self._end()
             if len(chunk) == 1:
                 yield Outcome(row=chunk[0].row, why=f"the target still refuses it: {refused.what}")
             elif named := {failure.offset: failure.reason for failure in refused.failures}:
@@ -216,6 +212,22 @@ class _Retry:
                 yield from self._some(chunk[:half])
                 yield from self._some(chunk[half:])
 
+    def _fence(self) -> Fenced:
+        self.at = self.session.enter_context(fenced(self.run, self.before, self.key))
+        return self.at
+
+    def _end(self) -> None:
+        """A session in which the target refused a record is over: all it can do is abort its transaction."""
+        self.session.close()
+        self.at = None
+
+    def _fence_again(self, rows: Sequence[FailedRow]) -> Fenced:
+        """The next session, after a refusal. Somebody else may have come between the two: look again what is left."""
+        at = self._fence()
+        if len(left_of(at, rows, ())[0]) < len(rows):
+            raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
+        return at
+
     def _together(self, chunk: Sequence[_Content]) -> list[Outcome]:
         self.run.check()
         digest = Fingerprint()
@@ -223,30 +235,30 @@ class _Retry:
             for record in content.written:
                 digest.add(*record[1:])
         rows = [content.row for content in chunk]
-        with _session(self.run, self.key) as (session, position):
-            view = self.run.view()
-            if len(_left(self.run, view, position, rows, ())[0]) < len(rows):
-                raise Refused(f"{self.key.source}: somebody else handled these records meanwhile", "list them again")
-            session.check_target(position)
-            writer = session.begin()
-            writer.write([record for content in chunk for record in content.written])
-            placement = writer.finish(digest.hexdigest())
-            session.check_ids(position.ids)
-            entry = replace(
-                _entry(self.run, view, RETRIED, position, rows, self.decision),
-                placement=placement,
-                count=digest.count,
-                digest=digest.hexdigest(),
-                digest_kind=DIGEST_KIND,
-                not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
-            )
-            session.decide(_moved(position, placement), entry)
+        at = self.at or self._fence_again(rows)
+        session, position = at.session, at.position
+        session.check_target(position)
+        writer = session.begin()
+        writer.write([record for content in chunk for record in content.written])
+        placement = writer.finish(digest.hexdigest())
+        session.check_ids(position.ids)
+        entry = replace(
+            _entry(at, RETRIED, rows, self.decision),
+            placement=placement,
+            count=digest.count,
+            digest=digest.hexdigest(),
+            digest_kind=DIGEST_KIND,
+            not_visible=_offsets([one.row.record.offset for one in chunk if not one.written]),
+        )
+        moved = _moved(position, placement)
+        session.decide(moved, entry)
+        self.at = replace(at, position=moved)
         noted, why = _noted(self.run, rows, entry), self._not_proven(entry)
         return [
-            replace(outcome, why=why, target=at, behind_newer=position.next_offset > outcome.row.offset + 1)
-            if at
+            replace(outcome, why=why, target=where, behind_newer=position.next_offset > outcome.row.offset + 1)
+            if where
             else outcome
-            for outcome, at in zip(noted, self._places(chunk, entry), strict=True)
+            for outcome, where in zip(noted, self._places(chunk, entry), strict=True)
         ]
 
     def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
@@ -286,86 +298,36 @@ class _Retry:
                     )
 
 
-def _unreadable(run: LeasedRun, key: PartitionKey, generation: int) -> Coverage:
+def _unreadable(at: Fenced, key: PartitionKey, rows: Iterable[FailedRow]) -> Coverage:
     """All offsets of a partition that could not be read when they were to be copied, whatever became of them.
 
     The store forgets what was decided, the ledger does not. It does not tell the kinds: they are read for nothing then.
     """
-    rows = run.store.failed(run.replication.name)
-    known = (row for row in rows if (row.key, row.generation) == (key, generation))
-    unread = _offsets([row.offset for row in known if row.record.kind == FailureKind.UNREADABLE])
-    handled = run.view().handled_in(key, generation)
+    generation = at.position.generation
+    unread = _offsets([row.offset for row in rows if (row.key, row.generation) == (key, generation)])
+    handled = at.view.handled_in(key, generation)
     return Coverage.of(range_ for entry in handled for range_ in entry.offsets).union(unread)
 
 
 def _by_key(rows: Sequence[FailedRow]) -> Iterator[tuple[PartitionKey, list[FailedRow]]]:
-    for key in sorted({row.key for row in rows}):
-        yield key, sorted((row for row in rows if row.key == key), key=lambda row: row.id)
+    for key, some in groupby(sorted(rows, key=lambda row: row.id), lambda row: row.key):
+        yield key, list(some)
 
 
-@contextmanager
-def _session(run: LeasedRun, key: PartitionKey) -> Iterator[tuple[KafkaSinkSession, Position]]:
-    """A session of the partition's own producer, and the position that it read after fencing."""
-    run.check()
-    position = run.view().positions.get(key)
-    if position is None:
-        raise Refused(f"{key.source}: the ledger has no position for {key}", "restore the ledger topics of the target")
-    copying, placing = run.replication.copying, run.replication.placing
-    sink = KafkaSink(run.clusters.target, copying, run.deadline, partitioning=placing)
-    with sink.session(key, position.ids, SetAside(searching=True)) as session:
-        session.fence()
-        fenced = session.position()
-        if fenced is None or fenced.generation != position.generation:
-            raise Refused(f"{key.source}: its position changed meanwhile", "list the failed records again")
-        session.check_ids(fenced.ids)
-        yield session, fenced
-
-
-def _left(
-    run: LeasedRun, view: LedgerView, position: Position, rows: Sequence[FailedRow], wanted: Sequence[str]
-) -> tuple[list[FailedRow], list[Outcome]]:
-    """What of one partition can still be decided, by the ``view`` of after fencing; and outcomes for the rest."""
-    key = rows[0].key
-    handled, again = view.handled.get(key, ()), [row.id for row in rows if was_given_back(row, view)]
-    copied = set[FailedId]()
-    if again:  # then only a receipt says what is set aside
-        copied = set(again) - set_aside(view, run.clusters.ledger.receipts({key: None}), key).keys()
-    left, done = list[FailedRow](), list[Outcome]()
-    for row in (with_decisions(row, handled) for row in rows):
-        if row.generation != position.generation:
-            done.append(Outcome(row=row, why="it is of an earlier generation: the topic was reset since then"))
-        elif row.state in wanted:
-            done.append(Outcome(row=row, before=row.decided_by))
-        elif not row.is_open:
-            done.append(Outcome(row=row, why=f"it was {row.state} {row.decided_by}"))
-        elif row.id in copied:
-            done.append(Outcome(row=row, why="its range was given back to a backfill, which copies it again"))
-        else:
-            left.append(row)
-    return left, done
-
-
-def _entry(
-    run: LeasedRun,
-    view: LedgerView,
-    state: str,
-    position: Position,
-    rows: Sequence[FailedRow],
-    decision: Decision,
-) -> Handled:
+def _entry(at: Fenced, state: str, rows: Sequence[FailedRow], decision: Decision) -> Handled:
     skipped = [row.record.offset for row in rows if row.state == SKIPPED]
     quarantined = _offsets([row.record.offset for row in rows if row.state != SKIPPED])
     first = quarantined.union(_offsets(skipped)).ranges[0].from_
-    earlier = view.handled_in(rows[0].key, position.generation)
+    earlier = at.view.handled_in(rows[0].key, at.position.generation)
     return Handled(
-        generation=position.generation,
+        generation=at.position.generation,
         state=state,
         quarantined=quarantined,
         skipped=_offsets(skipped),
-        ids=position.ids,
+        ids=at.position.ids,
         by=decision.by,
         reason=decision.reason,
-        run_id=run.run_id,
+        run_id=at.run.run_id,
         time=now(),
         number=sum(entry.offsets.ranges[0].from_ == first for entry in earlier),
     )
