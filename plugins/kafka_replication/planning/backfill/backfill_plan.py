@@ -174,15 +174,13 @@ def _offset(field_: str, at: TopicPartition, point: Point, end: int, times: Time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillInput:
-    """The input of planning a backfill. ``live`` is the plan of live copying now, which opens the replication's own
-    targets.
-    """
+    """The input of planning a backfill. ``live`` is the plan of live copying now, if that opens the targets."""
 
     replication: Replication
     snapshot: Snapshot
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
-    live: Plan
+    live: Plan | None = None
     again: Mapping[PartitionKey, Coverage] = field(default_factory=dict)  # to be copied a second time
 
 
@@ -200,7 +198,7 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
         watermarks=given.watermarks,
         spread_before=spread_before(view.positions),
     )
-    live = {planned.key: planned for planned in given.live.partitions}
+    live = {planned.key: planned for planned in given.live.partitions} if given.live else {}
     lines = []
     for at, range_ in asked.items():
         key = PartitionKey(given.replication.name, at, given.replication.target_topic(at.topic))
