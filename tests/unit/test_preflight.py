@@ -8,7 +8,7 @@ import pytest
 
 from kafka_replication.model.errors import PreflightFailed
 from kafka_replication.planning.checks.preflight import Finding, check, raise_errors
-from kafka_replication.runs.plan import preparing
+from kafka_replication.runs.plan import looking
 from tests.support.preflight_worlds import AT, SOURCE, TARGET, UNSAFE, findings, replication, sides, topic
 
 
@@ -208,7 +208,7 @@ def test_every_error_is_named_once_with_every_remedy() -> None:
 
 
 def test_a_warning_is_logged_once_and_says_its_severity_once(caplog: pytest.LogCaptureFixture) -> None:
-    preparing.raise_all_findings([Finding("warning", "orders", "one replica", "use three")] * 2)
+    looking.log_findings([Finding("warning", "orders", "one replica", "use three")] * 2)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "orders: one replica. Remedy: use three")
     ]

@@ -121,17 +121,22 @@ class Planner:
     spread_before: partitioning_changes.SpreadBefore = field(default_factory=dict)
 
     def all(self) -> Iterator[PartitionPlan]:
-        seen = set()
         for name in sorted(self.snapshot.source):
             for number in sorted(self.snapshot.source[name].partitions):
                 key = PartitionKey(
                     self.replication.name, TopicPartition(name, number), self.replication.target_name(name)
                 )
-                seen.add(key)
                 yield self.one(key)
+        for key, position in self.gone():
+            yield self.vanished(key, position)
+
+    def gone(self) -> Iterator[tuple[PartitionKey, Position]]:
+        """The known partitions that the source has no longer."""
         for key, position in sorted(self.ledger.positions.items(), key=lambda item: item[0]):
-            if key not in seen and self.is_wanted(key) and not self.left_behind(key, position):
-                yield self.vanished(key, position)
+            source = self.snapshot.source.get(key.source.topic)
+            is_there = source is not None and key.source.partition in source.partitions
+            if not is_there and self.is_wanted(key) and not self.left_behind(key, position):
+                yield key, position
 
     def is_wanted(self, key: PartitionKey) -> bool:
         """True if the topic belongs to the replication, and to the part of it that is in the snapshot."""

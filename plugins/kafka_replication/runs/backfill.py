@@ -9,13 +9,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
 from kafka_replication.kafka.metadata import offsets, topics
 from kafka_replication.kafka.read.sampling import samples
-from kafka_replication.kafka.write import partitioner
 from kafka_replication.model.errors import BadInput
 from kafka_replication.model.keys import PartitionKey, consumer_group
 from kafka_replication.model.offsets import Coverage
@@ -26,10 +25,10 @@ from kafka_replication.planning.backfill.backfill_plan import (
     one_topic,
     partitions_of,
     plan_backfill,
+    raise_refused,
     resolve,
 )
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest
-from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.live import as_compared, plan
 from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
@@ -38,7 +37,8 @@ from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs.leasing import backfill_scope, leased
 from kafka_replication.runs.plan import preparing
 from kafka_replication.runs.plan.demand import Planned, Ranges, World
-from kafka_replication.runs.plan.permission_checks import ask
+from kafka_replication.runs.plan.looking import asked, look, raise_findings
+from kafka_replication.runs.plan.previewing import check_functions
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.recopy import give_back_each, offsets_to_copy_again
 from kafka_replication.runs.run import LeasedRun, Request, Run, open_run
@@ -48,6 +48,7 @@ from kafka_replication.spark.launcher import Launcher
 from kafka_replication.watermarks.store import WatermarkStore
 
 log = logging.getLogger(__name__)
+AnyRun = TypeVar("AnyRun", bound=Run)
 KIND: Final = "backfill"
 
 
@@ -71,27 +72,22 @@ def execute(run: Run, launcher: Callable[[], Launcher], request: BackfillRequest
 
 def preview(run: Run, request: BackfillRequest) -> BackfillPlan:
     """The effect that the backfill would have. Changes nothing. Raises BadInput, PreflightFailed."""
-    return _previewed(run, _with_topics(run, request), transactions=True)
+    check_functions(run)
+    run, demand = _demanded(run, request)
+    world = asked(run, look(run, demand, opens=False), transactions=True)
+    raise_findings(run, demand, world)
+    return _estimated(run, _planned(run, demand, world).effect)
 
 
-def _previewed(run: Run, request: BackfillRequest, *, transactions: bool) -> BackfillPlan:
-    """``transactions``: the target is asked for a producer id, too, which takes up to a second."""
-    run.check_pipeline()
-    partitioner.check(run.replication.placing)
-    narrowed = run.of(one_topic(run.replication, request))
-    _check_topics(run, request)
-    view = run.view()
-    snapshot = narrowed.snapshot(view, Request(topics=request.topics))
-    answers = ask(narrowed, snapshot, transactions=transactions)
-    snapshot = answers.in_(snapshot)
-    preparing.raise_all_findings([*preflight.check(narrowed.replication, snapshot, known=True), *answers.findings])
-    live = (
-        Plan(run.replication.name, ())
-        if request.target_topic
-        else plan(run.replication, snapshot, view, run.watermarks(view))
-    )
-    made = _planned(narrowed, request, World(snapshot, view), _ranges(narrowed, request, snapshot), live)
-    return _estimated(narrowed, made.replanned(defended(narrowed, view, snapshot, made.plan)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBackfill(Planned):
+    """The plan of a backfill, and its effect on each partition."""
+
+    made: BackfillPlan  # as it was made, before receipts were looked at
+
+    @property
+    def effect(self) -> BackfillPlan:
+        return self.made.replanned(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +110,30 @@ class Backfill:
     def ranges(self, run: Run, world: World) -> Ranges:
         return _ranges(run, self.asked, world.snapshot)
 
-    def plan(self, run: Run, world: World, ranges: Ranges, opening: Plan) -> Planned:
-        made = _planned(run, self.asked, world, ranges, opening)
-        return Planned(made.plan, lambda: plan_table(_estimated(run, made)))
+    def plan(self, run: Run, world: World, ranges: Ranges) -> PlannedBackfill:
+        snapshot, view, watermarks = world.snapshot, world.view, run.watermarks(world.view)
+        live = plan(run.replication, snapshot, view, watermarks) if self.opens_live else None
+        wanted = {
+            PartitionKey(run.replication.name, at, run.replication.target_topic(at.topic)): range_
+            for at, range_ in ranges.items()
+        }
+        given = BackfillInput(
+            replication=run.replication,
+            snapshot=snapshot,
+            ledger=view,
+            watermarks=watermarks,
+            live=live,
+            again=offsets_to_copy_again(run, as_compared(view, snapshot), snapshot, wanted),
+        )
+        made = plan_backfill(given, ranges, opens=not self.opens_live)
+        return PlannedBackfill(
+            plan=made.plan,
+            world=world,
+            ranges=ranges,
+            opening=live,
+            text=lambda: plan_table(_estimated(run, made)),
+            made=made,
+        )
 
 
 def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
@@ -124,19 +141,31 @@ def prepare(run: LeasedRun, request: BackfillRequest) -> Plan:
 
     Raises BadInput, PreflightFailed, NotAuthorized, or Refused, which names every refused partition.
     """
-    return preparing.planned_once(run, KIND, lambda: _prepared(run, _with_topics(run, request)))
+    return preparing.planned_once(run, KIND, lambda: _prepared(run, request))
 
 
-def _prepared(run: LeasedRun, request: BackfillRequest) -> Plan:
-    previewed = _previewed(run, request, transactions=False)
-    previewed.raise_refused()
-    if previewed.plan.idle:  # create and open nothing if there is nothing to do
-        log.info("plan of %s run %s:\n%s", KIND, run.run_id, plan_table(previewed))
-        return previewed.plan
-    narrowed = run.of(one_topic(run.replication, request))
-    if again := _again(previewed):
-        give_back_each(narrowed, narrowed.snapshot(run.view(), Request(topics=request.topics)), again)
-    return preparing.ready(narrowed, Backfill(request))
+def _prepared(run: LeasedRun, request: BackfillRequest) -> Planned:
+    run, demand = _demanded(run, request)
+    planned = _planned(run, demand, preparing.looked_and_asked(run, demand))
+    raise_refused(planned.plan)
+    if planned.plan.idle:  # create and open nothing if there is nothing to do
+        log.info("plan of %s run %s:\n%s", KIND, run.run_id, plan_table(planned.effect))
+        return planned
+    if again := _again(planned.effect):
+        give_back_each(run, planned.world.snapshot, again)
+        return preparing.ready(run, demand)  # in the ledger after that
+    return preparing.ready(run, demand, planned)
+
+
+def _demanded(run: AnyRun, request: BackfillRequest) -> tuple[AnyRun, Backfill]:
+    """The run with the settings of this request, and the request with names."""
+    request = _with_topics(run, request)
+    _check_topics(run, request)
+    return run.of(one_topic(run.replication, request)), Backfill(request)
+
+
+def _planned(run: Run, demand: Backfill, world: World) -> PlannedBackfill:
+    return defended(run, demand.plan(run, world, demand.ranges(run, world)))
 
 
 def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
@@ -176,23 +205,6 @@ def _ranges(run: Run, request: BackfillRequest, snapshot: Snapshot) -> Ranges:
     moments = [point for point in (request.from_, request.until) if isinstance(point, datetime)]
     times = {moment: offsets.at_time(run.clusters.source_admin, wanted, ceil_millis(moment)) for moment in moments}
     return resolve(request, snapshot.source, times)
-
-
-def _planned(run: Run, request: BackfillRequest, world: World, ranges: Ranges, live: Plan) -> BackfillPlan:
-    snapshot, view = world.snapshot, world.view
-    asked = {
-        PartitionKey(run.replication.name, at, run.replication.target_topic(at.topic)): range_
-        for at, range_ in ranges.items()
-    }
-    given = BackfillInput(
-        replication=run.replication,
-        snapshot=snapshot,
-        ledger=view,
-        watermarks=run.watermarks(view),
-        live=live,
-        again=offsets_to_copy_again(run, as_compared(view, snapshot), snapshot, asked),
-    )
-    return plan_backfill(given, ranges, opens=request.target_topic is not None)
 
 
 def _estimated(run: Run, backfill_plan: BackfillPlan) -> BackfillPlan:

@@ -13,8 +13,8 @@ from kafka_replication.model.errors import Refused
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.model.times import ceil_millis
 from kafka_replication.planning.backfill.backfill_plan import BackfillInput, plan_backfill
-from kafka_replication.planning.live import own, plan
-from kafka_replication.planning.plan import Plan, State
+from kafka_replication.planning.live import Planner, own
+from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.snapshot import Snapshot
 from kafka_replication.reporting.backfill import plan_table
 from kafka_replication.runs.plan import preparing
@@ -34,25 +34,25 @@ class Interval:
     whole: ClassVar[bool] = True
     request: ClassVar[Request] = Request()
 
-    def ranges(self, run: LeasedRun, world: World) -> Ranges:
+    def ranges(self, run: Run, world: World) -> Ranges:
         """Raises Refused for topics that are gone."""
-        _refuse_vanished(run, world.snapshot, world.view)
-        return _interval(run, world.snapshot, own(run.replication, world.view), self.start, self.end)
+        view = own(run.replication, world.view)
+        _refuse_vanished(run, world.snapshot, view)
+        return _interval(run, world.snapshot, view, self.start, self.end)
 
-    def plan(self, run: LeasedRun, world: World, ranges: Ranges, opening: Plan) -> Planned:
+    def plan(self, run: Run, world: World, ranges: Ranges) -> Planned:
         made = plan_backfill(
             BackfillInput(
                 replication=run.replication,
                 snapshot=world.snapshot,
                 ledger=world.view,
                 watermarks=run.watermarks(world.view),
-                live=opening,
             ),
             ranges,
             opens=True,
         )
         title = f"data interval [{self.start.isoformat()}, {self.end.isoformat()})"
-        return Planned(made.plan, lambda: f"{title}\n{plan_table(made)}")
+        return Planned(plan=made.plan, world=world, ranges=ranges, text=lambda: f"{title}\n{plan_table(made)}")
 
 
 def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
@@ -64,7 +64,7 @@ def prepare_interval(run: LeasedRun, start: datetime, end: datetime) -> Plan:
 
 
 def _interval(
-    run: LeasedRun, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime
+    run: Run, snapshot: Snapshot, view: LedgerView, start: datetime, end: datetime
 ) -> dict[TopicPartition, OffsetRange]:
     every = [
         (TopicPartition(name, number), topic.topic_id)
@@ -104,11 +104,8 @@ def _interval(
 
 def _refuse_vanished(run: Run, snapshot: Snapshot, view: LedgerView) -> None:
     """Raise Refused for topics that are gone: an interval is copied once, so their records would be in no interval."""
-    gone = [
-        planned
-        for planned in plan(run.replication, snapshot, view, run.watermarks(view)).partitions
-        if planned.state in (State.VANISHED, State.DELETED)
-    ]
+    planner = Planner(replication=run.replication, snapshot=snapshot, ledger=view, watermarks={})
+    gone = [key.source for key, _ in planner.gone()]
     if gone:
-        what = "; ".join(f"{planned.key.source}: the source topic or partition is gone" for planned in gone)
-        raise Refused(what, f"grant Describe on it, or exclude {gone[0].key.source.topic} if that is intended")
+        what = "; ".join(f"{at}: the source topic or partition is gone" for at in gone)
+        raise Refused(what, f"grant Describe on it, or exclude {gone[0].topic} if that is intended")

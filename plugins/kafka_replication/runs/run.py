@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from kafka_replication.config import Replication
 from kafka_replication.connections.port import Connections
@@ -70,8 +70,8 @@ class Run:
         """This run with its lease."""
         return LeasedRun(**{attribute.name: getattr(self, attribute.name) for attribute in fields(Run)}, hold=hold)
 
-    def of(self, replication: Replication) -> Run:
-        """The same run with other settings of its replication and the same clients."""
+    def of(self, replication: Replication) -> Self:
+        """The same run with other settings of its replication, with the same clients and lease."""
         return replace(self, replication=replication)
 
     def retry(self, doing: str, call: Callable[[], T], patience: float = math.inf) -> T:
@@ -193,10 +193,6 @@ class LeasedRun(Run):
                 log.info("%s: %s: another run was faster; again", self.replication.name, doing)
             time.sleep(random.uniform(0.1, 1) * backoff(failures))
         return call()
-
-    def of(self, replication: Replication) -> LeasedRun:
-        """The same run with other settings of its replication, with the same clients and lease."""
-        return replace(self, replication=replication)
 
     def session(self, key: PartitionKey) -> PartitionSession:
         """A new session of this partition's own producer. The caller closes it."""

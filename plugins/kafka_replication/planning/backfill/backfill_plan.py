@@ -173,15 +173,13 @@ def _offset(field_: str, partition: TopicPartition, point: Point, end: int, time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillInput:
-    """The input of planning a backfill. ``live`` is the plan of live copying now, which opens the replication's own
-    targets.
-    """
+    """The input of planning a backfill. ``live`` is the plan of live copying now, if that opens the targets."""
 
     replication: Replication
     snapshot: Snapshot
     ledger: LedgerView
     watermarks: Mapping[PartitionKey, int]
-    live: Plan
+    live: Plan | None = None
     again: Mapping[PartitionKey, Coverage] = field(default_factory=dict)  # to be copied a second time
 
 
@@ -199,7 +197,7 @@ def plan_backfill(given: BackfillInput, asked: Mapping[TopicPartition, OffsetRan
         watermarks=given.watermarks,
         spread_before=spread_before(view.positions),
     )
-    live = {planned.key: planned for planned in given.live.partitions}
+    live = {planned.key: planned for planned in given.live.partitions} if given.live else {}
     lines = []
     for partition, range_ in asked.items():
         key = PartitionKey(given.replication.name, partition, given.replication.target_topic(partition.topic))

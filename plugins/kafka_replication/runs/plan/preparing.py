@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import replace
 
 from kafka_replication.kafka.read.target_records import Ends
 from kafka_replication.kafka.write import partitioner
@@ -21,14 +20,14 @@ from kafka_replication.planning import plan_codec
 from kafka_replication.planning.backfill.backfill_plan import raise_refused
 from kafka_replication.planning.changes import changes
 from kafka_replication.planning.checks import preflight, rights
-from kafka_replication.planning.live import as_compared, own, plan, refuse_occupied
+from kafka_replication.planning.live import as_compared, own, refuse_occupied
 from kafka_replication.planning.needed_receipts import receipts_from
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
 from kafka_replication.planning.starts import starts_to_write
-from kafka_replication.runs.plan.demand import Demand, Planned, Ranges, World
+from kafka_replication.runs.plan.demand import Demand, Live, Planned, World
 from kafka_replication.runs.plan.existing_records import already_there
-from kafka_replication.runs.plan.permission_checks import Answers, ask
+from kafka_replication.runs.plan.looking import asked, log_findings, look, raise_findings, to_look_at
 from kafka_replication.runs.plan.previewing import told
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.target_topics import create_quarantine, create_targets
@@ -37,27 +36,6 @@ from kafka_replication.runs.work.fencing import fence_stale_producers
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)
-
-
-def findings(run: Run, view: LedgerView, snapshot: Snapshot) -> list[preflight.Finding]:
-    """The findings of preflight about both clusters."""
-    return preflight.check(run.replication, snapshot, known=bool(view.positions))
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """Live copying: every partition goes on from its position. One that is refused holds back no other."""
-
-    request: Request
-    kind: ClassVar[Literal["live"]] = "live"
-    opens_live: ClassVar[bool] = True
-    whole: ClassVar[bool] = False
-
-    def ranges(self, run: Run, world: World) -> Ranges:  # noqa: ARG002 - see `Demand`
-        return {}
-
-    def plan(self, run: Run, world: World, ranges: Ranges, opening: Plan) -> Planned:  # noqa: ARG002
-        return Planned(plan(run.replication, world.snapshot, world.view, run.watermarks(world.view)))
 
 
 def prepare(run: LeasedRun, request: Request) -> Plan:
@@ -69,15 +47,15 @@ def prepare(run: LeasedRun, request: Request) -> Plan:
     return planned_once(run, "live", lambda: _live(run, request))
 
 
-def _live(run: LeasedRun, request: Request) -> Plan:
-    run_plan = ready(run, Live(request))
+def _live(run: LeasedRun, request: Request) -> Planned:
+    made = ready(run, Live(request))
     wanted = [
-        planned for planned in run_plan.partitions if not request.topics or planned.key.source.topic in request.topics
+        planned for planned in made.plan.partitions if not request.topics or planned.key.source.topic in request.topics
     ]
-    return _held(run, replace(run_plan, partitions=tuple(wanted)))
+    return replace(made, plan=_held(run, replace(made.plan, partitions=tuple(wanted))))
 
 
-def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Plan]) -> Plan:
+def planned_once(run: LeasedRun, kind: str, plan_: Callable[[], Planned]) -> Plan:
     """The plan that an earlier attempt of this run stored; else the one that ``plan_`` makes, which is stored.
 
     First it ends what dead runs left open, so that the ledger can be read.
@@ -138,42 +116,49 @@ def planned_before(run: Run) -> tuple[Plan | None, str | None]:
     return known, None
 
 
-def store_plan(run: LeasedRun, kind: str, run_plan: Plan, outdated: str | None) -> Plan:
+def store_plan(run: LeasedRun, kind: str, planned: Planned, outdated: str | None) -> Plan:
     """Store the plan, replacing ``outdated``, and return the stored plan.
 
     If another attempt of this run stored one first, that plan wins.
     """
+    run_plan, world = planned.plan, planned.world
     if run_plan.to_account_for:
-        ends, view = run.clusters.ledger.receipt_ends(), run.view()
-        noted = changes(run_plan, view, run.transform)
-        run_plan = replace(run_plan, receipts_from=receipts_from(run_plan, view, ends), changes=noted)
-    stored = run.store.start_run(
-        run.run_id, run.replication.name, kind, plan_codec.encode(run_plan), instead_of=outdated
-    )
-    return plan_codec.decode(stored.plan, run.run_id)
+        since = receipts_from(run_plan, world.view, world.receipt_ends)
+        run_plan = replace(run_plan, receipts_from=since, changes=changes(run_plan, world.view, run.transform))
+    text = plan_codec.encode(run_plan)
+    stored = run.store.start_run(run.run_id, run.replication.name, kind, text, instead_of=outdated)
+    return run_plan if stored.plan == text else plan_codec.decode(stored.plan, run.run_id)
 
 
-def ready(run: LeasedRun, demand: Demand) -> Plan:
+def looked_and_asked(run: LeasedRun, demand: Demand) -> World:
+    """Look at both clusters and ask for rights. Raises PreflightFailed.
+
+    It is not retried, so that a cluster that does not answer fails the run at once. All later calls are retried.
+    """
+    world = asked(run, look(run, demand), transactions=_failed_before(run))
+    raise_findings(run, demand, world)
+    return world
+
+
+def ready(run: LeasedRun, demand: Demand, before: Planned | None = None) -> Planned:
     """Look at both clusters, ask for rights, create missing topics, note what is gone from the target, open new
     partitions, plan, and compare positions with receipts: the same for every kind of run.
 
-    The first look is not retried, so that a cluster that does not answer fails the run at once. All later calls are
-    retried. Raises PreflightFailed, Refused.
+    ``before`` is a plan of this demand that was made just now, in the world that it names; then it begins with that.
+    Raises PreflightFailed, Refused.
     """
-    first = _look(run, demand)
-    answers = ask(run, first.snapshot, transactions=_failed_before(run))
-    _raise_findings(demand, [*findings(run, first.view, answers.in_(first.snapshot)), *answers.findings])
+    first = before.world if before is not None else looked_and_asked(run, demand)
     known: World | None = first
 
     def opened() -> Planned:
         nonlocal known
-        world, known = known or _look(run, demand), None  # another attempt looks anew
-        return _ready(run, demand, answers, world)
+        world, known = known or look(run, demand, first.answers), None  # another attempt looks anew
+        return _ready(run, demand, world, before)
 
     planned = run.retry("opening", opened)
     if planned.text is not None:
         log.info("plan of %s run %s:\n%s", demand.kind, run.run_id, planned.text())
-    return planned.plan
+    return planned
 
 
 def _failed_before(run: Run) -> bool:
@@ -182,59 +167,37 @@ def _failed_before(run: Run) -> bool:
     return before is not None and before.state in ("failed", "died")
 
 
-def _look(run: Run, demand: Demand) -> World:
-    """The ledger and a snapshot of the demanded topics.
-
-    The first run has all topics, because it resolves the start offsets of all partitions: a topic left out would count
-    as added later.
-    """
-    view = run.view()
-    return World(run.snapshot(view, _widened(run, view, demand)), view)
-
-
-def _widened(run: Run, view: LedgerView, demand: Demand) -> Request:
-    widens = demand.opens_live and not own(run.replication, view).begun
-    return replace(demand.request, topics=()) if widens else demand.request
-
-
-def _ready(run: LeasedRun, demand: Demand, answers: Answers, world: World) -> Planned:
-    world = _with_topics(run, demand, answers, world)
-    ranges = demand.ranges(run, world)
-    opening = _to_open(run, demand, world, ranges)
+def _ready(run: LeasedRun, demand: Demand, world: World, before: Planned | None) -> Planned:
+    world = _with_topics(run, demand, world)
+    if before is None or before.world is not world:
+        before = defended(run, demand.plan(run, world, demand.ranges(run, world)))
+    opening = before.opening or before.plan
+    if not demand.opens_live:
+        raise_refused(opening)  # before one is opened, at the start of its range
     notes = _notes_of(run, opening)
-    opened, refused = open_new(run, opening, world.snapshot if demand.opens_live else None)
-    world = replace(world, view=replace(world.view, positions={**world.view.positions, **opened}))
-    planned = demand.plan(run, world, ranges, _refusing(opening, refused))
-    run_plan = _refusing(defended(run, world.view, world.snapshot, planned.plan), refused)
+    after, refused = open_new(run, world, opening, live=demand.opens_live)
+    planned = before if after is world else defended(run, demand.plan(run, after, before.ranges))
+    run_plan = _refusing(planned.plan, refused)
     if demand.whole:
         raise_refused(run_plan)
     noted = tuple(_noted(partition, notes) for partition in run_plan.partitions)
     return replace(planned, plan=replace(run_plan, partitions=noted))
 
 
-def _with_topics(run: LeasedRun, demand: Demand, answers: Answers, world: World) -> World:
+def _with_topics(run: LeasedRun, demand: Demand, world: World) -> World:
     """The world in which every topic exists that the run needs, and in which the ledger knows what is gone."""
     snapshot, view = world.snapshot, world.view
     run.clusters.ledger.ensure(run.replication)
     create_quarantine(run, snapshot)
-    had_ledger, widened = len(snapshot.ledger or {}) == 2, _widened(run, view, demand)
-    created = create_targets(run, view, answers.in_(snapshot), widened)
+    had_ledger, request = len(snapshot.ledger or {}) == 2, to_look_at(run, view, demand)
+    created = create_targets(run, view, snapshot, request)
     if created.ledger == snapshot.ledger and not had_ledger:
-        created = run.snapshot(view, widened)
-    snapshot = answers.in_(created)
-    preflight.raise_errors(rights.missing_for_all(run.replication, snapshot))
-    return World(snapshot, note_removals(run, view, snapshot))
-
-
-def _to_open(run: LeasedRun, demand: Demand, world: World, ranges: Ranges) -> Plan:
-    """The plan by which new partitions are opened. Raises Refused, before one is opened, for a demand that opens at the
-    start of its ranges.
-    """
-    if demand.opens_live:
-        return plan(run.replication, world.snapshot, world.view, run.watermarks(world.view))
-    opening = demand.plan(run, world, ranges, Plan(run.replication.name, ())).plan
-    raise_refused(opening)
-    return opening
+        created = run.snapshot(view, request)
+    if created is not snapshot:
+        world = replace(world, snapshot=world.answers.in_(created))
+    preflight.raise_errors(rights.missing_for_all(run.replication, world.snapshot))
+    _note_removals(run, world.snapshot)
+    return replace(world, view=as_compared(view, world.snapshot)) if world.snapshot.removed else world
 
 
 def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> Plan:
@@ -244,7 +207,7 @@ def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> 
 def _notes_of(run: LeasedRun, opening: Plan) -> dict[TopicPartition, str]:
     """What the report has to tell of partitions that are about to be opened. It is logged now."""
     found = already_there(run, opening)
-    _log_findings(found)
+    log_findings(found)
     return {
         TopicPartition(finding.topic, finding.partition): f"{finding.what}. {finding.remedy}"
         for finding in found
@@ -256,15 +219,14 @@ def _noted(planned: PartitionPlan, notes: Mapping[TopicPartition, str]) -> Parti
     return replace(planned, what=planned.what or notes.get(planned.key.source, ""))
 
 
-def note_removals(run: LeasedRun, view: LedgerView, snapshot: Snapshot) -> LedgerView:
-    """Store what the snapshot shows of copies that are no longer on the target. Returns the ledger with it.
+def _note_removals(run: LeasedRun, snapshot: Snapshot) -> None:
+    """Store what the snapshot shows of copies that are no longer on the target.
 
     Later runs read receipts from there on only, and what was not explained when it was noticed stays so.
     """
     new = {key: entry for key, entry in snapshot.removed.items() if run.holds(key.target_topic)}
     if new:
         run.again_if_fenced("noting what was removed from the target", lambda: _note(run, new))
-    return as_compared(view, snapshot)
 
 
 def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
@@ -276,56 +238,30 @@ def _note(run: LeasedRun, new: Mapping[PartitionKey, Removed]) -> None:
         log.info("%s: no longer on the target: %s, not explained: %s", key, entry.coverage, entry.unexplained)
 
 
-def _raise_findings(demand: Demand, findings_: list[preflight.Finding]) -> None:
-    """Log every finding. Raises PreflightFailed if one of them stops the run, or if the run does all of the demanded
-    topics or nothing, and one of them has an error. What concerns one partition is raised when it is planned.
-    """
-    _log_findings(findings_)
-
-    def stops(finding: preflight.Finding) -> bool:
-        demanded = not demand.request.topics or finding.topic in demand.request.topics
-        return finding.stops_the_run or (demand.whole and demanded and finding.partition is None)
-
-    preflight.raise_errors(filter(stops, findings_))
-
-
-def raise_all_findings(findings_: list[preflight.Finding]) -> None:
-    """Log every finding. Raises PreflightFailed if one of them is an error, also about one topic: for runs that do all
-    of it or nothing. What concerns one partition is raised when this partition is planned.
-    """
-    _log_findings(findings_)
-    preflight.raise_errors(finding for finding in findings_ if finding.partition is None)
-
-
-def _log_findings(findings_: list[preflight.Finding]) -> None:
-    for finding in dict.fromkeys(findings_):
-        finding.log_to(log)
-
-
 def open_new(
-    run: LeasedRun, run_plan: Plan, snapshot: Snapshot | None = None
-) -> tuple[Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
+    run: LeasedRun, world: World, run_plan: Plan, *, live: bool
+) -> tuple[World, dict[PartitionKey, PartitionPlan]]:
     """Commit the start offset of every new partition, so that ``latest`` is never resolved twice.
 
-    With a ``snapshot``, which an opening of live copying has, it stores two more things: the start offsets of those
-    partitions of the first opening that cannot be opened, and which deletions of source topics this run reports.
-    Returns all positions of the ledger after that (empty if there is nothing to commit), and the refused partitions.
+    An opening of ``live`` copying stores two more things: the start offsets of those partitions of the first opening
+    that cannot be opened, and which deletions of source topics this run reports.
+    Returns the world after that, the same one if there was nothing to commit, and the refused partitions.
     """
     new = {planned.key: planned for planned in run_plan.partitions if planned.state is State.OPENING}
-    held = any(run.holds(key.target_topic) for key in new)
-    view = run.view() if snapshot else LedgerView()
-    if not held and not (snapshot and _to_note(run, snapshot, view, run_plan)):
-        return {}, {}
-    known, opened, refused = run.again_if_fenced("opening", lambda: _open(run, run_plan, new, snapshot))
+    held, snapshot = any(run.holds(key.target_topic) for key in new), world.snapshot if live else None
+    if not held and not (snapshot and _to_note(run, snapshot, world.view, run_plan)):
+        return world, {}
+    view, opened, refused = run.again_if_fenced("opening", lambda: _open(run, run_plan, new, snapshot))
     for key, position in opened.items():
         log.info("opened %s at offset %d", key, position.start)
-    return {**known, **opened}, refused
+    view = replace(view, positions={**view.positions, **opened})
+    return replace(world, view=as_compared(view, world.snapshot)), refused
 
 
 def _open(
     run: LeasedRun, run_plan: Plan, new: Mapping[PartitionKey, PartitionPlan], snapshot: Snapshot | None
-) -> tuple[Mapping[PartitionKey, Position], Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
-    """The positions that were there, the new ones, and the refused partitions."""
+) -> tuple[LedgerView, Mapping[PartitionKey, Position], dict[PartitionKey, PartitionPlan]]:
+    """The ledger before it, the new positions, and the refused partitions."""
     run.check()
     with closing(run.opening()) as opening:
         view = opening.fence()
@@ -341,7 +277,7 @@ def _open(
         outcome = replace(run_plan, partitions=tuple(refused.get(p.key, p) for p in run_plan.partitions))
         run.check()
         opened = opening.commit(positions, ends, _to_note(run, snapshot, view, outcome) if snapshot else ())
-    return view.positions, opened, refused
+    return view, opened, refused
 
 
 def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:

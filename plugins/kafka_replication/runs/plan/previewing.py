@@ -13,10 +13,12 @@ from kafka_replication.model.partitioning import Partitioning
 from kafka_replication.planning.changes import changes
 from kafka_replication.planning.checks import preflight, rights
 from kafka_replication.planning.findings import Finding
-from kafka_replication.planning.live import plan, refuse_occupied
+from kafka_replication.planning.live import refuse_occupied
 from kafka_replication.planning.plan import PartitionPlan, Plan, State
 from kafka_replication.planning.snapshot import Problem, Snapshot
+from kafka_replication.runs.plan.demand import Live
 from kafka_replication.runs.plan.existing_records import already_there
+from kafka_replication.runs.plan.looking import asked, look
 from kafka_replication.runs.plan.permission_checks import ask
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.run import Request, Run
@@ -33,15 +35,14 @@ def preview(run: Run, request: Request) -> tuple[Plan, list[Finding]]:
     """
     check_functions(run)
     run.clusters.connect()
-    view = run.view()
-    snapshot = run.snapshot(view, request)
-    answers = ask(run, snapshot, transactions=True)
-    snapshot = answers.in_(snapshot)
+    demand = Live(request)
+    world = asked(run, look(run, demand, opens=False), transactions=True)
+    snapshot, view = world.snapshot, world.view
     found = preflight.check(run.replication, snapshot, known=bool(view.positions))
-    planned = defended(run, view, snapshot, plan(run.replication, snapshot, view, run.watermarks(view)))
+    planned = defended(run, demand.plan(run, world, {})).plan
     planned = replace(planned, changes=changes(planned, view, run.transform))
     found += already_there(run, planned)
-    return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *answers.findings])
+    return without_occupied(run, planned, snapshot, view), preflight.in_order([*found, *world.answers.findings])
 
 
 def check_functions(run: Run) -> None:

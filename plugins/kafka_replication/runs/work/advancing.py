@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 from kafka_replication.ledger.entries import Position
+from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.runs.run import LeasedRun
@@ -13,13 +13,13 @@ from kafka_replication.runtime import failpoints
 from kafka_replication.watermarks.values import Watermark, WatermarkChange
 
 
-def advance(run: LeasedRun, keys: Collection[PartitionKey], patience: float = math.inf) -> dict[PartitionKey, int]:
-    """Move each stored watermark to the end of the contiguous verified coverage. ``patience`` bounds the reading of the
-    ledger, in seconds.
+def advance(run: LeasedRun, keys: Collection[PartitionKey], view: LedgerView | None = None) -> dict[PartitionKey, int]:
+    """Move each stored watermark to the end of the contiguous verified coverage in ``view``; None: the ledger now.
 
     Raises StaleWriter or Refused, which names the watermarks that cannot be moved, after all others were moved.
     """
-    moved, refused = advance_each(run, keys, patience)
+    view = run.retry("reading the ledger", run.view) if view is None else view
+    moved, refused = advance_each(run, keys, view)
     if refused:
         first = next(iter(refused.values()))
         raise type(first)("; ".join(error.what for error in refused.values()), first.remedy)
@@ -27,11 +27,11 @@ def advance(run: LeasedRun, keys: Collection[PartitionKey], patience: float = ma
 
 
 def advance_each(
-    run: LeasedRun, keys: Collection[PartitionKey], patience: float = math.inf
+    run: LeasedRun, keys: Collection[PartitionKey], view: LedgerView
 ) -> tuple[dict[PartitionKey, int], dict[PartitionKey, Refused]]:
     """As `advance`, with the reason for each watermark that cannot be moved."""
     run.check()
-    view, stored = run.retry("reading the ledger", run.view, patience), run.store.watermarks(run.replication.name)
+    stored = run.store.watermarks(run.replication.name)
     results = run.store.advance_many(
         [
             change_to(key, view.positions[key], view.verified_end(key), stored.get(key), run.run_id)

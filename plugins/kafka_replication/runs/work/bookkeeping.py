@@ -89,9 +89,9 @@ class Bookkeeper:
         if verified:
             doing = "writing what is verified"
             write = partial(self._write_verified, verified)
-            self._run.retry(doing, lambda: self._run.again_if_fenced(doing, write))
+            view = self._run.retry(doing, lambda: self._run.again_if_fenced(doing, write))
             failpoints.reached("P4")
-            self._advance([result.key for result in verified])
+            self._advance([result.key for result in verified], view)
 
     def judge(self, view: LedgerView, end: JobEnd) -> None:
         """The last word on every planned range: one that the ledger does not cover has failed, whatever Spark
@@ -122,8 +122,10 @@ class Bookkeeper:
             self._run.check()
             raise
 
-    def _write_verified(self, results: Sequence[VerifyResult]) -> None:
-        """Add to the entries read after fencing, so that a run that lost its lease meanwhile removes nothing."""
+    def _write_verified(self, results: Sequence[VerifyResult]) -> LedgerView:
+        """Add to the entries read after fencing, so that a run that lost its lease meanwhile removes nothing. Returns
+        the ledger with what was written.
+        """
         run = self._run
         run.check()
         try:
@@ -132,12 +134,16 @@ class Bookkeeper:
             writer.begin()
             for receipt_of, receipt in self._judged(view, results):  # first: `verified` adds them up
                 run.clusters.ledger.write(writer, receipt_of, receipt)
-            for result in results:
-                key, generation = result.key, self._generations[result.key]
-                if result.verified and view.position(key, generation):
-                    run.clusters.ledger.write(writer, key, self._entry(view, result))
+            entries = {
+                result.key: self._entry(view, result)
+                for result in results
+                if result.verified and view.position(result.key, self._generations[result.key])
+            }
+            for key, entry in entries.items():
+                run.clusters.ledger.write(writer, key, entry)
             self._check_newest(view, [result.key for result in results])
             writer.commit()
+            return replace(view, verified={**view.verified, **entries})
         except ReplicationError:
             self._stack.close()
             self._writer = None
@@ -193,9 +199,9 @@ class Bookkeeper:
             self._writer = writer
         return self._writer
 
-    def _advance(self, keys: Sequence[PartitionKey]) -> None:
+    def _advance(self, keys: Sequence[PartitionKey], view: LedgerView) -> None:
         try:
-            advance(self._run, keys)
+            advance(self._run, keys, view)
         except Refused as error:  # the run's last advance raises it; until then the others go on
             log.warning("%s: a watermark was not moved: %s", self._run.replication.name, error)
 

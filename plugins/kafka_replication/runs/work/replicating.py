@@ -69,10 +69,10 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
     """
     if not plan.idle:
         run.retry("fencing", lambda: fence_stale_producers(run))
-    work = _Work(run, plan, spark)
+    work = _Work(run, plan, spark, run.retry("reading the ledger", run.view))
     if not plan.idle:
         work.carry_out()
-    _, not_advanced = advance_each(run, plan.workable, work.patience)
+    _, not_advanced = advance_each(run, plan.workable, work.view)
     for error in not_advanced.values():
         log.error("%s", error)
     return replace(work.done(), not_advanced=not_advanced)
@@ -80,7 +80,7 @@ def replicate(run: LeasedRun, plan: Plan, spark: Launcher) -> Replicated:
 
 def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> Sequence[VerifyResult]:
     """Read back what is on the target and not verified of these partitions, and move their watermarks."""
-    work = _Work(run, Plan(run.replication.name, ()), spark)
+    work = _Work(run, Plan(run.replication.name, ()), spark, run.retry("reading the ledger", run.view))
     work.read_back(keys)
     return work.done().read_back
 
@@ -88,17 +88,16 @@ def verify(run: LeasedRun, keys: Collection[PartitionKey], spark: Launcher) -> S
 class _Work:
     """One plan, or a reading back without a plan, in progress."""
 
-    def __init__(self, run: LeasedRun, plan: Plan, spark: Launcher) -> None:
+    def __init__(self, run: LeasedRun, plan: Plan, spark: Launcher, view: LedgerView) -> None:
         self._run, self._plan, self._spark = run, plan, spark
         self._book = Bookkeeper(run, plan)
         self._end = JobEnd()  # of the last job
-        self._view = LedgerView()
+        self._view = view
         self._watch: Watch | None = None
 
     def carry_out(self) -> None:
         """Slice after slice, until every range is on the target or has failed."""
         number = 0
-        self._read_ledger()
         while part := self._next_slice():
             number += 1
             if number > 1 and self._give_way() and not (part := self._next_slice()):
@@ -120,13 +119,17 @@ class _Work:
 
     def read_back(self, keys: Collection[PartitionKey]) -> None:
         """What is pending of those that were not read back yet: copied by an earlier run, or in an earlier slice."""
-        self._read_ledger()
         known = self._view.positions
         left = [key for key in keys if key in known and key not in self._book.failed and self._view.pending(key)]
         self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
 
     def done(self) -> Replicated:
         return Replicated(copied=self._book.copied, read_back=self._book.read_back)
+
+    @property
+    def view(self) -> LedgerView:
+        """The ledger after the last job, or before the first one."""
+        return self._view
 
     @property
     def patience(self) -> float:
