@@ -105,7 +105,7 @@ def loaded(group: str) -> Any:
 
 def test_airflow_can_show_the_provider_and_loads_the_plugin() -> None:
     info = loaded("apache_airflow_provider")()
-    jsonschema.validate(info, _create_provider_info_schema_validator().schema)
+    jsonschema.validate(info, _create_provider_info_schema_validator().schema)  # type: ignore[no-untyped-call]
     assert info["package-name"] == PROJECT["name"]
     plugin = loaded("airflow.plugins")
     assert issubclass(plugin, AirflowPlugin)
