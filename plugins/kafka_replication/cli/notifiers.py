@@ -62,7 +62,7 @@ def channels(replication: Replication) -> Sequence[Channel]:
 
 
 def findings(replication: Replication) -> Iterator[Finding]:
-    """What alerts cannot be sent with on the command line: Apprise, or notifiers."""
+    """The ways to send alerts that this command line lacks: Apprise, or notifiers."""
     if replication.alerts.apprise and importlib.util.find_spec("apprise") is None:
         yield Finding("error", "alerts.apprise", WITHOUT_APPRISE, extras.install("apprise"))
     for notifier in replication.alerts.notifiers:

@@ -97,7 +97,7 @@ class PlanFailureDocument(FailureDocument):
 
 
 class DryRunRow(PartitionRow):
-    """What a run would do with one partition. ``to_copy`` is a ``[from, until]`` pair."""
+    """The plan of one partition. ``to_copy`` is a ``[from, until]`` pair."""
 
     state: str
     position: int
@@ -109,7 +109,7 @@ class DryRunRow(PartitionRow):
 
 
 class DryRunDocument(TypedDict):
-    """What Airflow's task ``plan`` pushes if the run is triggered as a dry run."""
+    """The result of Airflow's task ``plan`` if the run is triggered as a dry run."""
 
     replication: str
     dry_run: Literal[True]
@@ -166,7 +166,7 @@ class RunDocument(TypedDict):
 
 
 class BackfillRow(PartitionRow, FromUntil):
-    """What a backfill would do with one partition. ``newer_on_target`` counts offsets that are on the target already,
+    """A backfill's plan of one partition. ``newer_on_target`` counts offsets that are on the target already,
     although they come after the new copies in the source.
 
     An estimate is null if there is none. ``kept_until`` is when the target may delete the oldest record; null, as

@@ -11,7 +11,7 @@ from kafka_replication.model.delivery import Delivery
 
 
 class ProgressRow(TypedDict):
-    """How far a run is. A range is done once it is verified, an offset once it is on the target or given up.
+    """The progress of a run. A range is done once it is verified, an offset once it is on the target or given up.
 
     ``records`` and ``bytes`` are committed by this attempt of the run, ``seconds`` is its age, ``throttled`` the
     time for which quotas made its ranges wait, ``waiting`` what it waits for. ``seconds_left`` is an estimate; null if
@@ -158,7 +158,7 @@ class ReceiptPosition(TypedDict):
 
 
 class RepairRow(PartitionRow):
-    """What is ``wrong`` with the entries of one partition, and the position that its receipts prove (``after``).
+    """A proposed repair of one partition: what is ``wrong``, and the position that its receipts prove (``after``).
 
     ``before`` is null if the position cannot be read. Offsets that are ``not_proven`` have no receipt.
     """
