@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import ConfigDict, Field
 
-from kafka_replication.ledger.fields import ENTRY, STRICT, Extra, JsonCoverage, JsonRange, Number
+from kafka_replication.ledger.fields import ENTRY, Extra, JsonCoverage, JsonRange, Number
 from kafka_replication.ledger.placement import (
     JsonPlacement,
     KafkaPartitions,
@@ -26,6 +26,13 @@ from kafka_replication.ledger.placement import (
     ends_of,
     parts_of,
 )
+from kafka_replication.ledger.values import FailedRecord as FailedRecord
+from kafka_replication.ledger.values import Ids as Ids
+from kafka_replication.ledger.values import JsonMappedOffset
+from kafka_replication.ledger.values import MappedOffset as MappedOffset
+from kafka_replication.ledger.values import Place as Place
+from kafka_replication.ledger.values import Transform as Transform
+from kafka_replication.ledger.values import how as how
 from kafka_replication.model.delivery import EXACTLY_ONCE, Delivery
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
 from kafka_replication.model.partitioning import KEEP
@@ -33,35 +40,6 @@ from kafka_replication.model.partitioning import KEEP
 POSITIONS = "kafka-replication.positions"
 RECEIPTS = "kafka-replication.receipts"
 ONE_WRITER = "stop the other writer, or find out which older ledger was restored; a target belongs to one replication"
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """The ids of the source cluster and of both topics. A name can be used again, an id cannot."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    source_cluster: str
-    source_topic: str
-    target_topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """What left records out or changed them during the copy: its name, and the hash of its definition."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    name: str
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.hash})"
-
-
-def how(transform: Transform | None) -> str:
-    """How records were copied, for messages."""
-    return f"with {transform}" if transform else "without filter or transform"
 
 
 class LedgerEntry:
@@ -285,64 +263,6 @@ class Removed(LedgerEntry):
         if not self.target_starts:
             return self.target_start
         return self.target_starts[partition] if partition < len(self.target_starts) else 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class MappedOffset:
-    """Where one source record is on a Kafka target."""
-
-    source_offset: int
-    target_partition: int
-    target_offset: int
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Where one record is on a Kafka target."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} offset {self.offset}"
-
-
-def _mapped_offset(numbers: Any) -> MappedOffset:
-    if not isinstance(numbers, list) or [type(number) for number in numbers] != [int] * 3 or min(numbers) < 0:
-        raise ValueError(f"not a mapped offset: {numbers!r}")
-    return MappedOffset(*numbers)
-
-
-def _place(parts: Any) -> Place:
-    if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, int] or min(parts[1:]) < 0:
-        raise ValueError(f"not a place: {parts!r}")
-    return Place(*parts)
-
-
-JsonMappedOffset = Annotated[MappedOffset, PlainValidator(_mapped_offset), PlainSerializer(astuple)]
-JsonPlace = Annotated[Place, PlainValidator(_place), PlainSerializer(astuple)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedRecord:
-    """One source record that a chunk set aside: quarantined at ``place``, or skipped (without a place).
-
-    ``kind`` is one of `FailureKind`; a newer version may know more. ``size`` is in bytes, of key, value and headers; -1
-    if the record could not be read. ``key_digest`` (of the key alone; empty without a key) and ``digest`` are of the
-    receipt's digest kind.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    offset: Number
-    kind: str
-    reason: str
-    error: str
-    size: int
-    key_digest: str
-    digest: str
-    place: JsonPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
