@@ -250,7 +250,7 @@ class Transaction:
 
     def stall_clock(self) -> None: ...
 
-    sent = 0
+    sent, tell = 0, None
 
     def failure(self, of_a_record: KafkaError | None) -> None: ...
 

@@ -203,14 +203,15 @@ class ChunkWriter:
 
     def _delivered(self, record: Record | None, error: KafkaError | None, message: Message) -> None:
         """``record`` is given if it is watched."""
-        if error is None:
-            self.places.acknowledged(message.partition() or 0, offset_of(message))
+        if error is not None:
+            if self.sender.tell is not None:
+                self.sender.tell(error, message)
+            if record is not None and error.code() in REFUSALS:
+                self._refused.append((record, error.code()))
+            if self._failed is None or error.code() in REFUSALS:
+                self._failed = error
             return
-        self.sender.not_delivered(error, message)
-        if record is not None and error.code() in REFUSALS:
-            self._refused.append((record, error.code()))
-        if self._failed is None or error.code() in REFUSALS:
-            self._failed = error
+        self.places.acknowledged(message.partition() or 0, offset_of(message))
 
     def _raise_failure(self) -> None:
         """Raise the first failure. Return if the chunk can still be committed."""

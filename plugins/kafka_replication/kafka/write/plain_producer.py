@@ -58,6 +58,7 @@ class AcknowledgedProducer(Sender):
     ) -> None:
         super().__init__(what, target, settings, deadline)
         self.undelivered = 0  # records that the client knows to be lost; only without acknowledgements it goes on then
+        self.tell = self.not_delivered
         self._delivery: Delivery = delivery
         self._failed: KafkaError | None = None
         self._entries: list[tuple[str, int, bytes, bytes | None]] = []
@@ -75,6 +76,7 @@ class AcknowledgedProducer(Sender):
         return {"cluster": (Operation.IDEMPOTENT_WRITE, "")}
 
     def not_delivered(self, error: KafkaError | None, _: Message) -> None:
+        """The client's callback, also for a record that had one of its own."""
         if error is None or error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             return
         self.undelivered += 1

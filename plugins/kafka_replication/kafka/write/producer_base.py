@@ -34,6 +34,9 @@ class Sender(ABC):
         self._target, self._settings = target, settings
         self.throttling = Throttling(what, "target")
         self._topics = set[str]()  # to which it has written
+        # Told of each record that was not delivered, where these are counted. None with transactions: when one is
+        # fenced, the client calls back with an exception pending, and a Python call in there raises it (seen).
+        self.tell: Callable[[KafkaError | None, Message], None] | None = None
         self.sent = 0  # records of the chunk at work, with those that are about to be sent
 
     @abstractmethod
@@ -123,10 +126,6 @@ class Sender(ABC):
     @abstractmethod
     def failure(self, of_a_record: KafkaError | None = None) -> KafkaError | None:
         """Why what was sent can no longer be committed, or None if it can. A record may have failed by itself."""
-
-    @abstractmethod
-    def not_delivered(self, error: KafkaError | None, _: Message) -> None:
-        """The client's callback, also for a record that had one of its own."""
 
     def check_progress(self, stall: StallClock, left: int) -> None:
         """Raise Stalled if ``left`` records wait and none leaves the queue. Raise OutOfTime or NoProgress at the

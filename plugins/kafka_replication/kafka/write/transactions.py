@@ -108,9 +108,6 @@ class TransactionalProducer(Sender):
     def failure(self, of_a_record: KafkaError | None = None) -> KafkaError | None:
         return clients.failure(self.producer) or of_a_record
 
-    def not_delivered(self, error: KafkaError | None, _: Message) -> None:
-        """The client notes it: the transaction can only be aborted then."""
-
     @property
     def seconds_left(self) -> float:
         """How long an answer may be waited for: not longer than the target may be silent, and than the open transaction
