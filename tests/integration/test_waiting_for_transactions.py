@@ -40,7 +40,7 @@ def left_open(scene: Scenario, transactional_id: str, at: At) -> Iterator[None]:
 def test_a_wait_names_the_transaction_its_owner_and_its_end(
     scene: Scenario, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_transactions, "FIRST_WORD", 0.0)
+    monkeypatch.setattr(open_transactions, "FIRST_LINE", 0.0)
     scene.target.create(scene.topic)
     admin, at = clients.admin({"bootstrap.servers": scene.target.bootstrap}), At(scene.topic, 0)
     owners = {scene.key().transactional_id: f"replication {scene.name}", scene.topic: "none of our replications"}
