@@ -32,7 +32,12 @@ WHEEL = [*map(Requirement, PROJECT["dependencies"]), *(each for extra in EXTRAS.
 MODULES = {"apache-airflow": "airflow", "pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}
 # Imported where they are, and an error says what is missing where they are not.
 CLOUD = {"aws_msk_iam_sasl_signer", "google", "psycopg"}
-BROUGHT = {"annotated_types", "py4j", "pydantic_core", "typing_extensions"}  # by pydantic and pyspark, in the version that these need
+BROUGHT = {
+    "annotated_types",
+    "py4j",
+    "pydantic_core",
+    "typing_extensions",
+}  # by pydantic and pyspark, in the version that these need
 # Of this repository's own programs, or needed by a provider.
 NOT_IN_THE_WHEEL = {"httpx", "pandas"}
 
