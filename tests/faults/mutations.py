@@ -12,8 +12,8 @@ from kafka_replication.ledger import codec, record_keys
 from kafka_replication.ledger.entries import POSITIONS, RECEIPTS, Position, Receipt
 from kafka_replication.planning.plan import Plan
 from kafka_replication.runs import steps
+from kafka_replication.runs.replicate.advancing import change_to
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.work.advancing import change_to
 from kafka_replication.runtime import failpoints
 from kafka_replication.spark.launcher import Launcher
 

@@ -17,8 +17,8 @@ from kafka_replication.kafka.ledger import KafkaLedger
 from kafka_replication.model.errors import Unreachable
 from kafka_replication.reporting.progress import Progress
 from kafka_replication.runs import runner
+from kafka_replication.runs.replicate import progress as watching
 from kafka_replication.runs.run import Request, open_run
-from kafka_replication.runs.work import progress as watching
 from kafka_replication.runtime.events import Event
 from kafka_replication.spark.jobs import Job, RangeResult, RangeTask
 from tests.support.command_line import cli, command, ended

@@ -10,9 +10,9 @@ from kafka_replication.ledger.port import Ledger
 from kafka_replication.ledger.transaction import TransactionPort
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import Coverage, OffsetRange
+from kafka_replication.runs.replicate.bookkeeping import Bookkeeper
 from kafka_replication.runs.run import Request
 from kafka_replication.runs.steps import prepare
-from kafka_replication.runs.work.bookkeeping import Bookkeeper
 from kafka_replication.spark import worker
 from tests.support.actions import put
 from tests.support.scenario import Scenario, numbered

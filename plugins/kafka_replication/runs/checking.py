@@ -12,8 +12,8 @@ from kafka_replication.planning.checks import preflight
 from kafka_replication.planning.checks.loops import loops
 from kafka_replication.planning.findings import Finding
 from kafka_replication.runs.plan import one_side, previewing
+from kafka_replication.runs.replicate.replicating import job
 from kafka_replication.runs.run import Request, Run
-from kafka_replication.runs.work.replicating import job
 from kafka_replication.spark import reach
 from kafka_replication.spark.launcher import Launcher
 

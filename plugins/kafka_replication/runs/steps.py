@@ -6,10 +6,10 @@ A DAG task and a command call these same functions. Each may be called again aft
 from kafka_replication.runs.plan.one_side import findings as findings_of_one_side
 from kafka_replication.runs.plan.preparing import prepare
 from kafka_replication.runs.plan.previewing import check_functions, preview
+from kafka_replication.runs.replicate.advancing import advance
+from kafka_replication.runs.replicate.fencing import fence_stale_producers
+from kafka_replication.runs.replicate.replicating import Replicated, replicate, verify
 from kafka_replication.runs.report.reporting import report
-from kafka_replication.runs.work.advancing import advance
-from kafka_replication.runs.work.fencing import fence_stale_producers
-from kafka_replication.runs.work.replicating import Replicated, replicate, verify
 
 __all__ = [
     "Replicated",

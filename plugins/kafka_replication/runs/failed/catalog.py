@@ -10,8 +10,8 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.failures import STATES, FailureKind
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import MAX_OFFSET, Coverage, OffsetRange
+from kafka_replication.runs.replicate.failed_records import store
 from kafka_replication.runs.run import Run
-from kafka_replication.runs.work.failed_records import store
 from kafka_replication.watermarks.failed import (
     OPEN,
     QUARANTINED,

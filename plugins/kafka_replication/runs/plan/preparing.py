@@ -31,8 +31,8 @@ from kafka_replication.runs.plan.looking import asked, log_findings, look, raise
 from kafka_replication.runs.plan.previewing import told
 from kafka_replication.runs.plan.receipt_check import defended
 from kafka_replication.runs.plan.target_topics import create_quarantine, create_targets
+from kafka_replication.runs.replicate.fencing import fence_stale_producers
 from kafka_replication.runs.run import LeasedRun, Request, Run
-from kafka_replication.runs.work.fencing import fence_stale_producers
 from kafka_replication.watermarks.values import Lease
 
 log = logging.getLogger(__name__)

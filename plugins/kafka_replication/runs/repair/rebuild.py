@@ -10,8 +10,8 @@ from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import Refused
 from kafka_replication.model.keys import PartitionKey
 from kafka_replication.reporting.table import table
+from kafka_replication.runs.replicate.advancing import change_to
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.work.advancing import change_to
 from kafka_replication.watermarks.values import Watermark
 
 

@@ -16,8 +16,8 @@ from kafka_replication.planning.plan import Plan
 from kafka_replication.planning.target_retention import removal_text
 from kafka_replication.reporting.arithmetic import Evidence, account
 from kafka_replication.reporting.report import RunReport
+from kafka_replication.runs.replicate.failed_records import note
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.work.failed_records import note
 from kafka_replication.verification.verify import VerifyResult
 from kafka_replication.watermarks.values import RangeOutcome
 

@@ -18,11 +18,11 @@ from kafka_replication.planning.backfill.backfill_plan import next_slice
 from kafka_replication.planning.needed_receipts import first_needed
 from kafka_replication.planning.plan import PartitionPlan, Plan
 from kafka_replication.reporting.progress import Work, work_of
+from kafka_replication.runs.replicate.advancing import advance_each
+from kafka_replication.runs.replicate.bookkeeping import Bookkeeper
+from kafka_replication.runs.replicate.fencing import fence_stale_producers
+from kafka_replication.runs.replicate.progress import Watch
 from kafka_replication.runs.run import LeasedRun, Run
-from kafka_replication.runs.work.advancing import advance_each
-from kafka_replication.runs.work.bookkeeping import Bookkeeper
-from kafka_replication.runs.work.fencing import fence_stale_producers
-from kafka_replication.runs.work.progress import Watch
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import Job, JobEnd, RangeResult, RangeTask, longest_first
 from kafka_replication.spark.launcher import Launcher

@@ -17,8 +17,8 @@ from kafka_replication.model.errors import BadInput, Fenced, Refused, Replicatio
 from kafka_replication.model.keys import PartitionKey, verified_id
 from kafka_replication.model.times import now
 from kafka_replication.planning.plan import PartitionPlan, Plan
+from kafka_replication.runs.replicate.advancing import advance
 from kafka_replication.runs.run import LeasedRun
-from kafka_replication.runs.work.advancing import advance
 from kafka_replication.runtime import failpoints
 from kafka_replication.runtime.events import Event, log_event
 from kafka_replication.spark.jobs import JobEnd, RangeResult, RangeTask
