@@ -12,14 +12,12 @@ import pytest
 
 from kafka_replication.ledger.view import LedgerView
 from kafka_replication.model.errors import BadInput, Busy, Refused, Unreachable
-from kafka_replication.model.keys import PartitionKey
 from kafka_replication.model.offsets import OffsetRange, TopicPartition
 from kafka_replication.planning.backfill.backfill_plan import BackfillPlan
 from kafka_replication.planning.backfill.backfill_request import BackfillRequest, parse
 from kafka_replication.reporting import backfill as backfill_report
 from kafka_replication.reporting.report import RunReport
 from kafka_replication.runs import backfill as backfilling
-from kafka_replication.runs import steps
 from kafka_replication.runs.repair.approval import Approval, approve
 from kafka_replication.runs.run import LeasedRun
 from kafka_replication.spark.launcher import Launcher
@@ -193,22 +191,24 @@ def test_a_target_that_is_away_between_two_slices_is_waited_for(
     backfills.settings = {"max_records_per_run": 40}
     scene.source.create(scene.topic)
     scene.source.produce(scene.topic, numbered(100))
-    view, advance, missing = LeasedRun.view, steps.advance, [0]
+    view, advance, missing, times = LeasedRun.view, scene.store.advance_many, [0], [0]
 
     def away(run: LeasedRun) -> LedgerView:
         if missing[0]:
             missing[0] -= 1
+            times[0] += 1
             raise Unreachable("the target does not answer", "wait")
         return view(run)
 
-    def advance_and_leave(*arguments: Any) -> dict[PartitionKey, int]:
+    def advance_and_leave(*arguments: Any) -> Any:
         moved = advance(*arguments)
         missing[0] = 2
         return moved
 
-    monkeypatch.setattr(steps, "advance", advance_and_leave)
+    monkeypatch.setattr(scene.store, "advance_many", advance_and_leave)
     monkeypatch.setattr(LeasedRun, "view", away)
     assert backfills.run(0, 100).outcome == "done"
+    assert times[0] >= 4, "it was away after more than one slice"
     assert scene.check().clean
 
 

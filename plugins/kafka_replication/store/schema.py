@@ -45,12 +45,12 @@ _ADVISORY_LOCK: Final = 4_217_061_881
 metadata = MetaData()
 
 
-def _key(primary: bool) -> list[Column[Any]]:
+def _key() -> list[Column[Any]]:
     return [
-        Column("replication", String, primary_key=primary, nullable=False),
-        Column("source_topic", String, primary_key=primary, nullable=False),
-        Column("source_partition", Integer, primary_key=primary, nullable=False, autoincrement=False),
-        Column("target_topic", String, primary_key=primary, nullable=False),
+        Column("replication", String, primary_key=True, nullable=False),
+        Column("source_topic", String, primary_key=True, nullable=False),
+        Column("source_partition", Integer, primary_key=True, nullable=False, autoincrement=False),
+        Column("target_topic", String, primary_key=True, nullable=False),
     ]
 
 
@@ -67,11 +67,11 @@ def _value(version_is_key: bool) -> list[Column[Any]]:
 
 
 schema_table = Table(FIRST_TABLE, metadata, Column("version", Integer, primary_key=True, autoincrement=False))
-watermarks = Table("kafka_replication_watermarks", metadata, *_key(primary=True), *_value(version_is_key=False))
+watermarks = Table("kafka_replication_watermarks", metadata, *_key(), *_value(version_is_key=False))
 history = Table(
     "kafka_replication_watermark_history",
     metadata,
-    *_key(primary=True),
+    *_key(),
     *_value(version_is_key=True),
     Index("kafka_replication_watermark_history_age", "replication", "updated_at"),
 )
@@ -127,7 +127,7 @@ outcomes = Table(
     "kafka_replication_range_outcomes",
     metadata,
     Column("run_id", String, ForeignKey(runs.c.run_id), primary_key=True),
-    *_key(primary=True),
+    *_key(),
     Column("from_offset", BigInteger, primary_key=True, autoincrement=False),
     Column("until_offset", BigInteger, primary_key=True, autoincrement=False),
     Column("copied", BigInteger, nullable=False),
@@ -173,7 +173,7 @@ alerts = Table(
 failed_records = Table(
     "kafka_replication_failed_records",
     metadata,
-    *_key(primary=True),
+    *_key(),
     Column("generation", Integer, primary_key=True, autoincrement=False),
     Column("source_offset", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", String, nullable=False),

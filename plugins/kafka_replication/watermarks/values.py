@@ -117,10 +117,6 @@ class Lease:
         """The owner with its attempt, for messages."""
         return f"{self.owner} ({self.holder})" if self.holder else self.owner
 
-    def is_same_hold(self, other: Lease) -> bool:
-        """True if both leases belong to the same attempt."""
-        return (self.owner, self.holder, self.token) == (other.owner, other.holder, other.token)
-
     def __str__(self) -> str:
         state = "queued for" if self.waiting else "held by" if self.holder else "reserved for"
         return (

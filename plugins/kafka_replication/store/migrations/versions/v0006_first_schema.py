@@ -26,12 +26,12 @@ def _create_version() -> None:
     op.execute(f"INSERT INTO {name} (version) VALUES (6)")
 
 
-def _key(primary: bool) -> list[sa.Column[Any]]:
+def _key() -> list[sa.Column[Any]]:
     return [
-        sa.Column("replication", sa.String, primary_key=primary, nullable=False),
-        sa.Column("source_topic", sa.String, primary_key=primary, nullable=False),
-        sa.Column("source_partition", sa.Integer, primary_key=primary, nullable=False, autoincrement=False),
-        sa.Column("target_topic", sa.String, primary_key=primary, nullable=False),
+        sa.Column("replication", sa.String, primary_key=True, nullable=False),
+        sa.Column("source_topic", sa.String, primary_key=True, nullable=False),
+        sa.Column("source_partition", sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+        sa.Column("target_topic", sa.String, primary_key=True, nullable=False),
     ]
 
 
@@ -48,9 +48,9 @@ def _value(version_is_key: bool) -> list[sa.Column[Any]]:
 
 
 def _create_watermarks() -> None:
-    op.create_table("kafka_replication_watermarks", *_key(primary=True), *_value(version_is_key=False))
+    op.create_table("kafka_replication_watermarks", *_key(), *_value(version_is_key=False))
     history = "kafka_replication_watermark_history"
-    op.create_table(history, *_key(primary=True), *_value(version_is_key=True))
+    op.create_table(history, *_key(), *_value(version_is_key=True))
     op.create_index("kafka_replication_watermark_history_age", history, ["replication", "updated_at"])
     op.create_table(
         "kafka_replication_leases",
@@ -97,7 +97,7 @@ def _create_runs() -> None:
     op.create_table(
         "kafka_replication_range_outcomes",
         sa.Column("run_id", sa.String, sa.ForeignKey("kafka_replication_runs.run_id"), primary_key=True),
-        *_key(primary=True),
+        *_key(),
         sa.Column("from_offset", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("until_offset", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("copied", sa.BigInteger, nullable=False),
@@ -143,10 +143,7 @@ def _create_alerts() -> None:
 def _create_failed_records() -> None:
     op.create_table(
         "kafka_replication_failed_records",
-        sa.Column("replication", sa.String, primary_key=True),
-        sa.Column("source_topic", sa.String, primary_key=True),
-        sa.Column("source_partition", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("target_topic", sa.String, primary_key=True),
+        *_key(),
         sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("source_offset", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("kind", sa.String, nullable=False),
