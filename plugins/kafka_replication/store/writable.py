@@ -53,18 +53,11 @@ def _file(url: URL) -> ReplicationError | None:
         if not existing_folder.is_dir():
             return connect.no_folder(file.parent, os.strerror(errno.ENOTDIR))
         return None if _may_change(existing_folder) else connect.no_folder(file.parent, os.strerror(errno.EACCES))
-    if not os.path.lexists(file):
-        return (
-            None
-            if _may_change(file.parent)
-            else connect.error_of(row_named("sqlite-no-file"), "no right to write the folder", url)
-        )
-    writable = os.access(file, os.R_OK | os.W_OK, effective_ids=True) and _may_change(file.parent)
-    return (
-        None
-        if writable
-        else connect.error_of(row_named("sqlite-read-only"), "no right to write the file and its folder", url)
-    )
+    writable, row, said = _may_change(file.parent), "sqlite-no-file", "no right to write the folder"
+    if os.path.lexists(file):
+        writable = writable and os.access(file, os.R_OK | os.W_OK, effective_ids=True)
+        row, said = "sqlite-read-only", "no right to write the file and its folder"
+    return None if writable else connect.error_of(row_named(row), said, url)
 
 
 def _may_change(folder: Path) -> bool:
