@@ -1,4 +1,6 @@
-"""What a user's transform works with. A replication file names the function: ``transform: package.module:function``.
+"""The record that a user's transform works with.
+
+A replication file names the function: ``transform: package.module:function``.
 
 The function takes one `Record`. It returns a `Record`, several (a list, a tuple or a generator), or None, which leaves
 the record out. It must be pure: the same record always gives the same result, because an audit calls it again.
@@ -24,7 +26,7 @@ Header = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a record was read. ``cluster`` is Kafka's cluster id."""
+    """The place where a record was read. ``cluster`` is Kafka's cluster id."""
 
     cluster: str = ""
     topic: str = ""

@@ -92,7 +92,7 @@ class Copier:
         return self._result
 
     def _stop(self, error: ReplicationError) -> Stop:
-        """Where and how the copy ended with this error."""
+        """The place and manner in which the copy ended with this error."""
         offset, digest = self._at
         if isinstance(error, RefusedAt) and error.offset is not None:
             offset, digest = error.offset, error.key_digest
@@ -127,7 +127,7 @@ class Copier:
                 self._give_up_engine(task, failures)
 
     def _learned(self, refused: RefusedAt) -> bool:
-        """Whether the refusal names records to set aside that were not known before. Then a new session goes on."""
+        """True if the refusal names records to set aside that were not known before. Then a new session goes on."""
         before, self._aside = self._aside, self._aside.learning(refused.failures)
         if self._aside is before:
             return False
@@ -150,7 +150,7 @@ class Copier:
         self.pause(backoff(failures))
 
     def _give_up_engine(self, task: CopyTask, failures: int) -> None:
-        """What failed so often without a chunk between, another engine may be able to do: it has other connections."""
+        """Leave the rest to another engine, which has other connections and may be able to copy it."""
         name = self._turns.now.name
         if failures >= PATIENCE and self._turns.give_up(task.range.until):
             log.info("%s %s: engine %s got no further", task.key.source, task.range, name)
@@ -199,7 +199,7 @@ class Copier:
         return True
 
     def _part(self, left: OffsetRange) -> OffsetRange | None:
-        """What this session copies of ``left``; None if that is for another engine."""
+        """The part of ``left`` that this session copies; None if that is for another engine."""
         until = left.until if self._turns.until is None else min(left.until, self._turns.until)
         return OffsetRange(left.from_, until) if left.from_ < until else None
 

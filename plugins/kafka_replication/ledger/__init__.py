@@ -1,5 +1,6 @@
-"""What the ledger on the target holds.
+"""The ledger on the target, as values.
 
-`entries` has the values, `codec` their JSON, `formats` every version of every kind, `record_keys` their record keys,
-`view` the state of one replication. This package does not read or write topics: `kafka` does.
+`entries` and `values` have the values and, by the types of their fields, their JSON; `codec` reads and writes it,
+`record_keys` has the record keys, `view` the state of one replication. This package does not read or write topics:
+`kafka` does.
 """

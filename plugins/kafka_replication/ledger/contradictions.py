@@ -16,7 +16,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange, TopicPartitio
 
 
 def of_entries(key: PartitionKey, view: LedgerView) -> list[str]:
-    """What position, verified coverage and gaps of a known partition say against each other."""
+    """Contradictions between position, verified coverage and gaps of a known partition."""
     return [f"{_where(key)}: {text}" for text in _of_entries(key, view)]
 
 
@@ -38,7 +38,7 @@ def _of_entries(key: PartitionKey, view: LedgerView) -> Iterator[str]:
 
 
 def of_receipts(key: PartitionKey, view: LedgerView, receipts: Receipts) -> list[str]:
-    """What these receipts say against the position. ``receipts`` has at least those of what is not verified."""
+    """Contradictions between these receipts and the position. ``receipts`` has at least the unverified ones."""
     return [f"{_where(key)}: {text}" for text in _of_receipts(key, view, receipts)]
 
 

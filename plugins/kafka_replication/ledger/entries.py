@@ -60,7 +60,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position(LedgerEntry):
-    """How far one partition was copied.
+    """The progress of one partition's copy.
 
     Written in the same transaction as the copied records, or when the partition is opened; without transactions, after
     the records were acknowledged. Then ``target_end`` is where our records end if none was lost or doubled.
@@ -118,7 +118,7 @@ class Position(LedgerEntry):
 
     @property
     def set_aside(self) -> int:
-        """How many records of this generation were set aside."""
+        """The number of records of this generation that were set aside."""
         return self.quarantined + self.skipped
 
     def counting(self, receipt: Receipt, times: int = 1) -> Position:
@@ -149,7 +149,7 @@ class Position(LedgerEntry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified(LedgerEntry):
-    """Which offsets were read back and are equal, and at which level they were verified.
+    """The offsets that were read back and are equal, and the level at which they were verified.
 
     The verify step writes it, after fencing earlier runs. The last fields are about copies without transactions.
     """
@@ -199,13 +199,13 @@ class Gap(LedgerEntry):
 
     @property
     def copied(self) -> bool:
-        """Whether the records were copied, and only their verification was given up."""
+        """True if the records were copied, and only their verification was given up."""
         return self.kind == "unverifiable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(LedgerEntry):
-    """Where a partition of the first opening starts that could not be opened then.
+    """The start of a partition of the first opening that could not be opened then.
 
     Written in the transaction that opens the others. Without meaning once the partition has a position.
     """
@@ -267,7 +267,7 @@ class Removed(LedgerEntry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(LedgerEntry):
-    """What the transaction of one chunk did. The ranges of neighbouring receipts join without hole or overlap.
+    """The account of one chunk's transaction. The ranges of neighbouring receipts join without hole or overlap.
 
     ``count`` is the number of records that it wrote to the target, ``digest`` is their digest. ``copied`` is the number
     of source records that these come from: another one only where a transform makes several records of one. Records
@@ -320,17 +320,17 @@ class Receipt(LedgerEntry):
 
     @property
     def copied(self) -> int:
-        """How many source records are on the target, each as one record or several."""
+        """The number of source records that are on the target, each as one record or several."""
         return self.count if self.sources is None else self.sources
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Where its records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
+        """The places of its records on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
         return parts_of(self.placement, f"the receipt of source offsets {self.range}")
 
     @property
     def spread(self) -> bool:
-        """Whether records of others may lie between its records."""
+        """True if records of others may lie between its records."""
         return isinstance(self.placement, KafkaPartitions)
 
 
@@ -385,7 +385,7 @@ class Handled(LedgerEntry):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Where retried records are on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
+        """The places of retried records on a Kafka target. Raises LedgerUnreadable for another kind of placement."""
         return parts_of(self.placement, f"the entry of handled records {self.offsets}")
 
 

@@ -1,4 +1,4 @@
-"""How the fields of ledger entries that are more than a number or a text stand in JSON."""
+"""The JSON of those fields of ledger entries that are more than a number or a text."""
 
 from __future__ import annotations
 

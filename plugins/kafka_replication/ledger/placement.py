@@ -1,4 +1,4 @@
-"""Where a chunk's records are on the target, and how far a source partition reaches there."""
+"""The places of a chunk's records on the target, and the reach of a source partition there."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSegments:
-    """Where a chunk is on a Kafka target, in source order. Empty if the chunk wrote no record."""
+    """The place of a chunk on a Kafka target, in source order. Empty if the chunk wrote no record."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -83,8 +83,8 @@ def ends_of(parts: Iterable[Part]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class KafkaPartitions:
-    """Where a chunk is on a Kafka target that has records of others between ours: in which partitions, at which exact
-    offsets, and what chose them. In the order of the partitions.
+    """The place of a chunk on a Kafka target that has records of others between ours: in which partitions, at which
+    exact offsets, and what chose them. In the order of the partitions.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -106,7 +106,7 @@ Placement = KafkaSegments | KafkaPartitions | UnknownPlacement
 
 
 def _kind(content: Any) -> str | None:
-    """Which placement this JSON is: one that this version knows is read strictly, another one is kept unchanged."""
+    """The kind of placement of this JSON: a known one is read strictly, another one is kept unchanged."""
     match content:
         case {"kind": ("kafka-segments" | "kafka-partitions") as kind}:
             return str(kind)
@@ -137,7 +137,7 @@ JsonPlacement = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far the records of one source partition reach in each partition of the target topic.
+    """The reach of one source partition's records in each partition of the target topic.
 
     ``ends`` has one past our highest offset in each of them, 0 without a record.
     """

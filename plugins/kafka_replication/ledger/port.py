@@ -31,7 +31,7 @@ class Ledger(Protocol):
     """
 
     def exists(self) -> bool:
-        """Whether the ledger was created. Raises Refused if its topics have settings that are not allowed."""
+        """True if the ledger was created. Raises Refused if its topics have settings that are not allowed."""
 
     def ensure(self, replication: Replication) -> None:
         """Create missing topics. Raises Refused if existing ones have settings that are not allowed."""
@@ -49,7 +49,7 @@ class Ledger(Protocol):
         """
 
     def verified(self, key: PartitionKey) -> Verified | None:
-        """What the newest entry says is verified of ``key``; None if nothing was."""
+        """The newest entry about what is verified of ``key``; None if nothing was."""
 
     def receipts(self, wanted: Mapping[PartitionKey, int | None]) -> Receipts:
         """The newest receipts of these keys, of every generation. The value is the offset to start at, in the key's
@@ -70,11 +70,11 @@ class Ledger(Protocol):
         """
 
     def hidden_by(self, at: TopicPartition) -> str:
-        """What is known of that transaction in one of them, behind a colon; empty if nothing is. Never raises."""
+        """The facts about that transaction in one of them, behind a colon; empty if nothing is. Never raises."""
 
     def obstacle(self) -> ReplicationError | None:
-        """Why nothing can be written now: a retriable error where that may heal by itself. None: nothing shows that, or
-        no ledger exists. Raises Unreachable.
+        """The reason why nothing can be written now: a retriable error where that may heal by itself. None: nothing
+        shows that, or no ledger exists. Raises Unreachable.
         """
 
     def write(self, transaction: TransactionPort, key: PartitionKey, entry: Entry) -> None:

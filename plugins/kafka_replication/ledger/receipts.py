@@ -21,7 +21,7 @@ class StoredReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipts:
-    """What one read of the receipts topic returned for the requested keys."""
+    """The receipts of the requested keys that one reading of their topic returned."""
 
     stored: Mapping[PartitionKey, tuple[StoredReceipt, ...]]
     since: Mapping[PartitionKey, int]  # the requested offset; 0: from the log start
@@ -57,11 +57,11 @@ class Receipts:
         return {stored.receipt.generation for stored in self.stored[key]}
 
     def incomplete(self, key: PartitionKey) -> bool:
-        """Whether requested receipts may have expired, because the log starts above the requested offset."""
+        """True if requested receipts may have expired, because the log starts above the requested offset."""
         return self.expired(key, self.since[key])
 
     def expired(self, key: PartitionKey, since: int | None) -> bool:
-        """Whether receipts from this offset on may have expired; None: of any offset."""
+        """True if receipts from this offset on may have expired; None: of any offset."""
         return self.log_starts[key.ledger_partition] > (since or 0)
 
     def unverified_from(self, key: PartitionKey, generation: int, verified: Coverage) -> int:

@@ -23,7 +23,7 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What left records out or changed them during the copy: its name, and the hash of its definition."""
+    """The filter or transform of a copy: its name, and the hash of its definition."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -35,13 +35,13 @@ class Transform:
 
 
 def how(transform: Transform | None) -> str:
-    """How records were copied, for messages."""
+    """The manner in which records were copied, for messages."""
     return f"with {transform}" if transform else "without filter or transform"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MappedOffset:
-    """Where one source record is on a Kafka target."""
+    """The place of one source record on a Kafka target."""
 
     source_offset: int
     target_partition: int
@@ -50,7 +50,7 @@ class MappedOffset:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where one record is on a Kafka target."""
+    """The place of one record on a Kafka target."""
 
     topic: str
     partition: int

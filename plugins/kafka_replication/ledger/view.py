@@ -45,7 +45,7 @@ class LedgerView:
 
     @property
     def begun(self) -> bool:
-        """Whether the replication's first opening was done. What appears later starts at its beginning."""
+        """True if the replication's first opening was done. What appears later starts at its beginning."""
         return bool(self.positions or self.starts)
 
     def position(self, key: PartitionKey, generation: int) -> Position | None:
@@ -90,12 +90,16 @@ class LedgerView:
         return entry if entry is not None and entry.generation == generation else None
 
     def level(self, key: PartitionKey, generation: int) -> str:
-        """How the copies of this generation were verified: ``digest``, ``count``, or ``none`` if nothing was."""
+        """The level at which the copies of this generation were verified: ``digest``, ``count``, or ``none`` if nothing
+        was.
+        """
         entry = self._verified(key, generation)
         return entry.level if entry and entry.coverage else NONE
 
     def delivered(self, key: PartitionKey, generation: int) -> Verified | None:
-        """What is verified of this generation: its profile, and what was lost or doubled; None if nothing is."""
+        """The entry about what is verified of this generation: its profile, and what was lost or doubled; None if
+        nothing is.
+        """
         return self._verified(key, generation)
 
     def lost(self, key: PartitionKey, generation: int) -> Coverage:
@@ -110,7 +114,7 @@ class LedgerView:
         return Coverage.of(given_up).subtract(self.given_back(key, generation))
 
     def removal(self, key: PartitionKey, generation: int) -> Removed | None:
-        """What is known of copies of this generation that the target no longer has."""
+        """The entry about copies of this generation that the target no longer has."""
         entry = self.removed.get(key)
         return entry if entry is not None and entry.generation == generation else None
 
@@ -152,7 +156,7 @@ class LedgerView:
         return self.read_back(key, generation).union(self.lost(key, generation)).union(self.unproven(key, generation))
 
     def handled_in(self, key: PartitionKey, generation: int, state: str | None = None) -> tuple[Handled, ...]:
-        """What was decided about records of this generation that were set aside, in order; None: every decision."""
+        """The decisions about records of this generation that were set aside, in order; None: every decision."""
         return tuple(
             entry
             for entry in self.handled.get(key, ())
@@ -178,7 +182,8 @@ class LedgerView:
         return _united(part.offsets for part in parts if part.partition == key.target.partition)
 
     def set_aside(self, key: PartitionKey) -> tuple[int, int]:
-        """How many records of a known partition are quarantined and skipped now, without those that were retried.
+        """The numbers of records of a known partition that are quarantined and skipped now, without those that were
+        retried.
 
         Those that turned out not to be visible count as retried.
         """
@@ -188,7 +193,7 @@ class LedgerView:
         return max(0, position.quarantined - quarantined), max(0, position.skipped - skipped)
 
     def undecided(self, key: PartitionKey, of: Sequence[str] = ASIDE) -> int:
-        """How many records of a known partition are set aside ``of`` these ways, and nobody has decided about them."""
+        """The number of records of a known partition that are set aside ``of`` these ways and wait for a decision."""
         position = self.positions[key]
         entries = self.handled_in(key, position.generation)
         decided = _united(getattr(entry, name).subtract(entry.given_back) for entry in entries for name in of)
@@ -201,7 +206,9 @@ class LedgerView:
         return position.coverage.subtract(self.verified_or_waived(key, position.generation))
 
     def verified_end(self, key: PartitionKey) -> int:
-        """Where the watermark of a known partition may stand: the end of its contiguous verified coverage."""
+        """The offset at which the watermark of a known partition may stand: the end of its contiguous verified
+        coverage.
+        """
         position = self.positions[key]
         entry = self.removal(key, position.generation)
         start = max(position.start, entry.passed if entry else 0)

@@ -1,4 +1,4 @@
-"""Why a record cannot be copied: the kinds of failure, one failure as a value, and what can be done about it."""
+"""Failures of records: their kinds, one failure as a value, and the actions about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """What is wrong with a record. The names are keys of the section ``failures`` of a replication file."""
+    """The kind of a record's failure. The names are keys of the section ``failures`` of a replication file."""
 
     TOO_LARGE = "too_large"  # for the target topic, or for the producer
     REFUSED = "refused"  # by the target's broker or client: no key on a compacted topic, timestamp out of bounds
@@ -21,7 +21,7 @@ STATES = ("quarantined", "skipped", "retried", "discarded", "not_visible")
 
 
 class Action(StrEnum):
-    """What a person asks for about failed records."""
+    """An action of a person about failed records."""
 
     LIST = "list"
     SHOW = "show"

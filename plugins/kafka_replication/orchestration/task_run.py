@@ -138,7 +138,7 @@ def failing(tries_once: Replication | None = None) -> Iterator[None]:
 
 
 def _never_worked(replication: Replication) -> bool:
-    """Whether nothing was ever verified, as far as the store knows."""
+    """True if nothing was ever verified, as far as the store knows."""
     try:
         with closing(store()) as watermarks:
             return not watermarks.watermarks(replication.name)

@@ -90,7 +90,7 @@ class PartitionAudit:
             self.errors.append(str(error))
 
     def recomputes(self, receipt: Receipt, today: Transform | None) -> bool:
-        """Whether today's filter and transform are those that the chunk was copied with. Otherwise a note says so, once
+        """True if today's filter and transform are those that the chunk was copied with. Otherwise a note says so, once
         for each.
         """
         if receipt.transform == today:

@@ -169,7 +169,7 @@ def _planned(run: Run, demand: Backfill, world: World) -> PlannedBackfill:
 
 
 def _again(previewed: BackfillPlan) -> dict[PartitionKey, Coverage]:
-    """What has to be given back before it can be copied a second time."""
+    """The offsets that have to be given back before they can be copied a second time."""
     return {line.key: line.again for line in previewed.lines if line.again and line.plan.copy}
 
 

@@ -54,7 +54,7 @@ def _unusable_functions(run: Run) -> Iterator[Finding]:
 
 
 def _loops(run: Run, replication: Replication) -> list[Finding]:
-    """What the ledger on the source shows, if there is one and it may be read: a run does not need it."""
+    """Findings of the ledger on the source, if there is one and it may be read: a run does not need it."""
     try:
         target = topics.cluster_id(run.clusters.target_admin)
         return list(loops(replication, target, run.clusters.positions_on_source()))

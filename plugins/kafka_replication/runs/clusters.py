@@ -108,7 +108,7 @@ class Clusters:
 
     @property
     def logins(self) -> Mapping[Side, Login]:
-        """Who a client of each side is."""
+        """The login of a client of each side."""
         return {"source": clients.login(self.source), "target": clients.login(self.target)}
 
     def _settings(self, connection: str, side: Side) -> dict[str, Any]:

@@ -22,7 +22,7 @@ NOTHING = Scope.exactly(TargetTopics.NONE)
 
 
 def live_scope(run: Run, source_topics: Iterable[str] = ()) -> Scope:
-    """What a live run asks for: everything. It waits for the replication's own target topics, or for those of
+    """The scope of a live run: everything. It waits for the replication's own target topics, or for those of
     ``source_topics``, and then leaves to other runs what they are at work on.
     """
     names = source_topics or _source_topics(run)

@@ -141,12 +141,14 @@ class Run:
 
     @property
     def pipeline(self) -> Pipeline | None:
-        """What the replication leaves out and changes. Raises BadInput for a function that cannot be imported here."""
+        """The pipeline that leaves out and changes records. Raises BadInput for a function that cannot be imported
+        here.
+        """
         return load(self.replication.pipeline)
 
     @property
     def transform(self) -> Transform | None:
-        """What a receipt of today would say about the pipeline. Raises BadInput."""
+        """The transform that a receipt of today would name. Raises BadInput."""
         pipeline = self.pipeline
         return pipeline.identity if pipeline else None
 
@@ -173,7 +175,7 @@ class LeasedRun(Run):
         self.hold.check()
 
     def holds(self, target_topic: str) -> bool:
-        """Whether this run may write to the topic; otherwise another run is at work on it."""
+        """True if this run may write to the topic; otherwise another run is at work on it."""
         return target_topic in self.hold.lease.topics
 
     def again_if_fenced(self, doing: str, call: Callable[[], T]) -> T:

@@ -159,7 +159,7 @@ def _expected_end(keys: Collection[PartitionKey], view: LedgerView, at: TopicPar
 
 
 def _behind(view: LedgerView, keys: Collection[PartitionKey], at: TopicPartition, there: OffsetRange) -> OffsetRange:
-    """What lies behind the last record of all of these keys."""
+    """The offsets behind the last record of all of these keys."""
     ends = [view.positions[key].ends(key.source.partition).get(at.partition, 0) for key in keys]
     ours = max(ends, default=there.until)
     return readable(max(there.from_, ours), there.until)

@@ -1,4 +1,4 @@
-"""Which records of one range are set aside instead of copied: quarantined or skipped, as the policy says."""
+"""The records of one range that are set aside instead of copied: quarantined or skipped, as the policy says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_IN_CHUNK = 500  # so that a receipt, which names each of them, stays far be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """What one session may set aside of a range, and what the sessions before it have learned.
+    """The records of a range that one session may set aside, and those that the sessions before it have learned of.
 
     ``known`` has what a refusal taught: these records are set aside when they are read again. While ``searching``, a
     record was refused that is not known yet.
@@ -29,11 +29,11 @@ class SetAside:
 
     @property
     def anything(self) -> bool:
-        """Whether there is a policy by which a record can be set aside."""
+        """True if there is a policy by which a record can be set aside."""
         return self.policy.policies != {"fail"}
 
     def action(self, failure: Failure) -> Policy:
-        """What to do with the record."""
+        """The policy for the record."""
         return self.policy.of(failure.kind)
 
     def learning(self, failures: Iterable[Failure]) -> SetAside:

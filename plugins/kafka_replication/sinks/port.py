@@ -1,4 +1,5 @@
-"""What a sink must do so that records arrive exactly once. The copier and the engines use a target only through this.
+"""The interface of a sink, to which records arrive exactly once. The copier and the engines use a target only through
+this.
 
 Kafka is the first implementation. A store that can set a position only if it is still the expected one (a search
 engine with ``if_seq_no``, HBase with ``checkAndPut``) can be another: its `fence` takes a new epoch for the key, its
@@ -86,8 +87,8 @@ class RecordWriter(Protocol):
 
     @property
     def screen(self) -> Screen | None:
-        """Why the target would not take a record, if that is certain; ask it before each record. None: nothing is set
-        aside, and no record need be asked about.
+        """The function that names a record which the target is certain to refuse; call it before each record. None:
+        nothing is set aside, and no record need be asked about.
         """
 
     def set_aside(self, record: Record, failure: Failure) -> None:
@@ -98,11 +99,11 @@ class RecordWriter(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether so much was set aside that the chunk should end."""
+        """True if so much was set aside that the chunk should end."""
 
     @property
     def failures(self) -> tuple[FailedRecord, ...]:
-        """What was set aside, and where it is. Complete after `finish`."""
+        """The records that were set aside, and their places. Complete after `finish`."""
 
     def write(self, records: Sequence[Record]) -> None:
         """Send these records. Returns before they are acknowledged. Waits while the client's queue is full.
@@ -175,7 +176,7 @@ class SinkSession(Protocol):
 
     @property
     def written(self) -> int:
-        """How many records were written to the chunk that was begun last; 0 once it is committed."""
+        """The number of records that were written to the chunk that was begun last; 0 once it is committed."""
 
     @property
     def first(self) -> Record | None:
@@ -204,7 +205,7 @@ class Sink(Protocol):
         """
 
     def why_not_batches(self, topic: str) -> str | None:
-        """Why sessions of this target topic have no `Batches`; None if they do. Raises Unreachable."""
+        """The reason why sessions of this target topic have no `Batches`; None if they do. Raises Unreachable."""
 
     def verifier(self, key: PartitionKey) -> AbstractContextManager[TargetReader]:
         """Reads copied records back as the target's readers see them, with connections of its own."""

@@ -1,1 +1,1 @@
-"""What counts as verified: receipts, digests, and the comparison of source and target."""
+"""Verification of copies: receipts, digests, and the comparison of source and target."""

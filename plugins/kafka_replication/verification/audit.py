@@ -19,7 +19,7 @@ from kafka_replication.model.offsets import Coverage, OffsetRange
 
 
 class Kind(StrEnum):
-    """How a record can differ between source and target."""
+    """A difference of a record between source and target."""
 
     MISSING = "missing"  # on the source, not on the target
     EXTRA = "extra"  # on the target, without a source record: a duplicate, or written by another producer
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is audited as one piece: a chunk with its receipt, or (without a receipt) target offsets of no receipt."""
+    """The unit of an audit: a chunk with its receipt, or (without a receipt) target offsets of no receipt."""
 
     target: OffsetRange | None  # None: the chunk wrote no record to the target
     receipt: Receipt | None

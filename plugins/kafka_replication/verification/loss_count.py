@@ -36,10 +36,10 @@ class BothSides(Protocol):
     """Reads one partition on source and target. Raises Stalled, Unreachable and VerificationFailed."""
 
     def source_log(self) -> OffsetRange:
-        """What can be read of the source."""
+        """The readable offsets of the source."""
 
     def target_log(self, expected: int) -> OffsetRange:
-        """What can be read of the target, once it has reached ``expected`` or does not grow any more."""
+        """The readable offsets of the target, once it has reached ``expected`` or does not grow any more."""
 
     def check_all_shown(self, until: int) -> None:
         """Raise NotReady if the target may have more than was read of it up to ``until``."""
@@ -118,7 +118,7 @@ class _Verification:
         return self._judge(Counter(map(self._place, lost)), Counter(map(self._place, self._origins(extra))))
 
     def _is_equal(self, receipt: Receipt) -> bool:
-        """Whether the chunk lies where its receipt says, and nothing else does."""
+        """True if the chunk lies where its receipt says, and nothing else does."""
         area = area_of(receipt)
         if area is not None and (area.span != receipt.count or area.until > self._window.until):
             return False
@@ -178,7 +178,7 @@ class _Verification:
 
 
 def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator[Seen]:
-    """What the source has of a chunk. Raises VerificationFailed if that does not tell what the copier wrote."""
+    """The source's records of a chunk. Raises VerificationFailed if that does not tell what the copier wrote."""
     log = sides.source_log()
     if receipt.range.intersection(log) != receipt.range:
         raise VerificationFailed(
@@ -198,7 +198,9 @@ def source_of(key: PartitionKey, receipt: Receipt, sides: BothSides) -> Iterator
 def too_many(
     key: PartitionKey, receipts: Iterable[Receipt], lost: Counter[OffsetRange], accept_loss: float
 ) -> VerificationFailed | None:
-    """Why this loss is not accepted, which counts source records by the range of their receipt; None if it is."""
+    """The reason why this loss is not accepted, which counts source records by the range of their receipt; None if it
+    is.
+    """
     lossy = [receipt for receipt in receipts if receipt.delivery in LOSSY]
     sent, missing = sum(receipt.copied for receipt in lossy), sum(lost[receipt.range] for receipt in lossy)
     if more := lost.total() - missing:

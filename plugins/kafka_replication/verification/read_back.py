@@ -27,7 +27,7 @@ from kafka_replication.verification.verify import (
 
 
 class Sides(BothSides, SourceReader, Protocol):
-    """What is asked where receipts alone cannot tell."""
+    """Both sides of a partition, asked where receipts alone cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

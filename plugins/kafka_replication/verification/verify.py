@@ -31,7 +31,7 @@ class VerifyTask:
 
 @dataclass(frozen=True, slots=True)
 class PartDigest:
-    """What was read back for one part. ``digest`` is empty if only records were counted."""
+    """The records that were read back for one part. ``digest`` is empty if only records were counted."""
 
     count: int
     digest: str
@@ -39,7 +39,7 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What verification found out about the receipt of this range: records that are lost, and further copies.
+    """The finding of verification about the receipt of this range: records that are lost, and further copies.
 
     ``records`` is given where the target has other batches than the receipt of whole batches says, and in these the
     same records as the source: their digest, of the kind `DIGEST_KIND`.
@@ -111,7 +111,7 @@ class TargetReader(Protocol):
         """
 
     def quarantined(self, failed: FailedRecord) -> bool:
-        """Whether the quarantine topic has this record at its place, with the content that the receipt says.
+        """True if the quarantine topic has this record at its place, with the content that the receipt says.
 
         Raises Stalled, Unreachable.
         """
@@ -210,7 +210,9 @@ def _compare(
 
 
 def _by_content(receipt: Receipt, part: Part, reader: TargetReader, source: SourceReader) -> Judged | str:
-    """Whether the records of a chunk are the source's, in whatever batches the target stores them now. If not, why."""
+    """Compare the records of a chunk with the source's, in whatever batches the target stores them now. A text says why
+    they are not equal.
+    """
     try:
         there = source.source_digest(receipt.range, Fingerprint())
         here = reader.read(part, Fingerprint())

@@ -67,7 +67,7 @@ class FailedRow:
 
     @property
     def decided_at(self) -> str:
-        """When it was retried or discarded (RFC 3339); empty while it is open."""
+        """The time at which it was retried or discarded (RFC 3339); empty while it is open."""
         return "" if self.is_open else self.history[-1].time
 
     @property
@@ -76,11 +76,11 @@ class FailedRow:
         return "" if self.is_open else f"by {self.history[-1].by or 'nobody named'} before ({self.decided_at})"
 
     def is_kept(self, seconds: float) -> bool:
-        """Whether the store keeps the row for now: it is open, or was decided about in the last ``seconds``."""
+        """True if the store keeps the row for now: it is open, or was decided about in the last ``seconds``."""
         return self.is_open or is_within(seconds, self.decided_at)
 
     def joined(self, other: FailedRow) -> FailedRow:
-        """What both know of the same record. A decision that counts comes last, whatever the clocks say."""
+        """The row with what both know of the same record. A valid decision comes last, whatever the clocks say."""
         known = dict[tuple[str, str], Step]()
         for step in (*other.history, *self.history):
             before = known.get((step.state, step.run_id), step)
@@ -131,7 +131,7 @@ def with_decisions(row: FailedRow, handled: Iterable[Handled]) -> FailedRow:
 
 
 def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over: bool = False) -> Iterator[Step]:
-    """What was decided about this copy of the record; or, if that is ``over``, about copies that were given back."""
+    """The decisions about this copy of the record; or, if that is ``over``, about copies that were given back."""
     for entry in handled:
         if entry.generation == generation and offset in (entry.given_back if over else entry.decided):
             state = NOT_VISIBLE if offset in entry.not_visible else entry.state
@@ -139,5 +139,5 @@ def _decisions(generation: int, offset: int, handled: Iterable[Handled], *, over
 
 
 def is_within(seconds: float, time: str) -> bool:
-    """Whether this time (RFC 3339) is at most so many seconds ago."""
+    """True if this time (RFC 3339) is at most so many seconds ago."""
     return (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds() <= seconds

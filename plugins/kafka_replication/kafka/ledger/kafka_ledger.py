@@ -68,7 +68,7 @@ class KafkaLedger:
         return partial(self._follow, known=self._positions.known())
 
     def exists(self) -> bool:
-        """Whether the topics exist. The brokers are asked until they do."""
+        """True if the topics exist. The brokers are asked until they do."""
         self._exists = self._exists or topics.exist(self._admin)
         return self._exists
 

@@ -107,7 +107,7 @@ class TopicReader:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was read of the positions topic: its newest entries, where reading ended, and the topic's id."""
+    """The part of the positions topic that was read: its newest entries, where reading ended, and the topic's id."""
 
     newest: NewestEntries
     ends: dict[int, int]

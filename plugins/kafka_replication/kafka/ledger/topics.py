@@ -17,7 +17,7 @@ from kafka_replication.planning.topics.ledger_topics import POLICIES, created
 
 
 def exist(admin: AdminClient) -> bool:
-    """Whether both topics exist. Raises Refused if one has wrong settings."""
+    """True if both topics exist. Raises Refused if one has wrong settings."""
     return len(_existing(admin)) == 2
 
 

@@ -1,4 +1,4 @@
-"""Whether the ledger takes entries now, as far as the brokers' descriptions of its topics show. Writes nothing."""
+"""Finds out if the ledger takes entries now, as far as the brokers' descriptions of its topics show. Writes nothing."""
 
 from __future__ import annotations
 

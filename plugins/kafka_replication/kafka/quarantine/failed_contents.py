@@ -60,7 +60,7 @@ class FailedContents:
         return quarantine_record.original(message.key(), message.value(), headers_of(message))
 
     def is_not_visible(self, failed: FailedRecord) -> bool:
-        """Whether an offset that could not be read has no visible record, now that it can be read.
+        """True if an offset that could not be read has no visible record, now that it can be read.
 
         Reading the offset alone does not show that: where the header of a batch is damaged, a broker may pass over the
         batch. So all that could not be read around it has to be read from its beginning to its end.
@@ -72,7 +72,7 @@ class FailedContents:
         return visible is not None and failed.offset not in visible
 
     def _lacks(self, failed: FailedRecord) -> bool:
-        """Whether the record need not be looked for: there is none, or what is around it still cannot be read."""
+        """True if the record need not be looked for: there is none, or what is around it still cannot be read."""
         around = self._around(failed)
         return around is not None and failed.offset not in (self._visible_in(around) or ())
 

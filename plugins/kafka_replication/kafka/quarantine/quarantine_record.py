@@ -30,7 +30,7 @@ NAMES = {  # of the headers that are added
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a partition's records come from, for the headers."""
+    """The origin of a partition's records, for the headers."""
 
     key: PartitionKey
     ids: Ids
@@ -43,7 +43,7 @@ def partition_of(key: PartitionKey, partitions: int) -> int:
 
 
 def failed(record: Record, failure: Failure) -> FailedRecord:
-    """What a receipt says of the record, without its place."""
+    """The record as a receipt names it, without its place."""
     readable = failure.kind is not FailureKind.UNREADABLE
     return FailedRecord(
         offset=failure.offset,
@@ -89,7 +89,7 @@ def digest_of(record: Record) -> str:
 
 
 def is_copy_of(message: Message, key: PartitionKey, failed: FailedRecord) -> bool:
-    """Whether this record of the quarantine topic is the one that the receipt names."""
+    """True if this record of the quarantine topic is the one that the receipt names."""
     headers = headers_of(message)
     ours = ours_of(headers)
     if not is_of(ours, key) or ours["offset"] != str(failed.offset):
@@ -99,7 +99,7 @@ def is_copy_of(message: Message, key: PartitionKey, failed: FailedRecord) -> boo
 
 
 def is_of(ours: Mapping[str, str], key: PartitionKey) -> bool:
-    """Whether a record with these headers was quarantined for this key, and not by somebody else, or by hand."""
+    """True if a record with these headers was quarantined for this key, and not by somebody else, or by hand."""
     source = key.source
     wanted = {
         "replication": key.replication,

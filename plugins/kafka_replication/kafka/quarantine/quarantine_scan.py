@@ -40,13 +40,13 @@ def quarantined_records(
 
 
 class QuarantineEnds:
-    """Where the partitions of quarantine topics end, each asked for once: what was quarantined before lies below."""
+    """The ends of the partitions of quarantine topics, each asked for once: what was quarantined before lies below."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin, self._ends = admin, dict[TopicPartition, int]()
 
     def has(self, place: Place) -> bool:
-        """Whether the place can be read. Not if the topic was deleted, or created again and is shorter now: a reader
+        """True if the place can be read. Not if the topic was deleted, or created again and is shorter now: a reader
         would wait for it.
         """
         at = TopicPartition(place.topic, place.partition)

@@ -1,4 +1,5 @@
-"""What a target topic is certain to refuse, from its configuration. Pure; the broker decides everything else.
+"""Limits of a target topic: the records that it is certain to refuse, from its configuration. Pure; the broker decides
+everything else.
 
 The rules are those of Kafka's ``LogValidator``: a record without a key on a compacted topic, a timestamp out of bounds.
 ``UnifiedLog`` compares the size of a batch as it arrives, compressed by the producer, with ``max.message.bytes``.
@@ -50,7 +51,7 @@ class TargetLimits:
         )
 
     def refusal(self, record: Record) -> Failure | None:
-        """Why the broker refuses the record, if that is certain."""
+        """The failure of a record that the broker is certain to refuse; None for every other one."""
         offset, timestamp, key, _, _ = record
         if key is None and self.compacted:
             reason = f"it has no key, and the target topic {self.topic} is compacted"
@@ -68,7 +69,7 @@ class TargetLimits:
         return None
 
     def is_suspect(self, record: Record) -> bool:
-        """Whether only the broker knows whether the record is too large: that depends on how it is compressed."""
+        """True if only the broker knows that the record is too large: that depends on how it is compressed."""
         return size_of(record) + 2 * FRAMING > self.size
 
     def _out_of_bounds(self, record: Record, limit: str) -> Failure:
@@ -76,7 +77,7 @@ class TargetLimits:
         return Failure(record[0], FailureKind.REFUSED, reason, "INVALID_TIMESTAMP")
 
     def _stays_too_large(self, record: Record) -> bool:
-        """Whether no codec of the client makes the record fit.
+        """True if no codec of the client makes the record fit.
 
         What zlib does not make smaller, lz4 and snappy do not either, unless content repeats at a distance that zlib
         does not look back to. zstd can be better than zlib: then the broker is asked.
@@ -94,7 +95,7 @@ class TargetLimits:
 
 
 def _compresses_above(limit: float, content: bytes, effort: int) -> bool:
-    """Whether zlib makes more bytes of it. Ends as soon as that is known: a record may be many times too large."""
+    """True if zlib makes more bytes of it. Ends as soon as that is known: a record may be many times too large."""
     compressor, size = zlib.compressobj(effort), 0
     for at in range(0, len(content), WINDOW):
         size += len(compressor.compress(content[at : at + WINDOW]))
@@ -104,6 +105,6 @@ def _compresses_above(limit: float, content: bytes, effort: int) -> bool:
 
 
 def _repeats(content: bytes) -> bool:
-    """Whether something of the content comes again, as far as samples show."""
+    """True if something of the content comes again, as far as samples show."""
     step = max(PROBE, len(content) // PROBES)
     return any(content.find(content[at : at + PROBE], at + 1) >= 0 for at in range(0, len(content) - PROBE, step))

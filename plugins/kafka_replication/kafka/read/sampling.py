@@ -38,7 +38,7 @@ def samples(
 
 
 def _sample(reader: Consumer, at: TopicPartition, wanted: OffsetRange) -> Sample | None:
-    """What the first records of the range are like, or those that can be read; None if none can."""
+    """A sample of the first records of the range, or of those that can be read; None if none can."""
     read, whole = list[tuple[int, int, int]](), True
     try:
         for message in itertools.islice(PartitionReader(reader, at, stall=10.0).records(wanted), RECORDS):

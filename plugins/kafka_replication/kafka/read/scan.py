@@ -1,4 +1,4 @@
-"""What a consumer gives of a partition, and what it means: records, events and errors."""
+"""Records, events and errors that a consumer gives of a partition, and their meaning."""
 
 from __future__ import annotations
 
@@ -91,17 +91,17 @@ def code_of(event: Message) -> int | None:
 
 
 def is_end(event: Message) -> bool:
-    """Whether this is the event at the end of the partition."""
+    """True if this is the event at the end of the partition."""
     return code_of(event) == KafkaError._PARTITION_EOF
 
 
 def is_unreadable(event: Message) -> bool:
-    """Whether this is the event for a batch that cannot be read. It has the batch's first offset."""
+    """True if this is the event for a batch that cannot be read. It has the batch's first offset."""
     return code_of(event) in UNREADABLE and offset_of(event) >= 0
 
 
 def is_left_over(event: Message, start: int) -> bool:
-    """Whether the first event since ``start`` was assigned says that an earlier assignment lost its place: librdkafka
+    """True if the first event since ``start`` was assigned says that an earlier assignment lost its place: librdkafka
     2.16 does not always drop that one. A truncation of the log is news whichever assignment met it.
     """
     error = event.error()

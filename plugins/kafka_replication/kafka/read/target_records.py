@@ -1,4 +1,4 @@
-"""Whether target partitions have records already: those of others, before ours. Only reads."""
+"""Looks for records that target partitions have already: those of others, before ours. Only reads."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class UnreadableBatch:
         return cls(unreadable, met_below, error.name(), UNREADABLE[error.code()])
 
     def end_within(self, within: OffsetRange) -> int:
-        """Where its part of ``within`` ends. Behind that end a new reader has to meet the rest of the batch.
+        """The end of its part of ``within``. Behind that end a new reader has to meet the rest of the batch.
 
         Raises Refused if no part can be set aside without the rest.
         """
@@ -114,7 +114,7 @@ class SecondLook:
             return self._extent(consumer, position, first)
 
     def _extent(self, consumer: Consumer, position: int, nothing_below: int) -> UnreadableBatch | None:
-        """How far it goes. Aborted records count as records that can be read: the copier then passes over them.
+        """The extent of the batch. Aborted records count as records that can be read: the copier then passes over them.
 
         So nothing visible may lie before it: if it does not begin at or before ``nothing_below``, where a
         ``read_committed`` consumer met a batch, that batch can be read now, and this is another one.

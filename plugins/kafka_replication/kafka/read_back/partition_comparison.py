@@ -24,7 +24,7 @@ LOOK = 0.1
 
 
 def target_log(admin: AdminClient, at: TopicPartition, expected: int) -> OffsetRange:
-    """What can be read of a target partition, once it has reached ``expected`` or does not grow any more."""
+    """The readable offsets of a target partition, once it has reached ``expected`` or does not grow any more."""
     rest, end = StallClock(AT_REST), 0
     while (end := offsets.last_stable(admin, [at])[at]) < expected and not rest.is_over(-end):
         time.sleep(LOOK)

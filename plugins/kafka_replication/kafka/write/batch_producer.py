@@ -54,7 +54,7 @@ class BatchRefused(Exception):
 
 
 class Identity(NamedTuple):
-    """What brokers know a session's producer by. A later session has another epoch."""
+    """The identity by which brokers know a session's producer. A later session has another epoch."""
 
     producer_id: int
     epoch: int

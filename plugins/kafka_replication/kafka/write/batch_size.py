@@ -1,4 +1,4 @@
-"""How large a producer's batches are: as large as the target topic allows where the way to the target is long.
+"""The size of a producer's batches: as large as the target topic allows where the way to the target is long.
 
 An idempotent producer of librdkafka 2.16 has one batch of a partition under way at a time, whatever
 ``max.in.flight.requests.per.connection`` says (its pull request 4989; measured by ``python -m benchmarks.long_links``).

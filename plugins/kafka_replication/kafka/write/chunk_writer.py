@@ -41,7 +41,7 @@ class Places(Protocol):
 
     @property
     def each(self) -> bool:
-        """Whether it has to learn of each record; otherwise of the first and the last one."""
+        """True if it has to learn of each record; otherwise of the first and the last one."""
 
     def partitions(self, batch: Sequence[Record]) -> Iterable[int]:
         """The target partitions of these records, which are sent as this is iterated. Raises RefusedAt."""
@@ -53,7 +53,7 @@ class Places(Protocol):
         """Raise Stalled if so many records lie in more places than a receipt can say."""
 
     def placement(self, sent: int, digest: str) -> Placement:
-        """Where so many records lie, which are all acknowledged. Raises RefusedAt, ForeignWriter, Unreachable."""
+        """The places of so many records, which are all acknowledged. Raises RefusedAt, ForeignWriter, Unreachable."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class ChunkWriter:
 
     @property
     def sent(self) -> int:
-        """How many records the producer was given."""
+        """The number of records that the producer was given."""
         return self._sent
 
     @property

@@ -1,4 +1,4 @@
-"""How one session of a partition commits: in transactions (`Atomic`), or one after the other (`Ordered`)."""
+"""Commits of one session of a partition: in transactions (`Atomic`), or one after the other (`Ordered`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Atomic:
         self.entries.begin()
 
     def lies(self, sent: int, first: int, last: int) -> OffsetRange:
-        """Where a chunk of so many records lies that has the target partition to itself. ``first`` and ``last`` are
+        """The place of a chunk of so many records that has the target partition to itself. ``first`` and ``last`` are
         the acknowledged offsets of its ends, or `UNKNOWN`. Raises RefusedAt, ForeignWriter.
         """
         target = self.at.key.target

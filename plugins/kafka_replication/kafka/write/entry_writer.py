@@ -1,4 +1,4 @@
-"""Which producer writes ledger entries in a profile."""
+"""The producer that writes ledger entries in a profile."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MOST_RANGES = 16_384
 
 @dataclass(slots=True)
 class _Growing:
-    """What was sent to one target partition, and where it lies as far as that is acknowledged."""
+    """The records that were sent to one target partition, and their places as far as they are acknowledged."""
 
     seen: Fingerprint = field(default_factory=Fingerprint)
     acknowledged: int = 0

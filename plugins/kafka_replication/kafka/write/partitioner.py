@@ -38,8 +38,8 @@ class Partitioner:
 def partitioner(
     partitioning: Partitioning, source: TopicPartition, partitions: Collection[int], cluster: str = ""
 ) -> Partitioner:
-    """What the replication file says, for one source partition and these partitions of the target topic. A function is
-    also given the id of the source's ``cluster``.
+    """The partitioner of the replication file, for one source partition and these partitions of the target topic. A
+    function is also given the id of the source's ``cluster``.
 
     Raises BadInput for a function that cannot be imported, and Refused where the target has no partition for it.
     """

@@ -1,4 +1,4 @@
-"""What a producer of ours does with and without transactions: sends, waits for acknowledgements, names its errors."""
+"""The common part of producers with and without transactions: sends, waits for acknowledgements, names its errors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Sender(ABC):
 
     @abstractmethod
     def failure(self, of_a_record: KafkaError | None = None) -> KafkaError | None:
-        """Why what was sent can no longer be committed, or None if it can. A record may have failed by itself."""
+        """The reason why the sent records can no longer be committed, or None. A record may have failed by itself."""
 
     def check_progress(self, stall: StallClock, left: int) -> None:
         """Raise Stalled if ``left`` records wait and none leaves the queue. Raise OutOfTime or NoProgress at the

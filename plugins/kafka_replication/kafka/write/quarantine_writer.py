@@ -25,7 +25,7 @@ MOST_BYTES = 32 << 20  # of quarantined records in one chunk, beside those that 
 
 @dataclass(slots=True, kw_only=True)
 class AsideWriter:
-    """What one chunk sets aside. ``refused`` is the reason why the quarantine topic does not take a record."""
+    """The records that one chunk sets aside. ``refused`` says why the quarantine topic does not take a record."""
 
     rules: SetAside
     before: int  # records of this generation that earlier chunks set aside
@@ -42,7 +42,7 @@ class AsideWriter:
 
     @property
     def records(self) -> tuple[FailedRecord, ...]:
-        """What was set aside, in source order, with the places that are acknowledged."""
+        """The records that were set aside, in source order, with the places that are acknowledged."""
         return tuple(replace(failed, place=self._places.get(failed.offset)) for failed in self._taken)
 
     def add(self, record: Record, failure: Failure) -> None:

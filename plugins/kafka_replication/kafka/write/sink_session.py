@@ -116,7 +116,7 @@ class KafkaSinkSession:
         return writer
 
     def limits(self) -> TargetLimits:
-        """What the target topic is certain to refuse, as it is configured now."""
+        """The limits of the target topic, as it is configured now."""
         return TargetLimits.of(self._partition.key.target_topic, self._limits, self._partition.at.target)
 
     def _aside_writer(self) -> AsideWriter | None:

@@ -110,8 +110,8 @@ class TransactionalProducer(Sender):
 
     @property
     def seconds_left(self) -> float:
-        """How long an answer may be waited for: not longer than the target may be silent, and than the open transaction
-        may take. At least a moment.
+        """The longest wait for an answer, in seconds: not longer than the target may be silent, and than the open
+        transaction may take. At least a moment.
         """
         most = self._begun + TO_SEND * self._settings.transaction_timeout - time.monotonic()
         return max(0.1, min(most, self._settings.stall_timeout))

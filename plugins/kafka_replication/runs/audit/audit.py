@@ -46,7 +46,7 @@ class AuditRequest:
 
     @property
     def is_whole(self) -> bool:
-        """Whether whole topics are audited."""
+        """True if whole topics are audited."""
         return self.partition is None and self.range == EVERYTHING
 
 
@@ -371,7 +371,7 @@ class _PartitionAuditor:
         self.result.differ(differences)
 
     def _written(self, receipt: Receipt, found: Iterable[Record]) -> Iterator[Record]:
-        """What the copier wrote of these source records of a chunk."""
+        """The records that the copier wrote of these source records of a chunk."""
         change = self.sides.change(self.key, receipt)
         for record in found:
             self.result.source_records += 1

@@ -76,7 +76,7 @@ class DeliveryAudit:
         return self.source.seen(receipt.range, change=change, without=set_aside(receipt))
 
     def _around(self, receipts: Sequence[Receipt], wanted: OffsetRange) -> Iterator[Seen]:
-        """What could be made of these source records, which perhaps were never copied."""
+        """The records that could be made of these source records, which perhaps were never copied."""
         change = self.sides.change(self.result.key, receipts[0])
         return self.source.seen(wanted, change=change, lenient=True, unreadable=all_set_aside(receipts))
 
@@ -97,7 +97,7 @@ class DeliveryAudit:
             self.result.differ_by_receipt(receipt, total.count)
 
     def _lost(self, receipts: Sequence[Receipt], lost: Sequence[int]) -> None:
-        """What verification counted as lost is no difference; what is lost since then is."""
+        """Add lost records as differences, but for those that verification has counted already."""
         of = defaultdict[OffsetRange, list[int]](list)
         for offset in lost:
             of[next(receipt.range for receipt in receipts if offset in receipt.range)].append(offset)

@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(slots=True, kw_only=True)
 class TargetRead:
-    """What reading the target showed: the digest of each wanted part, and the records that belong to nobody."""
+    """The result of reading the target: the digest of each wanted part, and the records that belong to nobody."""
 
     parts: dict[Name, PartDigest] = field(default_factory=dict)
     extra: dict[TopicPartition, list[Difference]] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def _pieces(claims: Sequence[Claim], log: OffsetRange) -> Iterator[tuple[int | N
 
 
 def chooser(key: PartitionKey, placement: KafkaPartitions, cluster: str) -> Choose | None:
-    """What chose the target partitions of a chunk; None if it is a function that is no longer the same."""
+    """The function that chose the target partitions of a chunk; None if it is a function that is no longer the same."""
     by = placement.by
     said = Partitioning(name=by.name, map={key.source.partition: int(by.hash)} if by.name == MAP else {})
     try:
@@ -252,7 +252,7 @@ class SpreadAuditor:
 
 
 def records(messages: Iterable[Any], without: Container[int] = ()) -> Iterator[Record]:
-    """What the copier reads of these messages, but for the offsets ``without``, which it set aside."""
+    """The records that the copier reads of these messages, but for the offsets ``without``, which it set aside."""
     return (record_of(message) for message in messages if offset_of(message) not in without)
 
 

@@ -1,4 +1,4 @@
-"""What an audit compares: both sides, the ledger, and what the replication makes of a record today."""
+"""The things that an audit compares: both sides, the ledger, and today's pipeline of the replication."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sides:
     pipeline: Pipeline | None  # as the replication's file and the user's functions are today
 
     def log(self, at: TopicPartition) -> OffsetRange | None:
-        """What can be read of a target partition; None if it is gone or does not answer."""
+        """The readable offsets of a target partition; None if it is gone or does not answer."""
         topic = self.target.get(at.topic)
         if topic is None or at not in self.ends:
             return None
@@ -48,24 +48,24 @@ class Sides:
         return self.view.positions[key].generation == generation
 
     def was_reset(self, target_topic: str) -> bool:
-        """Whether earlier generations may have left records there, also such as no receipt names."""
+        """True if earlier generations may have left records there, also such as no receipt names."""
         positions = self.view.positions.items()
         return any(position.generation > 1 for key, position in positions if key.target_topic == target_topic)
 
     @property
     def transform(self) -> Transform | None:
-        """What a receipt of today would say about the pipeline."""
+        """The transform that a receipt of today would name."""
         return self.pipeline.identity if self.pipeline else None
 
     def change(self, key: PartitionKey, receipt: Receipt) -> Callable[[Record], Iterable[Record]] | None:
-        """What the copier makes today of a source record of this chunk; None if it changes nothing."""
+        """The function that makes today's records of a source record of this chunk; None if it changes nothing."""
         if self.pipeline is None:
             return None
         origin = Origin(receipt.ids.source_cluster, key.source.topic, key.source.partition)
         return partial(self.pipeline.outputs, origin=origin)
 
     def retried(self, key: PartitionKey) -> Iterator[tuple[Handled, Part]]:
-        """Where records are that were set aside first, and copied later."""
+        """The places of records that were set aside first, and copied later."""
         topic, position = self.target.get(key.target_topic), self.view.positions[key]
         for entry in self.view.handled_in(key, position.generation, "retried"):
             if topic is not None and entry.ids.target_topic == topic.topic_id:

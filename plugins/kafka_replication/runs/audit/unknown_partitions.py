@@ -1,4 +1,4 @@
-"""What an audit says of partitions that were copied, and that the ledger does not know any more."""
+"""Audits partitions that were copied, and that the ledger does not know any more."""
 
 from __future__ import annotations
 

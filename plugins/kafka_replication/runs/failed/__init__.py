@@ -1,1 +1,1 @@
-"""What a person does with records that were set aside: look at them, copy them again, or give them up."""
+"""Actions of a person on records that were set aside: look at them, copy them again, or give them up."""

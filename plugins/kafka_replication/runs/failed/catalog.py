@@ -1,4 +1,4 @@
-"""Which records failed: from the ledger, and from the store where the ledger's receipts have expired."""
+"""Lists the records that failed: from the ledger, and from the store where the ledger's receipts have expired."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERY_OFFSET = OffsetRange(0, MAX_OFFSET)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which failed records are meant; what is not given means all."""
+    """A selection of failed records; a field that is not given means all."""
 
     topic: str | None = None
     partition: int | None = None
@@ -36,12 +36,12 @@ class Selection:
     states: Collection[str] = OPEN
 
     def of(self, key: PartitionKey) -> bool:
-        """Whether records of this partition can be meant."""
+        """True if records of this partition can be meant."""
         return self.topic in (None, key.source.topic) and self.partition in (None, key.source.partition)
 
     @property
     def history(self) -> bool:
-        """Whether records in every state are meant."""
+        """True if records in every state are meant."""
         return set(self.states) == set(STATES)
 
     def has(self, row: FailedRow) -> bool:
@@ -103,7 +103,7 @@ def _found_in_quarantine(
 
 
 def _kept(view: LedgerView, key: PartitionKey, seconds: float) -> int:
-    """How many failed records of the partition the store keeps: open ones, and those decided about lately."""
+    """The number of failed records of the partition that the store keeps: open ones, and those decided about lately."""
     generation = view.positions[key].generation
     lately = (entry for entry in view.handled_in(key, generation) if is_within(seconds, entry.time))
     decided = Coverage.of(range_ for entry in lately for range_ in entry.decided)

@@ -84,7 +84,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found or done. ``failed`` says whether a record stays as it was."""
+    """The result of an action. ``failed`` says whether a record stays as it was."""
 
     document: documents.FailedDocument | documents.DecidedDocument
     text: str
@@ -124,7 +124,7 @@ def _say_order(run: Run, view: LedgerView, rows: Sequence[FailedRow]) -> None:
 
 
 def _decide(run: Run, action: Action, rows: Sequence[FailedRow], decision: Decision) -> list[Outcome]:
-    """What became of the records. Those of a target topic that another run is at work on, longer than this one waits,
+    """Decide about the records. Those of a target topic that another run is at work on, longer than this one waits,
     stay as they are; all others are decided about.
     """
     decide = retry_discard.retry if action is Action.RETRY else retry_discard.discard

@@ -19,7 +19,7 @@ from kafka_replication.watermarks.failed import FailedRow, rows_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one failed record. ``why`` says why it stays as it was; ``target`` is its new target offset."""
+    """The outcome for one failed record. ``why`` says why it stays as it was; ``target`` is its new target offset."""
 
     row: FailedRow
     why: str = ""

@@ -57,7 +57,7 @@ MOST_RECORDS, MOST_BYTES = 500, 32 << 20  # of one transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person wants. Raises BadInput for a name or a reason that is no line of text."""
+    """A person's decision: who, and why. Raises BadInput for a name or a reason that is no line of text."""
 
     by: str
     reason: str = ""
@@ -111,7 +111,7 @@ Handle = Callable[[LedgerView, PartitionKey, Sequence[FailedRow]], Iterable[Outc
 
 
 def _for_each(run: LeasedRun, rows: Sequence[FailedRow], handle: Handle) -> list[Outcome]:
-    """What became of the records, partition by partition. One that is refused or does not answer holds up no other."""
+    """The outcomes of the records, partition by partition. One that is refused or does not answer holds up no other."""
     steps.fence_stale_producers(run)
     view, done = run.view(), dict[FailedId, Outcome]()
     for key, some in _by_key(rows):
@@ -172,7 +172,7 @@ class _Retry:
             yield from self._some(chunk)
 
     def _content(self, row: FailedRow, limits: TargetLimits, cluster: str) -> _Content | Outcome:
-        """What to write for the record, or why it cannot be written now."""
+        """The content to write for the record, or the outcome if it cannot be written now."""
         if row.record.kind == FailureKind.UNFAITHFUL:
             return Outcome(row=row, why=f"it still cannot be copied unchanged: {row.record.reason}")
         record = self.contents.of(row.record)
@@ -262,8 +262,8 @@ class _Retry:
         ]
 
     def _places(self, chunk: Sequence[_Content], entry: Handled) -> Iterator[str]:
-        """Where each record is on the target; empty for none. In several partitions only the entry of the ledger says
-        it exactly.
+        """The place of each record on the target; empty for none. In several partitions only the entry of the ledger
+        says it exactly.
         """
         if not isinstance(entry.placement, KafkaSegments):
             where = f"{self.key.target_topic} (by {self.run.replication.placing.name})"
@@ -275,7 +275,7 @@ class _Retry:
             at += len(content.written)
 
     def _not_proven(self, entry: Handled) -> str:
-        """Why it is not certain that what was committed is on the target as it was sent; empty if it is."""
+        """The reason why it is not certain that what was committed is on the target as it was sent; empty if it is."""
         try:
             self._read_back(entry)
         except NotAdmitted:

@@ -1,4 +1,4 @@
-"""What a run demands of both clusters: all in which live runs, data intervals and backfills differ before they copy."""
+"""The demand of a run on both clusters: all in which live runs, intervals and backfills differ before they copy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Demand(Protocol):
 
     @property
     def request(self) -> Request:
-        """Which topics are looked at."""
+        """The request that names the topics to look at."""
 
     def ranges(self, run: Run, world: World) -> Ranges:
         """The offsets that are demanded, resolved once; none for live copying, which goes on from its positions."""

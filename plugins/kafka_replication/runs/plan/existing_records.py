@@ -1,4 +1,4 @@
-"""Whether a target that is to be written behind (`on_existing_target: append`) holds what would be copied already."""
+"""Finds out if a target that is to be written behind (`on_existing_target: append`) has the records already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one cluster shows while the other one does not answer, found out without changing anything."""
+"""Findings about one cluster while the other one does not answer. Changes nothing."""
 
 from __future__ import annotations
 

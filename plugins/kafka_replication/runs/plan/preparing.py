@@ -90,7 +90,7 @@ def _held(run: LeasedRun, run_plan: Plan) -> Plan:
 
 
 def at_work(target: str, leases: Iterable[Lease]) -> str:
-    """Who has the lease of this target topic, for messages."""
+    """The holder of this target topic's lease, for messages."""
     return next((lease.who for lease in leases if not lease.waiting and target in lease.topics), "another run")
 
 
@@ -162,7 +162,7 @@ def ready(run: LeasedRun, demand: Demand, before: Planned | None = None) -> Plan
 
 
 def _failed_before(run: Run) -> bool:
-    """Whether the run before this one failed or died, perhaps because rights were withdrawn."""
+    """True if the run before this one failed or died, perhaps because rights were withdrawn."""
     before = next((one for one in run.store.runs(run.replication.name, 2) if one.run_id != run.run_id), None)
     return before is not None and before.state in ("failed", "died")
 
@@ -205,7 +205,7 @@ def _refusing(run_plan: Plan, refused: Mapping[PartitionKey, PartitionPlan]) -> 
 
 
 def _notes_of(run: LeasedRun, opening: Plan) -> dict[TopicPartition, str]:
-    """What the report has to tell of partitions that are about to be opened. It is logged now."""
+    """Notes for the report about partitions that are about to be opened. They are logged now."""
     found = already_there(run, opening)
     log_findings(found)
     return {
@@ -295,7 +295,7 @@ def _refuse_part(run: LeasedRun, new: Collection[PartitionKey]) -> None:
 def _to_note(
     run: LeasedRun, snapshot: Snapshot, view: LedgerView, run_plan: Plan
 ) -> list[tuple[PartitionKey, Start | Deleted]]:
-    """What the ledger has to remember about partitions that are not copied."""
+    """Entries by which the ledger remembers partitions that are not copied."""
     time = now()
     starts = starts_to_write(run.replication, snapshot, own(run.replication, view), run_plan.refused, time)
     deleted = {

@@ -1,4 +1,4 @@
-"""What a run would do and what it would refuse, found out without changing anything."""
+"""Previews of a run: what it would do, and what it would refuse. Changes nothing."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def quarantine_to_create(replication: Replication, snapshot: Snapshot) -> ToCrea
 
 
 def partitions_of(replication: Replication, source: Topic) -> int:
-    """How many partitions the target topic of this source topic gets."""
+    """The number of partitions that the target topic of this source topic gets."""
     return replication.placing.stated or len(source.partitions)
 
 

@@ -161,7 +161,7 @@ class Bookkeeper:
             )
 
     def _entry(self, view: LedgerView, result: VerifyResult) -> Verified:
-        """What is verified with this result."""
+        """The entry about what is verified with this result."""
         run, key, generation = self._run, result.key, self._generations[result.key]
         known, level = view.read_back(key, generation), run.replication.verify.level
         entry = view.verified_with(key, generation, result.verified, level=level, run_id=run.run_id, time=now())

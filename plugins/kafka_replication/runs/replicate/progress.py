@@ -143,7 +143,7 @@ class _Hindrance:
         self._named: dict[tuple[TopicPartition, int], str] = {}
 
     def look(self, ledger: Ledger, moment: float) -> str | None:
-        """What it is, or None; ``moment`` on a monotonic clock."""
+        """The progress, or None; ``moment`` on a monotonic clock."""
         hidden = ledger.hidden()
         first = {at: (offset, moment) for at, offset in hidden.items()}
         self._seen = {at: one if (one := self._seen.get(at, new))[0] == new[0] else new for at, new in first.items()}
@@ -156,7 +156,7 @@ class _Hindrance:
 
 
 class _Job:
-    """What the thread of one job shares with the run."""
+    """The state that the thread of one job shares with the run."""
 
     def __init__(self, open_ledger: OpenLedger) -> None:
         self.open_ledger = open_ledger
@@ -170,8 +170,8 @@ class _Job:
 
 
 def _moved_before(run: Run) -> tuple[str, tuple[int, int]]:
-    """When an earlier attempt of this run did something last, and what was done then: another attempt that does nothing
-    is no progress.
+    """The last time at which an earlier attempt of this run did something, and its counts then: another attempt that
+    does nothing is no progress.
     """
     with suppress(ReplicationError, ValueError, KeyError, TypeError):
         stored = run.store.run(run.run_id)

@@ -35,7 +35,7 @@ A_WEEK = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicated:
-    """What became of a plan: ``copied`` has one result for each range to copy, ``read_back`` one for each partition
+    """The result of a plan: ``copied`` has one result for each range to copy, ``read_back`` one for each partition
     that was read back. The ledger decides which copies have an error. ``not_advanced`` has the reason for each
     watermark that could not be moved.
     """
@@ -118,7 +118,9 @@ class _Work:
         return True
 
     def read_back(self, keys: Collection[PartitionKey]) -> None:
-        """What is pending of those that were not read back yet: copied by an earlier run, or in an earlier slice."""
+        """Read back what is pending of those that were not read back yet: copied by an earlier run, or in an earlier
+        slice.
+        """
         known = self._view.positions
         left = [key for key in keys if key in known and key not in self._book.failed and self._view.pending(key)]
         self._do([RangeTask(read_back=self._reading(key, known[key].generation)) for key in left])
@@ -200,15 +202,15 @@ class _Work:
         return RangeTask(copy=copy, read_back=self._reading(planned.key, planned.generation))
 
     def _most_failed(self, key: PartitionKey, planned: int) -> int:
-        """How many records of the partition may be set aside in all. The copier compares it with the position, which it
-        reads after fencing: so the limit is exact, however often tasks and attempts are repeated.
+        """The number of records of the partition that may be set aside in all. The copier compares it with the
+        position, which it reads after fencing: so the limit is exact, however often tasks and attempts are repeated.
         """
         failures = self._run.replication.failures
         return 0 if failures.policies == {"fail"} else self._failed_before[key] + failures.most(planned)
 
     @cached_property
     def _failed_before(self) -> Mapping[PartitionKey, int]:
-        """How many records of each partition earlier runs have set aside."""
+        """The number of records of each partition that earlier runs have set aside."""
         keys = [planned.key for planned in self._plan.to_copy]
         wanted = {key: self._plan.receipts_from.get(key.ledger_partition) for key in keys}
         read = self._run.retry("reading receipts", lambda: self._run.clusters.ledger.receipts(wanted))

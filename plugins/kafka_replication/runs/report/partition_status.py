@@ -1,4 +1,4 @@
-"""Where every partition of a replication stands: the ledger, both clusters and the store, read once."""
+"""The status of every partition of a replication: the ledger, both clusters and the store, read once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def standing(run: Run, take: Callable[[Run, LedgerView], Snapshot] = Run.snapsho
 
 
 def without_target(run: Run, problem: Problem) -> list[PartitionStatus]:
-    """What the store and, if it answers, the source know, while the target does not answer because of ``problem``.
+    """The status by the store and, if it answers, the source, while the target does not answer because of ``problem``.
 
     One row for each watermark; none if the store has none.
     """

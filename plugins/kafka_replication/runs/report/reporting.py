@@ -96,7 +96,7 @@ def _foreign(run: LeasedRun, plan: Plan, view: LedgerView) -> Mapping[PartitionK
 
 
 def _has_failed(plan: Plan, outcomes: Collection[RangeOutcome]) -> bool:
-    """Whether a range failed, or a planned one has no outcome: the run ended before it."""
+    """True if a range failed, or a planned one has no outcome: the run ended before it."""
     known = {outcome.key for outcome in outcomes}
     return any(outcome.error for outcome in outcomes) or any(planned.key not in known for planned in plan.to_copy)
 

@@ -164,7 +164,7 @@ class BatchReader:
 
 
 def _why_not(batch: Batch) -> str | None:
-    """Why the records of this batch cannot be sent as they are; None if they can."""
+    """The reason why the records of this batch cannot be sent as they are; None if they can."""
     if batch.count != batch.last_offset_delta + 1:
         return f"records of the batch at offset {batch.base_offset} were compacted away"
     if not batch.is_as_sent or batch.attributes & CODEC > CODECS:

@@ -28,7 +28,7 @@ LONG = 0.25  # seconds
 
 
 class Target(Protocol):
-    """What is needed of a `RecordWriter`."""
+    """The part of a `RecordWriter` that is needed here."""
 
     @property
     def screen(self) -> Screen | None: ...
@@ -206,14 +206,14 @@ _CHANGED = (
 
 
 def _failure(record: Record, unfaithful: bool, screen: Screen | None) -> Failure | None:
-    """Why the record cannot be copied: because the client would change it, or for the reason that the writer gives."""
+    """The failure of a record that the client would change, or that the writer refuses; None if it can be copied."""
     if unfaithful:
         return Failure(record[0], FailureKind.UNFAITHFUL, _unfaithful(record), "Unfaithful")
     return screen(record) if screen else None
 
 
 def _unfaithful(record: Record) -> str:
-    """What of it the client would change."""
+    """The part of the record that the client would change."""
     if (timestamp := record[1]) <= 0:
         return f"its timestamp is {timestamp}, which the client would replace by the current time"
     return "it has a header whose name is not UTF-8"
